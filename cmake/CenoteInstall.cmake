@@ -8,6 +8,7 @@ set(CENOTE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/cenote)
 
 if(TARGET cenote)
   install(TARGETS cenote RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS cenote-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
 endif()
 
 # find_package(cenote) gives cenote::cenote: the library, and the folder of its header.

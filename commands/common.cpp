@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 
 #include "core/text.hpp"
@@ -13,6 +14,16 @@
 namespace cenote {
 
 using nlohmann::json;
+
+namespace {
+
+// The codes that callbacks end with pass; CLI11's own errors are all one thing to a user.
+int exit_value(const CLI::ParseError& end, int reported) {
+  if (end.get_name() == "RuntimeError" || reported == 0) return reported;
+  return to_int(exit_code::usage);
+}
+
+}  // namespace
 
 void socket_option::add_to(CLI::App& command) {
   path = local::default_socket_path();
@@ -56,6 +67,26 @@ exit_code failed_with(const error& why) {
 
 void end_with(exit_code code) {
   if (code != exit_code::orderly) throw CLI::RuntimeError(to_int(code));
+}
+
+int run_program(CLI::App& app, void (*add_subcommands)(CLI::App&), int argc, char** argv) {
+  // Not required: CLI11 would say so instead of naming a misspelt one.
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", CENOTE_VERSION);
+  app.failure_message([](const CLI::App* program, const CLI::Error& failure) {
+    return fmt::format("cenote: {}; see `{} --help`\n", failure.what(), program->get_name());
+  });
+  try {
+    add_subcommands(app);
+    app.parse(argc, argv);
+    if (app.get_subcommands().empty()) throw CLI::CallForHelp();
+  } catch (const CLI::ParseError& end) {
+    return exit_value(end, app.exit(end));
+  } catch (const std::exception& failure) {
+    complain({error_code::internal, failure.what()});
+    return to_int(exit_code::failed);
+  }
+  return 0;
 }
 
 result<json> ask(const std::string& socket, const json& request, std::chrono::milliseconds limit) {

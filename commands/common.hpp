@@ -49,6 +49,10 @@ void complain(const error& why);
 /// Ends a CLI11 callback: throws CLI::RuntimeError unless the code is orderly, as CLI11 wants it.
 void end_with(exit_code code);
 
+/// The body of main(): adds the subcommands to `app`, parses the command line, runs at most one of them, help without
+/// one. Returns the process's exit code.
+[[nodiscard]] int run_program(CLI::App& app, void (*add_subcommands)(CLI::App&), int argc, char** argv);
+
 /// Asks a node; the reply is a JSON object. Errors as local::ask_node, and malformed.
 [[nodiscard]] result<nlohmann::json> ask(const std::string& socket, const nlohmann::json& request,
                                          std::chrono::milliseconds limit = std::chrono::seconds(10));

@@ -106,7 +106,7 @@ result<std::unique_ptr<private_node>> private_node::start(const setup& setup) {
 
 result<void> private_node::launch() {
   child_process::setup child;
-  child.program = "/proc/self/exe";
+  child.program = node_program();
   child.command = command_;
   unique_fd log;
   if (own_log_) {

@@ -80,6 +80,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "commands": (
         ("common", "interruption", "table"),
+        ("bench_program",),
         ("node_status", "private_node"),
         ("node", "operator", "replay"),
         ("bench",),  # it makes its traces as a replay does

@@ -65,9 +65,8 @@ exit_code run_bench(const bench_command& which, const bench_options& options) {
 
 }  // namespace
 
-void add_bench(CLI::App& app) {
-  auto* command = app.add_subcommand("bench", "Measure, with this machine's limit from the same run beside it");
-  command->footer(
+void add_benches(CLI::App& app) {
+  app.footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
       "others 1 GiB. `nvme`, `checksums`, `policies`, `gpu`, `gpu_kill`, `remote` and `peer` need no node; `nvme` "
@@ -75,9 +74,8 @@ void add_bench(CLI::App& app) {
       "and a file\n"
       "system with direct I/O; `remote` starts a Redis server of its own (package redis-tools) unless --url names "
       "one.");
-  command->require_subcommand(0, 1);
   for (const auto& each : benches) {
-    auto* one = command->add_subcommand(std::string(each.name), std::string(each.about));
+    auto* one = app.add_subcommand(std::string(each.name), std::string(each.about));
     auto options = std::make_shared<bench_options>();
     one->add_flag("--json", options->as_json, "A line each: bench, case, value, unit, limit, ratio");
     if (each.name == "nvme") {
@@ -114,9 +112,6 @@ void add_bench(CLI::App& app) {
     }
     one->callback([&each, options] { end_with(run_bench(each, *options)); });
   }
-  command->callback([command] {
-    if (command->get_subcommands().empty()) throw CLI::CallForHelp();
-  });
 }
 
 }  // namespace cenote

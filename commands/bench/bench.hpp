@@ -1,4 +1,4 @@
-// `cenote bench`: figures beside their limits, from one run.
+// The subcommands of `cenote bench`: figures beside their limits, from one run.
 #pragma once
 
 namespace CLI {
@@ -7,6 +7,7 @@ class App;
 
 namespace cenote {
 
-void add_bench(CLI::App& app);
+/// Adds a subcommand for each bench.
+void add_benches(CLI::App& app);
 
 }  // namespace cenote

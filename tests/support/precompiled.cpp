@@ -1,0 +1,1 @@
+// The owner of the precompiled header that the test programs share.
