@@ -57,9 +57,9 @@ class Target:
 
 @dataclass
 class Selection:
-    """What to run. `everything` overrides the rest."""
+    """The tests to run. `is_whole` overrides the rest."""
 
-    everything: bool = False
+    is_whole: bool = False
     lint: bool = False
     units: set[str] = field(default_factory=set)
     processes: set[str] = field(default_factory=set)
@@ -130,59 +130,59 @@ def owners(targets: dict[str, Target], file: PurePosixPath) -> set[str]:
     }
 
 
-def select_code(targets: dict[str, Target], file: PurePosixPath, chosen: Selection) -> None:
+def select_code(targets: dict[str, Target], file: PurePosixPath, selection: Selection) -> None:
     concerned = owners(targets, file)
     if not concerned:
-        chosen.everything = True  # a file that no list names: rather too much than too little
+        selection.is_whole = True  # a file that no list names: rather too much than too little
         return
     for target in targets.values():
         if target.is_test and closure(targets, target.name) & concerned:
-            chosen.units.add(target.name)
+            selection.units.add(target.name)
     if file.parts[0] == "tests":
         return
-    chosen.processes.update(ALL_PROCESSES)
+    selection.processes.update(ALL_PROCESSES)
     if closure(targets, "client") & concerned:
-        chosen.engines.update(ENGINES)
+        selection.engines.update(ENGINES)
 
 
-def select_python(file: PurePosixPath, chosen: Selection) -> None:
+def select_python(file: PurePosixPath, selection: Selection) -> None:
     name = file.as_posix()
     if name.startswith("tests/engines/"):
-        chosen.engines.update([engine for engine in ENGINES if engine in file.name] or ENGINES)
+        selection.engines.update([engine for engine in ENGINES if engine in file.name] or ENGINES)
     elif name.startswith("tests/bench/"):
         return
     elif name.startswith("tests/"):
         folder = "/".join(file.parts[:2])
-        chosen.processes.add(name if file.name.startswith("test_") else folder)
+        selection.processes.add(name if file.name.startswith("test_") else folder)
     elif name.startswith("python/"):
-        chosen.processes.update(ALL_PROCESSES)
-        chosen.engines.update([engine for engine in ENGINES if engine in name] or ENGINES)
+        selection.processes.update(ALL_PROCESSES)
+        selection.engines.update([engine for engine in ENGINES if engine in name] or ENGINES)
     else:
-        chosen.processes.add("tests/python")
+        selection.processes.add("tests/python")
 
 
 def select(targets: dict[str, Target], files: list[PurePosixPath]) -> Selection:
-    chosen = Selection()
+    selection = Selection()
     for file in files:
         name = file.as_posix()
-        chosen.lint = True
+        selection.lint = True
         if name in GENERATED:
-            chosen.units.add(GENERATED[name])
+            selection.units.add(GENERATED[name])
         if file.suffix == ".py":
-            select_python(file, chosen)
+            select_python(file, selection)
         elif file.suffix in (".cpp", ".hpp", ".c", ".h", ".cu"):
-            select_code(targets, file, chosen)
+            select_code(targets, file, selection)
         elif file.suffix == ".md":
-            chosen.processes.add("tests/python/test_check_docs.py")
+            selection.processes.add("tests/python/test_check_docs.py")
         elif file.parts[0] in ("docs", ".github", ".devcontainer"):
             continue
         else:  # the build, the scripts, data that tests read
-            chosen.everything = True
-    return chosen
+            selection.is_whole = True
+    return selection
 
 
 def changed_files(root: Path, reference: str) -> list[PurePosixPath]:
-    """What differs from the commit where this branch left `reference`, committed or not, new files included."""
+    """Files that differ from the commit where this branch left `reference`, committed or not, new ones included."""
 
     def git(*words: str) -> list[str]:
         done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
@@ -205,32 +205,32 @@ def expression(names: set[str]) -> str:
     return f"^({'|'.join(sorted(names))})$" if names else ""
 
 
-def lines(targets: dict[str, Target], chosen: Selection) -> list[str]:
-    if chosen.everything:
-        chosen.units = {target.name for target in targets.values() if target.is_test}
-        chosen.processes = set(ALL_PROCESSES)
-        chosen.engines = set(ENGINES)
-    asan = {name for name in chosen.units if "NO_ASAN" not in targets[name].words}
-    tsan = {name for name in chosen.units if targets[name].words & {"TSAN", "TSAN_SUPPRESS"}}
+def lines(targets: dict[str, Target], selection: Selection) -> list[str]:
+    if selection.is_whole:
+        selection.units = {target.name for target in targets.values() if target.is_test}
+        selection.processes = set(ALL_PROCESSES)
+        selection.engines = set(ENGINES)
+    asan = {name for name in selection.units if "NO_ASAN" not in targets[name].words}
+    tsan = {name for name in selection.units if targets[name].words & {"TSAN", "TSAN_SUPPRESS"}}
     presets = [
         name
         for name, any_work in (
-            ("release", chosen.units or chosen.processes),
+            ("release", selection.units or selection.processes),
             ("asan", asan),
             ("tsan", tsan),
-            ("lint", chosen.lint),
-            ("engines", chosen.engines),
+            ("lint", selection.lint),
+            ("engines", selection.engines),
         )
         if any_work
     ]
-    kept = {name for name in chosen.processes if str(PurePosixPath(name).parent) not in chosen.processes}
+    kept = {name for name in selection.processes if str(PurePosixPath(name).parent) not in selection.processes}
     return [
         f"presets={' '.join(presets)}",
-        f"units={expression(chosen.units)}",
+        f"units={expression(selection.units)}",
         f"asan={expression(asan)}",
         f"tsan={expression(tsan)}",
         f"processes={' '.join(sorted(kept))}",
-        f"engines={' '.join(sorted(chosen.engines))}",
+        f"engines={' '.join(sorted(selection.engines))}",
     ]
 
 

@@ -33,48 +33,48 @@ def targets(tmp_path: Path) -> dict[str, changed_tests.Target]:
     return changed_tests.read_targets(tmp_path)
 
 
-def chosen(targets: dict[str, changed_tests.Target], *files: str) -> dict[str, str]:
+def run_lines(targets: dict[str, changed_tests.Target], *files: str) -> dict[str, str]:
     selection = changed_tests.select(targets, [PurePosixPath(file) for file in files])
     return dict(line.split("=", 1) for line in changed_tests.lines(targets, selection))
 
 
 def test_a_folder_concerns_its_own_programs_and_those_that_link_it(targets: dict[str, changed_tests.Target]) -> None:
-    assert chosen(targets, "core/text.cpp")["units"] == "^(unit_client|unit_core|unit_nvme)$"
-    assert chosen(targets, "tiers/nvme/store.cpp")["units"] == "^(unit_nvme)$"
+    assert run_lines(targets, "core/text.cpp")["units"] == "^(unit_client|unit_core|unit_nvme)$"
+    assert run_lines(targets, "tiers/nvme/store.cpp")["units"] == "^(unit_nvme)$"
 
 
 def test_a_header_without_a_source_concerns_its_folder(targets: dict[str, changed_tests.Target]) -> None:
-    assert chosen(targets, "tiers/nvme/options.hpp")["units"] == "^(unit_nvme)$"
+    assert run_lines(targets, "tiers/nvme/options.hpp")["units"] == "^(unit_nvme)$"
 
 
 def test_the_sanitizers_run_what_they_see(targets: dict[str, changed_tests.Target]) -> None:
-    everywhere = chosen(targets, "core/text.cpp")
+    everywhere = run_lines(targets, "core/text.cpp")
     assert everywhere["asan"] == "^(unit_client|unit_core)$"
     assert everywhere["tsan"] == "^(unit_client)$"
     assert everywhere["presets"] == "release asan tsan lint engines"
 
 
 def test_a_tier_concerns_processes_and_no_engine(targets: dict[str, changed_tests.Target]) -> None:
-    found = chosen(targets, "tiers/nvme/store.cpp")
+    found = run_lines(targets, "tiers/nvme/store.cpp")
     assert found["processes"] == "tests/processes tests/python"
     assert found["engines"] == ""
     assert found["presets"] == "release lint"
 
 
 def test_a_test_concerns_itself_alone(targets: dict[str, changed_tests.Target]) -> None:
-    assert chosen(targets, "tests/unit/core/text_test.cpp")["units"] == "^(unit_core)$"
-    assert chosen(targets, "tests/support/fake_io.cpp")["units"] == "^(unit_nvme)$"
-    assert chosen(targets, "tests/processes/test_nvme.py")["processes"] == "tests/processes/test_nvme.py"
-    assert chosen(targets, "tests/processes/node.py")["processes"] == "tests/processes"
+    assert run_lines(targets, "tests/unit/core/text_test.cpp")["units"] == "^(unit_core)$"
+    assert run_lines(targets, "tests/support/fake_io.cpp")["units"] == "^(unit_nvme)$"
+    assert run_lines(targets, "tests/processes/test_nvme.py")["processes"] == "tests/processes/test_nvme.py"
+    assert run_lines(targets, "tests/processes/node.py")["processes"] == "tests/processes"
 
 
 def test_an_adapter_concerns_its_engine(targets: dict[str, changed_tests.Target]) -> None:
-    assert chosen(targets, "python/cenote/_vllm/worker.py")["engines"] == "vllm"
-    assert chosen(targets, "python/cenote/session.py")["engines"] == "sglang vllm"
+    assert run_lines(targets, "python/cenote/_vllm/worker.py")["engines"] == "vllm"
+    assert run_lines(targets, "python/cenote/session.py")["engines"] == "sglang vllm"
 
 
 def test_a_page_concerns_what_checks_pages(targets: dict[str, changed_tests.Target]) -> None:
-    found = chosen(targets, "docs/paths.md")
+    found = run_lines(targets, "docs/paths.md")
     assert found["presets"] == "release lint"
     assert found["processes"] == "tests/python/test_check_docs.py"
     assert found["units"] == ""
@@ -82,12 +82,12 @@ def test_a_page_concerns_what_checks_pages(targets: dict[str, changed_tests.Targ
 
 def test_the_build_and_files_that_no_list_names_concern_everything(targets: dict[str, changed_tests.Target]) -> None:
     for file in ("cmake/CenoteFlags.cmake", "scripts/setup", "attic/forgotten.cpp"):
-        assert chosen(targets, file)["units"] == "^(unit_client|unit_core|unit_nvme)$"
-        assert chosen(targets, file)["engines"] == "sglang vllm"
+        assert run_lines(targets, file)["units"] == "^(unit_client|unit_core|unit_nvme)$"
+        assert run_lines(targets, file)["engines"] == "sglang vllm"
 
 
 def test_without_a_change_there_is_nothing_to_run(targets: dict[str, changed_tests.Target]) -> None:
-    assert chosen(targets)["presets"] == ""
+    assert run_lines(targets)["presets"] == ""
 
 
 def test_every_source_of_this_tree_belongs_to_a_target() -> None:
