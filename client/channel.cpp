@@ -28,6 +28,8 @@ constexpr int touch_lock_attempts = 64;
 void relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // `yield` does nothing on cores without siblings
 #else
   std::this_thread::yield();
 #endif

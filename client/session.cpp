@@ -890,7 +890,8 @@ result<void> session::close() {
   if (alive) static_cast<void>(flush_all(steady_clock::now() + close_patience));
   if (copier_) copier_->stop();
   channel_.stop();  // wakes calls that still wait; new ones are refused since closing_
-  while (active_.load(std::memory_order_acquire) != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  // Sequentially consistent, as in enter(): a call is counted here, or it finds closing_ set.
+  while (active_.load(std::memory_order_seq_cst) != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
   // Of calls that gave up while this waited.
   if (auto idle = events_.wait_for_device(steady_clock::now() + close_patience); !idle) return idle;
   (void)events_.drain(steady_clock::now() + close_patience);

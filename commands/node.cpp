@@ -12,6 +12,7 @@
 #include "config/logging.hpp"
 #include "core/machine.hpp"
 #include "keeper/keeper.hpp"
+#include "memory/segment.hpp"
 #include "worker/worker.hpp"
 
 namespace cenote {
@@ -53,6 +54,7 @@ void reconfigure(keeper_options& keeper, const std::string& running) {
 exit_code run_node(const node_options& options) {
   const auto loaded = config::load(options.config.sources());
   if (!loaded) return failed_with(loaded.error());
+  if (auto pages = memory::check_kernel_pages(); !pages) return failed_with(pages.error());
   const bool resumed = options.resume_fd >= 0;
   // A successor has the memory already.
   if (auto fits = check_capacity(loaded->dram.capacity); !fits && !resumed) return failed_with(fits.error());

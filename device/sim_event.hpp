@@ -34,10 +34,11 @@ class sim_event final : public event {
 
   /// Calls it once: from settle(), or at once when that has been. Adding tells the adder nothing of the device's work.
   void add(waiter call) {
-    auto made = std::make_unique<node>(std::move(call), waiting_.load(std::memory_order_relaxed));
+    // Acquired, since a closed list promises that the outcome is there.
+    auto made = std::make_unique<node>(std::move(call), waiting_.load(std::memory_order_acquire));
     while (made->next != &closed_) {
       if (waiting_.compare_exchange_weak(made->next, made.get(), std::memory_order_release,
-                                         std::memory_order_relaxed)) {
+                                         std::memory_order_acquire)) {
         (void)made.release();  // settle() owns it now
         return;
       }

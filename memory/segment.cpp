@@ -89,6 +89,17 @@ void segment::keep_from_children() const noexcept {
   ::madvise(data_, size(), MADV_DONTFORK);
 }
 
+std::uint64_t kernel_page_bytes() noexcept {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+result<void> check_kernel_pages(std::uint64_t bytes) {
+  if (bytes != 0 && page_bytes % bytes == 0) return {};
+  return fail(error_code::unsupported, "this kernel's pages have " + std::to_string(bytes) +
+                                           " bytes, and shared memory is laid out for pages of " +
+                                           std::to_string(page_bytes) + "; boot a kernel with pages of 4 KiB");
+}
+
 bool populate_pages(std::span<std::byte> pages, access mode) noexcept {
   const int advice = mode == access::read_write ? madv_populate_write : madv_populate_read;
   const std::uint64_t shift = reinterpret_cast<std::uintptr_t>(pages.data()) % page_bytes;

@@ -88,6 +88,12 @@ class segment {
   std::byte* data_ = nullptr;
 };
 
+/// Bytes of a page of this machine's kernel: not 4096 on some of Arm's.
+[[nodiscard]] std::uint64_t kernel_page_bytes() noexcept;
+/// Refuses (unsupported, with the numbers) a kernel whose pages are larger than the layout's: parts of a segment begin
+/// on multiples of page_bytes, and could not be mapped.
+[[nodiscard]] result<void> check_kernel_pages(std::uint64_t bytes = kernel_page_bytes());
+
 /// Touches whole pages without changing them. False when the kernel cannot (before 5.14) or has no memory left.
 bool populate_pages(std::span<std::byte> pages, access mode) noexcept;
 

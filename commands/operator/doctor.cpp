@@ -24,6 +24,7 @@
 #include "core/socket_address.hpp"
 #include "core/unique_fd.hpp"
 #include "core/units.hpp"
+#include "memory/segment.hpp"
 #include "transport/ucx/environment.hpp"
 
 namespace cenote {
@@ -54,6 +55,8 @@ std::pair<int, int> version_of(const char* release) {
 finding check_kernel() {
   utsname name{};
   ::uname(&name);
+  if (const auto pages = memory::check_kernel_pages(); !pages)
+    return {level::fail, "kernel", name.release, pages.error().message()};
   const auto version = version_of(name.release);
   if (version < std::pair(5, 4)) {
     return {level::fail, "kernel", name.release, "Linux 5.4 or newer is needed (pidfds); 6.5 or newer is best"};

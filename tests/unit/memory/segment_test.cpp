@@ -210,6 +210,18 @@ BOOST_AUTO_TEST_CASE(a_moved_segment_leaves_nothing_behind) {
   BOOST_TEST((two.data()[0] == std::byte{0}));
 }
 
+BOOST_AUTO_TEST_CASE(a_kernel_whose_pages_are_larger_than_the_layouts_is_refused_with_both_sizes) {
+  BOOST_TEST(check_kernel_pages().has_value());
+  BOOST_TEST(check_kernel_pages(page_bytes).has_value());
+  for (const std::uint64_t bytes : {16384U, 65536U}) {
+    const auto refused = check_kernel_pages(bytes);
+    BOOST_REQUIRE(!refused.has_value());
+    BOOST_TEST((refused.error().code() == error_code::unsupported));
+    BOOST_TEST(refused.error().message().find(std::to_string(bytes)) != std::string::npos);
+    BOOST_TEST(refused.error().message().find("4096") != std::string::npos);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(it_can_be_bound_to_a_numa_node_or_says_that_it_cannot) {
   const segment one = made();
   BOOST_TEST(!one.bind_to_node(-1));

@@ -110,7 +110,7 @@ exploration explore(const scenario& with, std::size_t state_limit) {
           if (effect.broken != violation::none) return stop(effect.broken, from.index);
           continue;
         }
-        if (m.what == move::kind::run || m.what == move::kind::drain) at_rest = false;
+        if (m.what != move::kind::die && m.what != move::kind::die_losing_stores) at_rest = false;
         result.events |= effect.events;
         if (effect.broken == violation::none && !seen.insert(fingerprint(to))) continue;
         const auto index = static_cast<std::uint32_t>(origins.size());
@@ -118,7 +118,7 @@ exploration explore(const scenario& with, std::size_t state_limit) {
         if (effect.broken != violation::none) return stop(effect.broken, index);
         next.push_back({index, to});
       }
-      if (at_rest) {
+      if (at_rest && !has_open_loads(from.at)) {
         ++result.resting_states;
         if (const violation broken = check_at_rest(with, from.at); broken != violation::none)
           return stop(broken, from.index);

@@ -1,6 +1,8 @@
 #include "tests/unit/memory/model/protocol.hpp"
 
+#include <algorithm>
 #include <type_traits>
+#include <utility>
 
 namespace cenote::model {
 namespace {
@@ -64,8 +66,11 @@ enum owner_pc : byte {
   decide,
   set_aside,
   give,
-  grant_block,
+  grant_place,
+  grant_word,
   wait_for_commit,
+  fill_block,
+  fill_record,
   publish_key,
   publish_version,
   insert_clear,
@@ -84,8 +89,11 @@ constexpr const char* owner_names[] = {"recover: key beside",
                                        "decide on a block",
                                        "record free/zombie",
                                        "give: record granted",
+                                       "give: block of the grant",
                                        "give: grant word",
                                        "wait for commit",
+                                       "load: bytes",
+                                       "load: record present",
                                        "publish: key beside",
                                        "publish: version even",
                                        "entry value 0",
@@ -95,41 +103,63 @@ constexpr const char* owner_names[] = {"recover: key beside",
 
 enum reader_pc : byte {
   read_value,
+  read_value_late,  // after the key
   read_key,
   read_value_again,
   pin,
   pin_fence,
   check_version,
+  check_version_late,  // after the key
   check_key,
   use_first,
   use_second,
   unpin,
   recheck_version,
+  answer,
   read_done,
   reader_dead
 };
 constexpr const char* reader_names[] = {
-    "entry value", "entry key",        "entry value again", "slot := block", "fence", "version", "key beside",
-    "read bytes",  "read bytes again", "slot := 0",         "version again", "done",  "dead"};
+    "entry value", "entry value", "entry key",  "entry value again", "slot := block", "fence",         "version",
+    "version",     "key beside",  "read bytes", "read bytes again",  "slot := 0",     "version again", "answer",
+    "done",        "dead"};
 
-enum writer_pc : byte { take, fill, announce, write_done, writer_dead };
-constexpr const char* writer_names[] = {"take grant", "fill block", "commit", "done", "dead"};
+enum writer_pc : byte { take, take_late, take_block, fill, announce, write_done, writer_dead };
+constexpr const char* writer_names[] = {"take grant", "take grant", "block of the grant", "fill block", "commit",
+                                        "done",       "dead"};
+
+/// Of a step: in program order, or past the load that it comes to.
+enum class load_mode : byte { in_order, passed };
 
 /// What one thread sees and does: loads through its own buffer, stores into it.
 class view {
  public:
-  view(const scenario& with, state& s, std::size_t thread, outcome& out)
-      : with_(with), s_(s), buffer_(s.buffers[thread]), out_(out) {}
+  view(const scenario& with, state& s, std::size_t thread, load_mode mode, outcome& out)
+      : with_(with), s_(s), buffer_(s.buffers[thread]), loads_(s.loads[thread]), mode_(mode), out_(out) {}
+  bool used_mode() const noexcept { return mode_ == load_mode::in_order; }
 
   byte load(word_kind kind, std::size_t index) const noexcept {
     const byte from = word(kind, index);
     return buffer_.forward(from, s_.memory[from]);
   }
+  /// A load that what follows may pass, if nothing forbids it: gives what is there or, left open, what is hoped for.
+  byte load_or_pass(word_kind kind, std::size_t index, byte hope) noexcept {
+    if (!passes()) return load(kind, index);
+    loads_.push(word(kind, index), hope);
+    return hope;
+  }
+  /// Of a step that may go past its load: whether it does now.
+  bool passes() noexcept { return std::exchange(mode_, load_mode::in_order) == load_mode::passed; }
+  /// An older load of the word is open, and not to be passed.
+  bool is_open(word_kind kind, std::size_t index) const noexcept {
+    return mode_ == load_mode::in_order && loads_.has(word(kind, index), loads_.size);
+  }
   void store(word_kind kind, std::size_t index, byte value, bool release = false) noexcept {
-    buffer_.push(word(kind, index), value, release);
+    buffer_.push(word(kind, index), value, release, loads_.mask());
   }
   void store_release(word_kind kind, std::size_t index, byte value) noexcept { store(kind, index, value, true); }
-  bool fence_passes() const noexcept { return buffer_.size == 0; }
+  bool load_fence_passes() const noexcept { return loads_.size == 0; }
+  bool fence_passes() const noexcept { return buffer_.size == 0 && load_fence_passes(); }
   byte value_for(std::size_t block, byte of_version) const noexcept {
     return static_cast<byte>(((of_version & with_.version_mask) << 1U | block) + 1U);
   }
@@ -143,13 +173,16 @@ class view {
 
  private:
   store_buffer& buffer_;
+  open_loads& loads_;
+  load_mode mode_;
   outcome& out_;
 };
 
 /// The owner's program. What it alone writes it reads in no step of its own.
-class owner_program : view {
+class owner_program : public view {
  public:
-  owner_program(const scenario& with, state& s, outcome& out) : view(with, s, owner_thread, out), me_(s.owner) {}
+  owner_program(const scenario& with, state& s, load_mode mode, outcome& out)
+      : view(with, s, owner_thread, mode, out), me_(s.owner) {}
 
   /// Runs to just after the next store, fence or load of somebody else's word. False: it has to wait.
   bool step() {
@@ -231,17 +264,29 @@ class owner_program : view {
           return true;
         }
         case give: return give_block();
-        case grant_block:
-          store_release(grant, me_.writer, static_cast<byte>(me_.i + 1U));
+        case grant_place:
+          store(grant_block, me_.writer, static_cast<byte>(me_.i + 1U));
+          me_.pc = grant_word;
+          return true;
+        case grant_word:
+          store(grant, me_.writer, 1, with_.rule.grant_is_release);
           me_.pc = wait_for_commit;
           return true;
         case wait_for_commit: return wait();
+        case fill_block:
+          store(content, me_.i, with_.writer_keys[me_.writer]);
+          me_.pc = fill_record;
+          return true;
+        case fill_record:
+          store_release(record, me_.i, record_present(with_.writer_keys[me_.writer]));
+          me_.pc = publish_key;
+          return true;
         case publish_key:
           store(key_beside, me_.i, with_.writer_keys[me_.writer]);
           me_.pc = publish_version;
           return true;
         case publish_version:
-          store_release(version, me_.i, next_even(load(version, me_.i)));
+          store(version, me_.i, next_even(load(version, me_.i)), with_.rule.version_is_release);
           insert(me_.i, pick);
           return true;
         case insert_clear:
@@ -249,11 +294,12 @@ class owner_program : view {
           me_.pc = insert_key;
           return true;
         case insert_key:  // after a release fence: nothing older may be overtaken
-          store_release(entry_key, entry_for(me_.insert), record_key(load(record, me_.insert)));
+          store(entry_key, entry_for(me_.insert), record_key(load(record, me_.insert)), with_.rule.entries_are_fenced);
           me_.pc = insert_value;
           return true;
         case insert_value:
-          store_release(entry_value, entry_for(me_.insert), value_for(me_.insert, load(version, me_.insert)));
+          store(entry_value, entry_for(me_.insert), value_for(me_.insert, load(version, me_.insert)),
+                with_.rule.entry_value_is_release);
           me_.pc = me_.then;
           me_.insert = me_.then = 0;
           if (me_.pc == pick) go(pick);
@@ -310,7 +356,7 @@ class owner_program : view {
     if (!with_.rule.restart_keeps_versions) wanted = present ? 2 : 1;
     if (wanted == now) return false;
     if (present) saw(restart_mended_version);
-    store_release(version, block, wanted);
+    store(version, block, wanted, with_.rule.restart_version_is_release);
     return true;
   }
 
@@ -326,7 +372,7 @@ class owner_program : view {
       me_.i = b;
       me_.writer = record_writer(r);
       const bool told = load(grant, me_.writer) != 0 || writer_is_dead(me_.writer);
-      me_.pc = told ? wait_for_commit : grant_block;
+      me_.pc = told ? wait_for_commit : grant_place;
       return true;
     }
     byte w = 0;
@@ -356,7 +402,7 @@ class owner_program : view {
 
   void scan_slot(std::size_t r) noexcept {
     const bool alive = s_.readers[r].pc != reader_dead;
-    const byte pinned = load(slot, r);
+    const byte pinned = with_.rule.scan_acquires ? load(slot, r) : load_or_pass(slot, r, 0);
     if (pinned == 0 || !alive || !with_.rule.pins_end_by_death_only) return;
     me_.pinned |= bit(pinned - 1U);
   }
@@ -393,7 +439,7 @@ class owner_program : view {
     if (block == block_count) return refuse();
     me_.clean &= static_cast<byte>(~bit(block));
     me_.i = block;
-    me_.pc = grant_block;
+    me_.pc = with_.owner_fills ? fill_block : grant_place;
     if (with_.rule.record_freed_before_reuse)
       store(record, block, record_granted(with_.writer_keys[me_.writer], me_.writer));
     return true;
@@ -416,25 +462,42 @@ class owner_program : view {
 };
 
 /// A reader's lookups of its key. No step of it waits for another thread; (lookup, entry, pc) only goes up.
-class reader_program : view {
+class reader_program : public view {
  public:
-  reader_program(const scenario& with, state& s, std::size_t r, outcome& out)
-      : view(with, s, first_reader + r, out), r_(r), key_(with.reader_keys[r]), me_(s.readers[r]) {}
+  reader_program(const scenario& with, state& s, std::size_t r, load_mode mode, outcome& out)
+      : view(with, s, first_reader + r, mode, out), r_(r), key_(with.reader_keys[r]), me_(s.readers[r]) {}
 
   bool step() {
     const bool match = with_.readers[r_] == reader_kind::matches;
+    if (me_.pc <= read_value_again) return look_in_index(match);
+    return me_.pc < use_first ? check(match) : use(match);
+  }
+
+ private:
+  bool look_in_index(bool match) noexcept {
     switch (me_.pc) {
       case read_value:
+        if (!with_.rule.reader_acquires_entry && passes()) return is_mine(entry_key, me_.entry) && to(read_value_late);
         me_.value = load(entry_value, me_.entry);
-        if (me_.value == 0) return next_entry();
-        return to(read_key);
-      case read_key: return load(entry_key, me_.entry) == key_ ? to(read_value_again) : next_entry();
+        return me_.value == 0 ? next_entry() : to(read_key);
+      case read_value_late:
+        me_.value = load(entry_value, me_.entry);
+        return me_.value == 0 ? next_entry() : to(read_value_again);
+      case read_key:
+        if (with_.rule.entries_are_fenced) return is_mine(entry_key, me_.entry) ? to(read_value_again) : next_entry();
+        return load_or_pass(entry_key, me_.entry, key_) == key_ ? to(read_value_again) : next_entry();
       case read_value_again:
         if (load(entry_value, me_.entry) != me_.value) {
           if (with_.rule.readers_never_spin) return next_entry();
           return to(read_value);
         }
         return to(match ? check_version : pin);
+      default: return false;
+    }
+  }
+
+  bool check(bool match) noexcept {
+    switch (me_.pc) {
       case pin:
         store(slot, r_, static_cast<byte>(block_of(me_.value) + 1U));
         if (with_.rule.reader_fences) return to(pin_fence);
@@ -443,6 +506,10 @@ class reader_program : view {
         if (!fence_passes()) return false;
         return to(with_.rule.reader_rereads_version ? check_version : check_key);
       case check_version:
+        if (match && !with_.rule.match_acquires_version && passes())
+          return is_mine(key_beside, block_of(me_.value)) && to(check_version_late);
+        [[fallthrough]];
+      case check_version_late:
         if (with_.rule.reader_trusts_entry_only) {
           if (load(entry_value, me_.entry) != me_.value) return miss(match);
         } else {
@@ -450,26 +517,39 @@ class reader_program : view {
           if (value_for(block_of(me_.value), seen) != me_.value) return miss(match);
           if (match) me_.version = seen;
         }
+        if (me_.pc == check_version_late) return to(recheck_version);
         return to(with_.rule.reader_compares_key ? check_key : after_checks(match));
       case check_key:
-        if (load(key_beside, block_of(me_.value)) != key_) return miss(match);
+        if (match && with_.rule.match_fences_loads)
+          return is_mine(key_beside, block_of(me_.value)) ? to(recheck_version) : miss(match);
+        if (load_or_pass(key_beside, block_of(me_.value), key_) != key_) return miss(match);
         return to(after_checks(match));
-      case recheck_version:
-        if (with_.rule.match_rereads_version && load(version, block_of(me_.value)) != me_.version) return miss(match);
-        saw(matched_hit);
-        return end();
-      case use_first:
-      case use_second:
-        if (load(content, block_of(me_.value)) != key_) broke(violation::wrong_bytes);
-        saw(pinned_hit);
-        return to(me_.pc == use_first ? use_second : unpin);
-      case unpin: store_release(slot, r_, 0); return end();
       default: return false;
     }
   }
 
- private:
+  bool use(bool match) noexcept {
+    switch (me_.pc) {
+      case recheck_version:
+        if (with_.rule.match_rereads_version && load(version, block_of(me_.value)) != me_.version) return miss(match);
+        return to(answer);
+      case answer:  // it depends on all that was read
+        if (!load_fence_passes()) return false;
+        saw(matched_hit);
+        return end();
+      case use_first:
+      case use_second:
+        if (is_open(content, block_of(me_.value))) return false;
+        if (load_or_pass(content, block_of(me_.value), key_) != key_) broke(violation::wrong_bytes);
+        saw(pinned_hit);
+        return to(me_.pc == use_first ? use_second : unpin);
+      case unpin: store(slot, r_, 0, with_.rule.unpin_is_release); return end();
+      default: return false;
+    }
+  }
+
   static reader_pc after_checks(bool match) noexcept { return match ? recheck_version : use_first; }
+  bool is_mine(word_kind kind, std::size_t index) const noexcept { return load(kind, index) == key_; }
 
   bool to(reader_pc pc) noexcept {
     me_.pc = pc;
@@ -500,23 +580,29 @@ class reader_program : view {
 };
 
 /// A client that fills the one block granted to it.
-class writer_program : view {
+class writer_program : public view {
  public:
-  writer_program(const scenario& with, state& s, std::size_t w, outcome& out)
-      : view(with, s, first_writer + w, out), w_(w), me_(s.writers[w]) {}
+  writer_program(const scenario& with, state& s, std::size_t w, load_mode mode, outcome& out)
+      : view(with, s, first_writer + w, mode, out), w_(w), me_(s.writers[w]) {}
 
   bool step() {
     switch (me_.pc) {
-      case take: {
+      case take:
+        if (!with_.rule.writer_acquires_grant && passes()) {
+          me_.block = load(grant_block, w_);
+          me_.pc = take_late;
+          return true;
+        }
+        [[fallthrough]];
+      case take_late: {
         const byte given = load(grant, w_);
         if (given == 0) return false;
-        me_.pc = given == grant_refused ? write_done : fill;
-        if (given == grant_refused) return true;
-        me_.block = static_cast<byte>(given - 1U);
-        const auto& other = s_.writers[1 - w_];
-        if ((other.pc == fill || other.pc == announce) && other.block == me_.block) broke(violation::two_writers);
+        if (given == grant_refused) me_.block = 0;
+        if (given != grant_refused && me_.pc == take_late) return begin(me_.block);
+        me_.pc = given == grant_refused ? write_done : take_block;
         return true;
       }
+      case take_block: return begin(load(grant_block, w_));
       case fill:
         store(content, me_.block, with_.writer_keys[w_]);
         me_.pc = announce;
@@ -531,6 +617,15 @@ class writer_program : view {
   }
 
  private:
+  bool begin(byte place) noexcept {
+    me_.pc = fill;
+    me_.block = static_cast<byte>((place - 1U) & 1U);
+    const auto& other = s_.writers[1 - w_];
+    if ((other.pc == fill || other.pc == announce) && other.block == me_.block) broke(violation::two_writers);
+    if (place == 0) broke(violation::no_block);
+    return true;
+  }
+
   std::size_t w_;
   std::remove_reference_t<decltype(state::writers[0])>& me_;
 };
@@ -547,11 +642,27 @@ void become_visible(const scenario& with, state& s, std::size_t thread, std::siz
   s.memory[to] = value;
 }
 
+/// The i-th open load of a thread happens. False: it does not find what was hoped for, or an older one of its word is
+/// open. Bytes are used as they are found.
+bool satisfy(state& s, std::size_t thread, std::size_t i, outcome& out) {
+  open_loads& loads = s.loads[thread];
+  const byte from = loads.words[i];
+  if (loads.has(from, i)) return false;
+  if (s.buffers[thread].forward(from, s.memory[from]) != loads.hopes[i]) {
+    if (from / 2U != content) return false;
+    out.broken = violation::wrong_bytes;
+  }
+  loads.remove(i);
+  s.buffers[thread].forget_load(i);
+  return true;
+}
+
 /// A dead thread's stores have left the core before anybody sees its death; or, equal to a death a few
-/// instructions earlier, those that were still in the buffer never happened.
+/// instructions earlier, those that were still in the buffer never happened: unless a younger one did.
 bool die(const scenario& with, state& s, std::size_t thread, bool lose_stores, outcome& out) {
+  if (s.loads[thread].size != 0) return false;  // a moment later, when they are satisfied, is as good
   if (lose_stores) {
-    if (thread != owner_thread || s.buffers[thread].size == 0) return false;
+    if (thread != owner_thread || s.buffers[thread].size == 0 || s.buffers[thread].any_overtaken()) return false;
     s.buffers[thread] = {};
   }
   if (thread == owner_thread) {
@@ -594,17 +705,24 @@ bool is_matching(const scenario& with, const state& s, std::size_t r) noexcept {
          (s.readers[r].pc != read_value || s.readers[r].entry != 0);  // else not begun
 }
 
-bool run(const scenario& with, state& s, std::size_t thread, outcome& out) {
+/// A step of `program`; one past a load has to have come to one.
+template <class Program>
+bool step_of(Program program, load_mode mode) {
+  return program.step() && (mode == load_mode::in_order || program.used_mode());
+}
+
+bool run(const scenario& with, state& s, std::size_t thread, load_mode mode, outcome& out) {
   if (s.buffers[thread].full()) return false;
-  if (thread == owner_thread) return owner_program(with, s, out).step();
-  if (thread >= first_writer) return writer_program(with, s, thread - first_writer, out).step();
+  if (thread == owner_thread) return step_of(owner_program(with, s, mode, out), mode);
+  if (thread >= first_writer) return step_of(writer_program(with, s, thread - first_writer, mode, out), mode);
 
   const std::size_t r = thread - first_reader;
   auto& reader = s.readers[r];
   const auto before = reader;
   if (with.readers[r] == reader_kind::matches) reader.truth |= true_blocks(s, with.reader_keys[r]);
-  const bool moved = reader_program(with, s, r, out).step();
-  if (!moved && s.buffers[thread].size == 0) out.broken = violation::reader_stuck;
+  const bool moved = step_of(reader_program(with, s, r, mode, out), mode);
+  if (!moved && mode == load_mode::passed) return false;
+  if (!moved && s.buffers[thread].size == 0 && s.loads[thread].size == 0) out.broken = violation::reader_stuck;
   const bool forward = reader.turn > before.turn || reader.entry > before.entry || reader.pc > before.pc;
   if (moved && !forward) out.broken = violation::reader_stuck;
   if ((out.events & matched_hit) != 0) {
@@ -633,6 +751,7 @@ const char* to_string(violation what) noexcept {
     case violation::reader_stuck: return "reader stuck";
     case violation::lost: return "lost";
     case violation::stuck: return "stuck";
+    case violation::no_block: return "a grant without a block";
   }
   return "?";
 }
@@ -670,7 +789,11 @@ bool may_happen(const scenario& with, const state& s, move m) noexcept {
       if (m.thread == owner_thread) return s.owner.pc != finished;
       if (m.thread < first_writer) return s.readers[m.thread - first_reader].pc < read_done;
       return s.writers[m.thread - first_writer].pc < write_done;
-    case move::kind::drain: return s.buffers[m.thread].may_leave(m.store, with.order);
+    case move::kind::run_past_load:
+      return with.order == memory_order_model::arm && !s.loads[m.thread].full() &&
+             may_happen(with, s, {move::kind::run, m.thread, 0});
+    case move::kind::drain: return s.buffers[m.thread].may_leave(m.place, with.order);
+    case move::kind::satisfy: return m.place < s.loads[m.thread].size;
     default: return m.thread == owner_thread ? s.owner_kills < with.owner_kills : s.client_kills < with.client_kills;
   }
 }
@@ -678,18 +801,26 @@ bool may_happen(const scenario& with, const state& s, move m) noexcept {
 outcome apply(const scenario& with, state& s, move m) {
   outcome out;
   switch (m.what) {
-    case move::kind::run: out.enabled = run(with, s, m.thread, out); break;
+    case move::kind::run: out.enabled = run(with, s, m.thread, load_mode::in_order, out); break;
+    case move::kind::run_past_load: out.enabled = run(with, s, m.thread, load_mode::passed, out); break;
     case move::kind::drain:
-      become_visible(with, s, m.thread, m.store, out);
+      become_visible(with, s, m.thread, m.place, out);
       out.enabled = true;
       break;
+    case move::kind::satisfy: out.enabled = satisfy(s, m.thread, m.place, out); break;
     case move::kind::die: out.enabled = die(with, s, m.thread, false, out); break;
     case move::kind::die_losing_stores: out.enabled = die(with, s, m.thread, true, out); break;
   }
   if (!out.enabled) return out;
   for (std::size_t r = 0; r < reader_count; ++r)
     if (is_matching(with, s, r)) s.readers[r].truth |= true_blocks(s, with.reader_keys[r]);
+  if (s.breach == violation::none) s.breach = out.broken;
+  out.broken = has_open_loads(s) ? violation::none : s.breach;
   return out;
+}
+
+bool has_open_loads(const state& s) noexcept {
+  return std::ranges::any_of(s.loads, [](const open_loads& each) { return each.size != 0; });
 }
 
 violation check_at_rest(const scenario& with, const state& s) {
@@ -726,7 +857,9 @@ std::vector<move> all_moves() {
   std::vector<move> moves;
   for (byte thread = 0; thread < thread_count; ++thread) {
     moves.push_back({move::kind::run, thread, 0});
+    moves.push_back({move::kind::run_past_load, thread, 0});
     for (byte i = 0; i < store_buffer::capacity; ++i) moves.push_back({move::kind::drain, thread, i});
+    for (byte i = 0; i < open_loads::capacity; ++i) moves.push_back({move::kind::satisfy, thread, i});
     moves.push_back({move::kind::die, thread, 0});
   }
   moves.push_back({move::kind::die_losing_stores, owner_thread, 0});
@@ -734,23 +867,30 @@ std::vector<move> all_moves() {
 }
 
 std::string describe(const state& s, move m, const outcome& effect) {
-  static constexpr const char* words[] = {"version",   "key beside", "content", "record", "entry value",
-                                          "entry key", "slot",       "grant",   "commit"};
+  static constexpr const char* words[] = {"version",   "key beside", "content", "record",      "entry value",
+                                          "entry key", "slot",       "grant",   "grant block", "commit"};
+  const auto name_of = [](byte which) { return words[which / 2U] + ("[" + std::to_string(which % 2U) + "]"); };
   const std::string who = thread_name(m.thread) + ": ";
   switch (m.what) {
     case move::kind::die: return who + "dies";
     case move::kind::die_losing_stores: return who + "dies, its last stores never happened";
     case move::kind::drain: {
       const store_buffer& buffer = s.buffers[m.thread];
-      const byte to = buffer.word_at(m.store);
-      return who + words[to / 2U] + "[" + std::to_string(to % 2U) + "] = " + std::to_string(buffer.values[m.store]) +
+      return who + name_of(buffer.word_at(m.place)) + " = " + std::to_string(buffer.values[m.place]) +
              " becomes visible";
     }
-    case move::kind::run: break;
+    case move::kind::satisfy: {
+      const open_loads& loads = s.loads[m.thread];
+      return who + name_of(loads.words[m.place]) +
+             " is read at last: " + std::to_string(s.memory[loads.words[m.place]]);
+    }
+    case move::kind::run:
+    case move::kind::run_past_load: break;
   }
-  if (m.thread == owner_thread) return who + owner_names[effect.at];
-  if (m.thread < first_writer) return who + reader_names[s.readers[m.thread - first_reader].pc];
-  return who + writer_names[s.writers[m.thread - first_writer].pc];
+  const std::string past = m.what == move::kind::run_past_load ? " (passed by what follows)" : "";
+  if (m.thread == owner_thread) return who + owner_names[effect.at] + past;
+  if (m.thread < first_writer) return who + reader_names[s.readers[m.thread - first_reader].pc] + past;
+  return who + writer_names[s.writers[m.thread - first_writer].pc] + past;
 }
 
 }  // namespace cenote::model

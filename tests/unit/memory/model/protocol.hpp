@@ -1,5 +1,5 @@
-// The protocol of reader, owner, writer and restart as threads of single steps (MEMORY.md, "Versions, pins,
-// reuse").
+// The protocol of reader, owner, writer and restart as threads of single steps (docs/architecture.md, "Reading" and
+// "Reusing memory").
 //
 //   reader (pins)          owner: a round per writer that wants a block   restart: a new owner
 //   entry value, key,      condemn: version := odd, all of the batch      record present: key beside,
@@ -14,7 +14,7 @@
 //                          version := even, entry
 //
 // The match-only reader leaves the slot out and reads the version twice around the key. Anybody may die at
-// any step. Key changes in an entry follow MEMORY.md, "Index entries".
+// any step. Key changes in an entry: value 0, key, value.
 #pragma once
 
 #include <array>
@@ -44,6 +44,18 @@ struct rules {
   bool restart_keeps_versions = true;
   bool restart_mends_index = true;
   bool versions_must_not_decrease = true;  ///< check it at once, not only what follows from it
+  // What only an order like Arm's, or one that reorders stores, can break.
+  bool reader_acquires_entry = true;   ///< else the entry's key is read before its value
+  bool entries_are_fenced = true;      ///< a key is written and read between two fenced values
+  bool match_acquires_version = true;  ///< else the key beside is read before the version
+  bool match_fences_loads = true;      ///< between the key beside and the version's second reading
+  bool unpin_is_release = true;        ///< else the pin ends before the bytes are read
+  bool scan_acquires = true;           ///< else a block is given away before its pins are looked at
+  bool grant_is_release = true;        ///< else the word is seen before the block beside it
+  bool writer_acquires_grant = true;   ///< else the block is read before the word
+  bool version_is_release = true;      ///< of a publication
+  bool entry_value_is_release = true;  ///< else the value is seen before its key
+  bool restart_version_is_release = true;
 };
 
 enum class reader_kind : std::uint8_t { none, pins, matches };
@@ -62,6 +74,7 @@ struct scenario {
   std::uint8_t owner_kills = 0;
   std::uint8_t client_kills = 0;
   std::uint8_t version_mask = 0x3f;     ///< version bits in an entry's value; 1 = wrap at every publication
+  bool owner_fills = false;             ///< blocks from a lower tier, in place of writers
   bool second_block_published = false;  ///< block 1 starts as key 1 instead of never used
 };
 
@@ -74,7 +87,8 @@ enum class violation : std::uint8_t {
   version_decreased,
   reader_stuck,  ///< a reader had no step to take, or went back
   lost,          ///< at rest a present record is not found by a lookup, or holds other bytes
-  stuck          ///< at rest the owner is not finished or a commit is unanswered
+  stuck,         ///< at rest the owner is not finished or a commit is unanswered
+  no_block       ///< a writer took a grant, and found no block beside it
 };
 const char* to_string(violation what) noexcept;
 
@@ -101,6 +115,7 @@ enum thread_id : std::uint8_t { owner_thread = 0, first_reader = 1, first_writer
 struct state {
   std::array<std::uint8_t, word_count> memory{};
   std::array<store_buffer, thread_count> buffers{};
+  std::array<open_loads, thread_count> loads{};
   struct {
     std::uint8_t pc, i, writer, condemned, pinned, clean, insert, then;
   } owner{};
@@ -112,14 +127,16 @@ struct state {
   } writers[writer_count]{};
   std::uint8_t owner_kills = 0;
   std::uint8_t client_kills = 0;
+  violation breach = violation::none;  ///< counts when all open loads have found what was hoped for
 };
 
-/// One step of the search: a thread runs, a store leaves its buffer, or a process dies.
+/// One step of the search: a thread runs, also past its next load, a store leaves its buffer, an open load is
+/// satisfied, or a process dies.
 struct move {
-  enum class kind : std::uint8_t { run, drain, die, die_losing_stores };
+  enum class kind : std::uint8_t { run, run_past_load, drain, satisfy, die, die_losing_stores };
   kind what = kind::run;
   std::uint8_t thread = 0;
-  std::uint8_t store = 0;
+  std::uint8_t place = 0;  ///< in the buffer, or among the open loads
 };
 
 struct outcome {
@@ -136,6 +153,9 @@ bool may_happen(const scenario& with, const state& s, move m) noexcept;
 
 /// Applies `m`, which `may_happen`, to `s`; if it cannot after all, leaves `s` unspecified and says so.
 outcome apply(const scenario& with, state& s, move m);
+
+/// Is a load open that may never find what was hoped for? Then the state is of no real execution yet.
+bool has_open_loads(const state& s) noexcept;
 
 /// What must hold when nothing can run any more (deaths apart).
 violation check_at_rest(const scenario& with, const state& s);
