@@ -68,8 +68,8 @@ struct store_buffer {
     return std::ranges::any_of(words, [](std::uint8_t each) { return (each & overtaken_bit) != 0; });
   }
 
-  void push(std::uint8_t to, std::uint8_t value, bool release, std::uint8_t loads) noexcept {
-    words[size] = static_cast<std::uint8_t>(to | (release ? release_bit : 0U));
+  void push(std::uint8_t word, std::uint8_t value, bool release, std::uint8_t loads) noexcept {
+    words[size] = static_cast<std::uint8_t>(word | (release ? release_bit : 0U));
     values[size] = value;
     older_loads[size] = release ? loads : std::uint8_t{0};
     ++size;
@@ -106,9 +106,9 @@ struct store_buffer {
   }
 
   /// The value this thread reads from `from` while memory holds `visible`.
-  std::uint8_t forward(std::uint8_t from, std::uint8_t visible) const noexcept {
+  std::uint8_t forward(std::uint8_t word, std::uint8_t visible) const noexcept {
     for (std::size_t i = size; i-- > 0;)
-      if (word_at(i) == from) return values[i];
+      if (word_at(i) == word) return values[i];
     return visible;
   }
 };
@@ -124,16 +124,16 @@ struct open_loads {
   bool full() const noexcept { return size == capacity; }
   std::uint8_t mask() const noexcept { return static_cast<std::uint8_t>((1U << size) - 1U); }
 
-  void push(std::uint8_t from, std::uint8_t value) noexcept {
-    words[size] = from;
+  void push(std::uint8_t word, std::uint8_t value) noexcept {
+    words[size] = word;
     hopes[size] = value;
     ++size;
   }
 
-  /// Is one of the first `count` of `from`?
-  bool has(std::uint8_t from, std::size_t count) const noexcept {
+  /// Is one of the first `count` of `word`?
+  bool has(std::uint8_t word, std::size_t count) const noexcept {
     for (std::size_t i = 0; i < count; ++i)
-      if (words[i] == from) return true;
+      if (words[i] == word) return true;
     return false;
   }
 
