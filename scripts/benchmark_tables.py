@@ -13,7 +13,7 @@ In the page a table stands between `<!-- generated: … -->` and `<!-- end of ge
     bounds              each figure with a bound, in a column for each kind
     figures NAME …      the other figures of these benches
     other figures       those of all benches that no table and no `<!-- not shown: NAME … -->` names
-A bound is judged for each kind by itself: a figure of one kind says nothing about another one.
+A bound is judged for each kind by itself.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Figure:
         return cls(line["bench"], line["case"], line["unit"], value, ratio, bound, line.get("date") or "", is_judged)
 
     def keeps(self, bound: str) -> bool | None:
-        """All runs of it; None where that cannot be told."""
+        """Whether all runs of it do; None where the data do not decide."""
         parsed = Bound.parse(bound)
         if parsed is None or not self.is_judged:
             return None
@@ -191,8 +191,9 @@ def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
-def figure_table(rows: Sequence[Row], kinds: Sequence[Kind], has_bounds: bool) -> str:
-    """Only with the columns of kinds that have one of these figures."""
+def figure_table(rows: Sequence[Row], kinds: Sequence[Kind]) -> str:
+    """With the columns of kinds that have one of these figures, and of bounds where there are any."""
+    has_bounds = any(row.bound for row in rows)
     names = [kind.name for kind in kinds if any(kind.name in row.by_kind for row in rows)]
     if not rows:
         return "No figures yet.\n"
@@ -258,50 +259,50 @@ def kind_table(kinds: Sequence[Kind]) -> str:
 # ---------------------------------------------------------------------------------------------- the page
 
 
-def content(name: str, named: set[str], kinds: Sequence[Kind], rows: Sequence[Row]) -> str:
-    """Of the block `name`; `named` are all benches that have a place of their own. Raises ValueError."""
+def content(name: str, placed: set[str], kinds: Sequence[Kind], rows: Sequence[Row]) -> str:
+    """Of the block `name`; `placed` are all benches that have a table of their own. Raises ValueError."""
     plain = [row for row in rows if not row.bound]
     if name == "kinds":
         return kind_table(kinds)
     if name == "bounds":
-        return figure_table([row for row in rows if row.bound], kinds, True)
+        return figure_table([row for row in rows if row.bound], kinds)
     if name == "other figures":
-        return figure_table([row for row in plain if row.bench not in named], kinds, False)
+        return figure_table([row for row in plain if row.bench not in placed], kinds)
     word, *benches = name.split()
     if word != "figures" or not benches:
         raise ValueError(f"there is no table {name!r}")
-    return figure_table([row for row in plain if row.bench in benches], kinds, False)
+    return figure_table([row for row in plain if row.bench in benches], kinds)
 
 
 def with_tables(page: str, kinds: Sequence[Kind]) -> str:
     rows = rows_of(kinds)
-    named = {bench for found in NOT_SHOWN.findall(page) for bench in found.split()}
+    placed = {bench for found in NOT_SHOWN.findall(page) for bench in found.split()}
     for _, name, _ in BLOCK.findall(page):
         if name.startswith("figures "):
-            named.update(name.split()[1:])
-    return BLOCK.sub(lambda found: found[1] + content(found[2], named, kinds, rows) + found[3], page)
+            placed.update(name.split()[1:])
+    return BLOCK.sub(lambda found: found[1] + content(found[2], placed, kinds, rows) + found[3], page)
 
 
 # ---------------------------------------------------------------------------------------------- a run's lines
 
 
-def merged(known: str, run: str, date: str) -> tuple[str, str]:
-    """The kind of machine of a run, and the text of its file: benches of the run replace what is known of them."""
+def merge(file: str, run: str, date: str) -> tuple[str, str]:
+    """The kind of machine of a run, and the text of its file: a bench of the run replaces all that `file` has of it."""
     lines = [json.loads(line) for line in run.splitlines() if line.startswith("{")]
     machine = next((line for line in lines if "machine" in line), None)
     if machine is None:
         raise ValueError("the run does not begin with a machine: scripts/bench --json prints it")
     figures = [line | {"date": date} for line in lines if "bench" in line]
     replaced = {line["bench"] for line in figures}
-    before = [line for line in map(json.loads, known.splitlines()[1:]) if line["bench"] not in replaced]
+    before = [line for line in map(json.loads, file.splitlines()[1:]) if line["bench"] not in replaced]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (machine, *before, *figures))
     return str(machine["machine"]["kind"]), text
 
 
 def record(run: str, folder: Path, date: str) -> Path:
-    kind, _ = merged("", run, date)
+    kind, _ = merge("", run, date)
     file = folder / f"{kind}.jsonl"
-    _, text = merged(file.read_text() if file.exists() else "", run, date)
+    _, text = merge(file.read_text() if file.exists() else "", run, date)
     Kind.parse(kind, text)
     file.write_text(text)
     return file

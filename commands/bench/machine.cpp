@@ -127,20 +127,20 @@ std::string chosen_word(const std::optional<std::string>& line) {
   return first < last && last != std::string::npos ? line->substr(first + 1, last - first - 1) : std::string();
 }
 
-std::string generation_of(const machine& described) {
+std::string generation_of(const machine& host) {
   for (const auto& each : generations) {
-    if (each.vendor == described.vendor && each.family == described.family && each.first_model <= described.model &&
-        described.model <= each.last_model) {
+    if (each.vendor == host.vendor && each.family == host.family && each.first_model <= host.model &&
+        host.model <= each.last_model) {
       return std::string(each.name);
     }
   }
-  return fmt::format("{} family {} model {}", described.vendor, described.family, described.model);
+  return fmt::format("{} family {} model {}", host.vendor, host.family, host.model);
 }
 
 /// Lower case, with one hyphen for all that is neither letter nor digit.
-std::string kind_of(const machine& described) {
+std::string kind_of(const machine& host) {
   std::string kind;
-  for (const char each : fmt::format("{} {}", described.generation, described.cores)) {
+  for (const char each : fmt::format("{} {}", host.generation, host.cores)) {
     if (std::isalnum(static_cast<unsigned char>(each)) != 0) {
       kind += static_cast<char>(std::tolower(static_cast<unsigned char>(each)));
     } else if (!kind.empty() && kind.back() != '-') {
@@ -169,67 +169,67 @@ double measure_memcpy(unsigned rounds) {
   return static_cast<double>(sample_bytes) / static_cast<double>(GiB) / times.median();
 }
 
-std::string text_of(const machine& described) {
+std::string text_of(const machine& host) {
   std::string caches;
-  for (const auto& each : described.caches) caches += fmt::format(", {} {}", each.level, approximate_bytes(each.bytes));
+  for (const auto& each : host.caches) caches += fmt::format(", {} {}", each.level, approximate_bytes(each.bytes));
   return fmt::format(
       "{}: {} ({}), family {} model {} stepping {}\n"
       "{} cores, vectors of {} bits{}\n"
       "Linux {}, pages of {}, huge pages {} (shared memory {}), memcpy {:.1f} GiB/s\n",
-      described.kind, described.processor, described.generation, described.family, described.model, described.stepping,
-      described.cores, described.vector_bits, caches, described.kernel, approximate_bytes(described.page_bytes),
-      described.huge_pages, described.shared_huge_pages, described.memcpy_rate);
+      host.kind, host.processor, host.generation, host.family, host.model, host.stepping, host.cores, host.vector_bits,
+      caches, host.kernel, approximate_bytes(host.page_bytes), host.huge_pages, host.shared_huge_pages,
+      host.memcpy_rate);
 }
 
 }  // namespace
 
 machine read_machine(const fs::path& root) {
-  machine described;
+  machine host;
   const fields all = processor_fields(root);
-  described.vendor = text_of(all, {"vendor_id", "CPU implementer"});
-  described.family = number_of(text_of(all, {"cpu family", "CPU architecture"}));
-  described.model = number_of(text_of(all, {"model", "CPU part"}));
-  described.stepping = number_of(text_of(all, {"stepping", "CPU revision"}));
-  described.generation = generation_of(described);
-  described.processor = text_of(all, {"model name"});
-  if (described.processor.empty()) described.processor = described.generation;
-  described.vector_bits = vector_bits_of(text_of(all, {"flags", "Features"}));
-  described.caches = caches_below(root);
-  described.cores = usable_cores();
-  described.kernel = first_line(root / "proc/sys/kernel/osrelease").value_or("");
-  described.page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  described.huge_pages = chosen_word(first_line(root / "sys/kernel/mm/transparent_hugepage/enabled"));
-  described.shared_huge_pages = chosen_word(first_line(root / "sys/kernel/mm/transparent_hugepage/shmem_enabled"));
-  described.kind = kind_of(described);
-  return described;
+  host.vendor = text_of(all, {"vendor_id", "CPU implementer"});
+  host.family = number_of(text_of(all, {"cpu family", "CPU architecture"}));
+  host.model = number_of(text_of(all, {"model", "CPU part"}));
+  host.stepping = number_of(text_of(all, {"stepping", "CPU revision"}));
+  host.generation = generation_of(host);
+  host.processor = text_of(all, {"model name"});
+  if (host.processor.empty()) host.processor = host.generation;
+  host.vector_bits = vector_bits_of(text_of(all, {"flags", "Features"}));
+  host.caches = caches_below(root);
+  host.cores = usable_cores();
+  host.kernel = first_line(root / "proc/sys/kernel/osrelease").value_or("");
+  host.page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  host.huge_pages = chosen_word(first_line(root / "sys/kernel/mm/transparent_hugepage/enabled"));
+  host.shared_huge_pages = chosen_word(first_line(root / "sys/kernel/mm/transparent_hugepage/shmem_enabled"));
+  host.kind = kind_of(host);
+  return host;
 }
 
-std::string json_line(const machine& described) {
+std::string json_line(const machine& host) {
   nlohmann::ordered_json caches = nlohmann::ordered_json::object();
-  for (const auto& each : described.caches) caches[each.level] = each.bytes;
-  const nlohmann::ordered_json about{{"kind", described.kind},
-                                     {"processor", described.processor},
-                                     {"generation", described.generation},
-                                     {"vendor", described.vendor},
-                                     {"family", described.family},
-                                     {"model", described.model},
-                                     {"stepping", described.stepping},
-                                     {"cores", described.cores},
-                                     {"vector_bits", described.vector_bits},
+  for (const auto& each : host.caches) caches[each.level] = each.bytes;
+  const nlohmann::ordered_json about{{"kind", host.kind},
+                                     {"processor", host.processor},
+                                     {"generation", host.generation},
+                                     {"vendor", host.vendor},
+                                     {"family", host.family},
+                                     {"model", host.model},
+                                     {"stepping", host.stepping},
+                                     {"cores", host.cores},
+                                     {"vector_bits", host.vector_bits},
                                      {"caches", caches},
-                                     {"kernel", described.kernel},
-                                     {"page_bytes", described.page_bytes},
-                                     {"huge_pages", described.huge_pages},
-                                     {"shared_huge_pages", described.shared_huge_pages},
-                                     {"memcpy_gib_s", described.memcpy_rate}};
+                                     {"kernel", host.kernel},
+                                     {"page_bytes", host.page_bytes},
+                                     {"huge_pages", host.huge_pages},
+                                     {"shared_huge_pages", host.shared_huge_pages},
+                                     {"memcpy_gib_s", host.memcpy_rate}};
   return nlohmann::ordered_json{{"machine", about}}.dump();
 }
 
 result<void> run_machine(const options& options, report& out) {
-  machine described = read_machine();
-  described.memcpy_rate = measure_memcpy(options.rounds != 0 ? options.rounds : default_rounds);
-  out.say(text_of(described));
-  if (out.as_json()) fmt::print("{}\n", json_line(described));
+  machine host = read_machine();
+  host.memcpy_rate = measure_memcpy(options.rounds != 0 ? options.rounds : default_rounds);
+  out.say(text_of(host));
+  if (out.as_json()) fmt::print("{}\n", json_line(host));
   return {};
 }
 

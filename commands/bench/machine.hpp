@@ -17,26 +17,26 @@ struct cache_size {
 
 struct machine {
   std::string kind;        ///< processor generation and cores, as a file's name: "zen-4-2"
-  std::string processor;   ///< as the processor calls itself
-  std::string generation;  ///< "Zen 4"; family and model where this program does not know it
+  std::string processor;   ///< its own name
+  std::string generation;  ///< "Zen 4"; family and model of an unknown one
   std::string vendor;
   unsigned family = 0;
   unsigned model = 0;
   unsigned stepping = 0;
   unsigned cores = 0;              ///< that this process may use
-  unsigned vector_bits = 0;        ///< of the widest registers that the kernel shows
+  unsigned vector_bits = 0;        ///< of the widest registers
   std::vector<cache_size> caches;  ///< of the first core, a shared one whole
   std::string kernel;
   std::uint64_t page_bytes = 0;
-  std::string huge_pages;         ///< of private memory, as the kernel says: "madvise"
+  std::string huge_pages;         ///< of private memory, by the kernel's setting: "madvise"
   std::string shared_huge_pages;  ///< of shared memory
   double memcpy_rate = 0;         ///< GiB/s over memory that is not in the caches; 0 until it is measured
 };
 
-/// What /proc and /sys below `root` say of the machine; what is missing there stays empty. Thread-safe.
+/// The machine that /proc and /sys below `root` describe; a member whose file is missing stays empty. Thread-safe.
 [[nodiscard]] machine read_machine(const std::filesystem::path& root = "/");
 
 /// One JSON object with one member, "machine".
-[[nodiscard]] std::string json_line(const machine& described);
+[[nodiscard]] std::string json_line(const machine& host);
 
 }  // namespace cenote::bench

@@ -82,18 +82,18 @@ counted_keys::counted_keys(key_batch keys) {
   for (std::size_t i = 0; i < keys.count; ++i) entries_[reduce_key(keys[i], 0)].key = full_key(keys[i]);
 }
 
-std::size_t counted_keys::hold(key_batch keys, std::span<std::atomic<std::uint32_t>*> held) {
+std::size_t counted_keys::hold(key_batch keys, std::span<std::atomic<std::uint32_t>*> references) {
   for (std::size_t i = 0; i < keys.count; ++i) {
     const auto found = entries_.find(reduce_key(keys[i], 0));
     if (found == entries_.end() || !(found->second.key == full_key(keys[i]))) return i;
     found->second.holders.fetch_add(1);
-    held[i] = &found->second.holders;
+    references[i] = &found->second.holders;
   }
   return keys.count;
 }
 
-void counted_keys::release(std::span<std::atomic<std::uint32_t>* const> held) noexcept {
-  for (auto* const each : held) each->fetch_sub(1);
+void counted_keys::release(std::span<std::atomic<std::uint32_t>* const> references) noexcept {
+  for (auto* const each : references) each->fetch_sub(1);
 }
 
 std::uint32_t counted_keys::holders(std::span<const std::byte> key) const {

@@ -18,8 +18,8 @@ namespace cenote::bench {
 /// Line ends of a file, read through a buffer of 256 KiB. Errors: system.
 [[nodiscard]] result<std::uint64_t> count_lines(const std::string& path);
 
-/// How often an identity of `ids` stands there again, by one pass with a hash table (open addressing, at most half full
-/// with `distinct` identities, which must be at least as many as there are).
+/// Identities of `ids` that came before, counted in one pass with a hash table: open addressing, at most half full with
+/// `distinct` identities, which must not be fewer than there are.
 [[nodiscard]] std::uint64_t count_repeats(std::span<const std::uint64_t> ids, std::size_t distinct);
 
 struct record_counts {
@@ -38,9 +38,10 @@ class counted_keys {
   /// Adds `keys` of group 0.
   explicit counted_keys(key_batch keys);
 
-  /// Takes a reference to each key of the longest prefix that is there, with full keys compared; its length.
-  [[nodiscard]] std::size_t hold(key_batch keys, std::span<std::atomic<std::uint32_t>*> held);
-  static void release(std::span<std::atomic<std::uint32_t>* const> held) noexcept;
+  /// Counts a holder of each key of the longest prefix that is there, full keys compared; the length of the prefix.
+  /// `references` has room for all keys.
+  [[nodiscard]] std::size_t hold(key_batch keys, std::span<std::atomic<std::uint32_t>*> references);
+  static void release(std::span<std::atomic<std::uint32_t>* const> references) noexcept;
   [[nodiscard]] std::uint32_t holders(std::span<const std::byte> key) const;
 
  private:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 class Bound:
     """What is promised of a ratio, or of a value where it has a unit."""
 
-    is_most: bool
+    is_upper: bool
     number: float
     unit: str = ""
 
@@ -36,7 +36,7 @@ class Bound:
         number = value if self.unit else ratio
         if number is None:
             return None
-        return number <= self.number if self.is_most else number >= self.number
+        return number <= self.number if self.is_upper else number >= self.number
 
 
 class Report:

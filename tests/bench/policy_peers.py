@@ -75,7 +75,7 @@ def ours(binary: str, trace: Path, dram: int, nvme: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="a line each, as figures.py says")
+    parser.add_argument("--json", action="store_true", help="a line each, as figures.py describes it")
     arguments = parser.parse_args()
     report = Report("policy_peers", arguments.json)
     binary = os.environ.get("CENOTE_BINARY", str(ROOT / "build/cenote"))

@@ -30,7 +30,7 @@ CLIENT = "cenote bench"
 
 def arguments(about: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="a line each, as figures.py says")
+    parser.add_argument("--json", action="store_true", help="a line each, as figures.py describes it")
     return parser
 
 

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The files of /proc and /sys that tell a kind of machine, in a directory that goes away.
+/// The files of /proc and /sys that describe a kind of machine, in a directory that goes away.
 class described_machine {
  public:
   explicit described_machine(const std::string& cpuinfo) {
