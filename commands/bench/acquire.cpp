@@ -1,9 +1,11 @@
 // The zero-copy read: what pinning costs a block, whatever the block's size.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <utility>
 
 #include "commands/bench/lines.hpp"
+#include "commands/bench/plain_loops.hpp"
 #include "commands/bench/support.hpp"
 
 namespace cenote::bench {
@@ -15,10 +17,11 @@ constexpr std::size_t blocks = 16'000;
 constexpr std::size_t chains_timed = 400;
 constexpr unsigned default_rounds = 20;
 constexpr double microseconds = 1e6;
-constexpr bound tenth_of_a_microsecond{bound::kind::value_at_most, 0.1};
+constexpr bound of_a_hash_table{bound::kind::ratio_at_most, 3};
 
+/// The limit: a table in this process that counts the holders of each key.
 result<void> measure(client::session& session, const lookup_memory& where, const key_list& keys, std::size_t length,
-                     const options& options, report& out) {
+                     counted_keys& table, const options& options, report& out) {
   const auto chains = pick_chains(where, keys, chains_timed, length);
   if (!chains) return std::unexpected(chains.error());
   std::vector<client::held_block> held(length);
@@ -29,14 +32,20 @@ result<void> measure(client::session& session, const lookup_memory& where, const
       return released;
     return check_all(*n, length);
   };
+  std::vector<std::atomic<std::uint32_t>*> counted(length);
+  const auto count = [&](const chain& which) -> result<void> {
+    const std::size_t n = table.hold(which.keys, counted);
+    counted_keys::release(std::span(counted).first(n));
+    return check_all(n, length);
+  };
   samples figure;
   samples limit;
   const unsigned rounds = options.rounds != 0 ? options.rounds : default_rounds;
-  if (auto timed = time_against_lines(*chains, rounds, read, figure, limit); !timed) return timed;
+  if (auto timed = time_in_turn(*chains, rounds, read, count, figure, limit); !timed) return timed;
   // The promise is for a prompt's worth of blocks; one block alone pays for the call.
   out.add(time_figure("acquire", fmt::format("{} blocks at once", length), figure, limit,
                       microseconds / static_cast<double>(length), "us/block",
-                      length >= 64 ? tenth_of_a_microsecond : bound{}));
+                      length >= 64 ? of_a_hash_table : bound{}));
   return {};
 }
 
@@ -52,8 +61,9 @@ result<void> run_acquire(const options& options, report& out) {
   wait_until_settled();
   auto view = lookup_view::open(where->socket(), (*session)->spec());
   if (!view) return std::unexpected(view.error());
+  counted_keys table(keys.all());
   for (const std::size_t length : {std::size_t{1000}, std::size_t{64}, std::size_t{1}}) {
-    if (auto ok = measure(**session, view->memory(), keys, length, options, out); !ok) return ok;
+    if (auto ok = measure(**session, view->memory(), keys, length, table, options, out); !ok) return ok;
   }
   const auto stats = (*session)->stats();
   if (!stats) return std::unexpected(stats.error());

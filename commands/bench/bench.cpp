@@ -20,6 +20,7 @@ struct bench_command {
 };
 
 constexpr std::array benches{
+    bench_command{"machine", "The kind of this machine, and the rate of its memcpy", bench::run_machine},
     bench_command{"lookup",
                   "Finding a chain of 1,000 keys among a million blocks, against reading the same cache lines",
                   bench::run_lookup},
@@ -47,6 +48,8 @@ constexpr std::array benches{
     bench_command{"peer",
                   "Blocks and requests between two processes by the network of nodes, against a blocking socket",
                   bench::run_peer},
+    bench_command{"records", "Reading and checking a node's block records in a plain loop: the limit of a restart",
+                  bench::run_records},
 };
 
 struct bench_options {
@@ -69,7 +72,9 @@ void add_benches(CLI::App& app) {
   app.footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `nvme`, `checksums`, `policies`, `gpu`, `gpu_kill`, `remote` and `peer` need no node; `nvme` "
+      "others 1 GiB. `machine`, `records`, `nvme`, `checksums`, `policies`, `gpu`, `gpu_kill`, `remote` and `peer` "
+      "need no node; "
+      "`nvme` "
       "needs fio, "
       "and a file\n"
       "system with direct I/O; `remote` starts a Redis server of its own (package redis-tools) unless --url names "
@@ -77,7 +82,7 @@ void add_benches(CLI::App& app) {
   for (const auto& each : benches) {
     auto* one = app.add_subcommand(std::string(each.name), std::string(each.about));
     auto options = std::make_shared<bench_options>();
-    one->add_flag("--json", options->as_json, "A line each: bench, case, value, unit, limit, ratio");
+    one->add_flag("--json", options->as_json, "A line each: bench, case, value, unit, limit, ratio, bound, kept");
     if (each.name == "nvme") {
       one->add_option("--path", options->how.path, "Directory for its file; the current one");
       one->add_option("--size", options->how.size, "Size of its file")->capture_default_str();
@@ -99,7 +104,10 @@ void add_benches(CLI::App& app) {
           one->add_flag("--veth", options->how.veth, "Between two network namespaces, not over loopback (as root)");
       one->add_flag("--no-offload", options->how.no_offload, "By devices that neither cut nor join segments")
           ->needs(veth);
-    } else if (each.name != "checksums") {
+    } else if (each.name == "records") {
+      one->add_option("--memory", options->how.memory, "The segment, as /proc/PID/fd/NUMBER of the keeper")->required();
+      one->add_option("--count", options->how.count, "How many records are read, from the first one on")->required();
+    } else if (each.name != "checksums" && each.name != "machine") {
       one->add_option("--socket", options->how.socket,
                       "Use the node at this socket; blocks of its other users may be evicted");
     }

@@ -36,27 +36,35 @@ struct chain {
   cache_lines lines;
 };
 
-/// Times `use(chain)`, which returns a result, against reading the chain's lines. They alternate, and never have the
-/// same chain one after the other, so that neither finds what the other brought near. Round 0 only warms up.
-template <class Use>
-result<void> time_against_lines(std::span<const chain> chains, unsigned rounds, Use&& use, samples& figure,
-                                samples& limit) {
-  volatile std::uint64_t sink = 0;
+/// Times `use(chain)` against `plain(chain)`, which both return a result. They alternate, and never have the same chain
+/// one after the other, so that neither finds what the other brought near. Round 0 only warms up.
+template <class Use, class Plain>
+result<void> time_in_turn(std::span<const chain> chains, unsigned rounds, Use&& use, Plain&& plain, samples& figure,
+                          samples& limit) {
   for (unsigned round = 0; round <= rounds; ++round) {
     if (auto go_on = check_interrupted(); !go_on) return go_on;
     for (std::size_t i = 0; i < chains.size(); ++i) {
       const bool use_it = (i + round) % 2 == 0;
       const stopwatch time;
-      if (use_it) {
-        if (auto used = use(chains[i]); !used) return std::unexpected(used.error());
-      } else {
-        sink = sink + read_lines(chains[i].lines);
-      }
+      const result<void> used = use_it ? use(chains[i]) : plain(chains[i]);
       const double seconds = time.seconds();
+      if (!used) return std::unexpected(used.error());
       if (round != 0) (use_it ? figure : limit).add(seconds);
     }
   }
   return {};
+}
+
+/// time_in_turn() against reading the chain's lines.
+template <class Use>
+result<void> time_against_lines(std::span<const chain> chains, unsigned rounds, Use&& use, samples& figure,
+                                samples& limit) {
+  volatile std::uint64_t sink = 0;
+  const auto read = [&](const chain& which) -> result<void> {
+    sink = sink + read_lines(which.lines);
+    return {};
+  };
+  return time_in_turn(chains, rounds, use, read, figure, limit);
 }
 
 /// A second attachment to an instance, for its segments alone.

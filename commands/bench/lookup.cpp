@@ -35,14 +35,15 @@ std::string count_text(std::uint64_t n) {
   return std::to_string(n);
 }
 
+/// `bench` has a name of its own for indexes alone: figures of a run replace those of the same bench.
 template <class Use>
-result<void> measure(std::string name, std::span<const chain> chains, const options& options, report& out,
-                     bound promise, Use&& use) {
+result<void> measure(std::string bench, std::string name, std::span<const chain> chains, const options& options,
+                     report& out, bound promise, Use&& use) {
   samples figure;
   samples limit;
   const unsigned rounds = options.rounds != 0 ? options.rounds : default_rounds;
   if (auto timed = time_against_lines(chains, rounds, std::forward<Use>(use), figure, limit); !timed) return timed;
-  out.add(time_figure("lookup", std::move(name), figure, limit, microseconds, "us", promise));
+  out.add(time_figure(std::move(bench), std::move(name), figure, limit, microseconds, "us", promise));
   return {};
 }
 
@@ -82,16 +83,17 @@ result<void> run_with_node(const options& options, report& out) {
   if (!chains) return std::unexpected(chains.error());
 
   const auto title = fmt::format("{} keys of {}", chain_keys, count_text(node_blocks));
-  if (auto ok = measure(title + ", pinned", *chains, options, out, at_most_three, pinning_reader(**session)); !ok)
+  if (auto ok = measure("lookup", title + ", pinned", *chains, options, out, at_most_three, pinning_reader(**session));
+      !ok)
     return ok;
-  auto ok = measure(title + ", match", *chains, options, out, {}, [&](const chain& which) -> result<void> {
+  auto ok = measure("lookup", title + ", match", *chains, options, out, {}, [&](const chain& which) -> result<void> {
     const auto found = (*session)->match_prefix(which.keys, 0);
     if (!found) return std::unexpected(found.error());
     return check_all(found->resident, which.keys.count);
   });
   if (!ok) return ok;
   std::vector<std::uint8_t> present(chain_keys);
-  ok = measure(title + ", exists", *chains, options, out, {}, [&](const chain& which) -> result<void> {
+  ok = measure("lookup", title + ", exists", *chains, options, out, {}, [&](const chain& which) -> result<void> {
     if (auto asked = (*session)->exists(which.keys, 0, present); !asked) return asked;
     return check_all(static_cast<std::size_t>(std::ranges::count(present, std::uint8_t{1})), which.keys.count);
   });
@@ -165,14 +167,15 @@ result<void> run_in_memory(std::uint64_t blocks, const options& options, report&
 
   const auto title = fmt::format("{} keys of {}, no node", chain_keys, count_text(blocks));
   const bound promise = blocks >= node_blocks ? at_most_three : bound{};  // fewer lie in the processor's caches
-  auto ok = measure(title + ", pinned", *chains, options, out, promise, [&](const chain& which) -> result<void> {
-    const auto held = lookup.pin_prefix(which.keys, 0, pins);
-    if (!held) return std::unexpected(held.error());
-    lookup.unpin(std::span(pins).first(*held));
-    return check_all(*held, which.keys.count);
-  });
+  auto ok =
+      measure("sizes", title + ", pinned", *chains, options, out, promise, [&](const chain& which) -> result<void> {
+        const auto held = lookup.pin_prefix(which.keys, 0, pins);
+        if (!held) return std::unexpected(held.error());
+        lookup.unpin(std::span(pins).first(*held));
+        return check_all(*held, which.keys.count);
+      });
   if (!ok) return ok;
-  return measure(title + ", match", *chains, options, out, {},
+  return measure("sizes", title + ", match", *chains, options, out, {},
                  [&](const chain& which) { return check_all(lookup.count_prefix(which.keys, 0), which.keys.count); });
 }
 

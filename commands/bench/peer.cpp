@@ -227,10 +227,12 @@ result<void> measure_deaths(const bench_parts& with, peer_member& cluster, unsig
   with.other.kill(SIGKILL);
   while (cluster.state_of_other() == "live") std::this_thread::sleep_for(1ms);
   dead.add(time.seconds());
-  out.add(time_figure("peer", "until a node that stands still is not used", silent, {}, 1e3, "ms",
-                      {bound::kind::value_at_most, 1000}));
-  out.add(
-      time_figure("peer", "until a killed node is not used", dead, {}, 1e3, "ms", {bound::kind::value_at_most, 1000}));
+  samples allowed;
+  allowed.add(std::chrono::duration<double>(peer_member::suspect_after).count());
+  out.add(time_figure("peer", "until a node that stands still is not used", silent, allowed, 1e3, "ms",
+                      {bound::kind::ratio_at_most, 1.25}));
+  out.add(time_figure("peer", "until a killed node is not used", dead, allowed, 1e3, "ms",
+                      {bound::kind::ratio_at_most, 1}));
   return {};
 }
 

@@ -210,7 +210,7 @@ result<void> peer_member::join(const std::string& name, const std::string& addre
   config.secret_file = secret_file;
   config.trusted_network = true;  // it is the bench's own
   config.beat = 200ms;
-  config.suspect_after = 800ms;
+  config.suspect_after = suspect_after;
   config.gone_after = 4s;
   auto made = cluster_host::start({.system = system,
                                    .config = config,

@@ -81,6 +81,8 @@ class peer_side {
 
 /// An actor system with a node's cluster in it.
 struct peer_member {
+  static constexpr std::chrono::milliseconds suspect_after{800};  ///< its setting: silence after which it is not used
+
   peer_member() = default;
   peer_member(const peer_member&) = delete;
   peer_member& operator=(const peer_member&) = delete;

@@ -26,18 +26,6 @@ std::string short_number(double value) {
   return fmt::format("{:.3f}", value);
 }
 
-std::string promise_text(const figure& measured) {
-  const auto number = short_number(measured.promise.number);
-  switch (measured.promise.what) {
-    case bound::kind::ratio_at_most: return fmt::format("ratio <= {}", number);
-    case bound::kind::ratio_at_least: return fmt::format("ratio >= {}", number);
-    case bound::kind::value_at_most: return fmt::format("<= {} {}", number, measured.unit);
-    case bound::kind::value_at_least: return fmt::format(">= {} {}", number, measured.unit);
-    case bound::kind::none: break;
-  }
-  return "";
-}
-
 std::string kept_text(const figure& measured) {
   if (!measured.measured) return "not measured";
   const auto kept = measured.kept();
@@ -106,23 +94,43 @@ figure rate_figure(std::string bench, std::string name, const samples& value, co
   return out;
 }
 
+std::string bound_text(const figure& measured) {
+  const double number = measured.promise.number;
+  switch (measured.promise.what) {
+    case bound::kind::ratio_at_most: return fmt::format("<= {:g}", number);
+    case bound::kind::ratio_at_least: return fmt::format(">= {:g}", number);
+    case bound::kind::value_at_most: return fmt::format("<= {:g} {}", number, measured.unit);
+    case bound::kind::value_at_least: return fmt::format(">= {:g} {}", number, measured.unit);
+    case bound::kind::none: break;
+  }
+  return "";
+}
+
 std::string json_line(const figure& measured) {
-  nlohmann::ordered_json line{{"bench", measured.bench}, {"case", measured.name}, {"value", measured.value},
-                              {"unit", measured.unit},   {"limit", nullptr},      {"ratio", nullptr}};
+  nlohmann::ordered_json line{{"bench", measured.bench},
+                              {"case", measured.name},
+                              {"value", measured.value},
+                              {"unit", measured.unit},
+                              {"limit", nullptr},
+                              {"ratio", nullptr},
+                              {"bound", ""},
+                              {"kept", nullptr}};
   if (measured.limit) line["limit"] = *measured.limit;
   if (const auto ratio = measured.ratio()) line["ratio"] = *ratio;
+  line["bound"] = bound_text(measured);
+  if (const auto kept = measured.kept()) line["kept"] = *kept;
   if (!measured.measured) line["note"] = "not measured on a GPU";
   return line.dump();
 }
 
 std::string table_text(const std::vector<figure>& figures) {
-  table rows({"BENCH", "CASE", ">FIGURE", ">10 % .. 90 %", "UNIT", ">LIMIT", ">RATIO", "PROMISED", "KEPT"});
+  table rows({"BENCH", "CASE", ">FIGURE", ">10 % .. 90 %", "UNIT", ">LIMIT", ">RATIO", "BOUND", "KEPT"});
   for (const auto& each : figures) {
     const auto ratio = each.ratio();
     rows.add({each.bench, each.name, short_number(each.value),
               short_number(each.low) + " .. " + short_number(each.high), each.unit,
-              each.limit ? short_number(*each.limit) : "", ratio ? fmt::format("{:.2f}", *ratio) : "",
-              promise_text(each), kept_text(each)});
+              each.limit ? short_number(*each.limit) : "", ratio ? fmt::format("{:.2f}", *ratio) : "", bound_text(each),
+              kept_text(each)});
   }
   return rows.text();
 }

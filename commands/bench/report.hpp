@@ -14,6 +14,8 @@ class samples {
  public:
   void add(double seconds) { all_.push_back(seconds); }
   [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
+  /// The one added last; there must be one.
+  [[nodiscard]] double last() const noexcept { return all_.back(); }
   [[nodiscard]] double median() const { return quantile(0.5); }
   /// 0 when there are no samples; q from 0 to 1.
   [[nodiscard]] double quantile(double q) const;
@@ -62,6 +64,7 @@ class report {
  public:
   explicit report(bool as_json) noexcept : as_json_(as_json) {}
 
+  [[nodiscard]] bool as_json() const noexcept { return as_json_; }
   void add(figure measured);
   /// Text before the figures, at once; nothing for JSON.
   void say(std::string_view text) const;
@@ -77,8 +80,11 @@ class report {
   std::string below_;
 };
 
-/// {"bench","case","value","unit","limit","ratio"}; limit and ratio are null where there is no limit. A figure
-/// that is not measured on what its promise is about has "note", too.
+/// ">= 0.95" of a ratio, "<= 256 bytes/block" of a value; empty where nothing was promised.
+[[nodiscard]] std::string bound_text(const figure& measured);
+
+/// {"bench","case","value","unit","limit","ratio","bound","kept"}; limit and ratio are null where there is no limit,
+/// kept where there is no bound. A figure that is not measured on what its promise is about has "note", too.
 [[nodiscard]] std::string json_line(const figure& measured);
 [[nodiscard]] std::string table_text(const std::vector<figure>& figures);
 

@@ -38,6 +38,8 @@ struct options {
   bool veth = false;                       ///< peer: between two network namespaces
   bool no_offload = false;                 ///< peer: by devices that neither cut nor join segments
   std::string url = {};                    ///< remote: of the server; empty: one of the bench's own
+  std::string memory = {};                 ///< records: file of the segment
+  std::uint64_t count = 0;                 ///< records: how many are read
 };
 
 // The benches; each adds its figures to the report.
@@ -55,6 +57,8 @@ struct options {
 [[nodiscard]] result<void> run_gpu_tier(const options& options, report& out);
 [[nodiscard]] result<void> run_remote(const options& options, report& out);
 [[nodiscard]] result<void> run_peer(const options& options, report& out);
+[[nodiscard]] result<void> run_machine(const options& options, report& out);
+[[nodiscard]] result<void> run_records(const options& options, report& out);
 /// Part of `get`: readers beside a writer that commits and evicts.
 [[nodiscard]] result<void> run_readers(const options& options, report& out);
 

@@ -95,10 +95,10 @@ def print_rows(report: Report, size: str, rounds: dict[str, list[list[float]]], 
     whole, single = figure("memcpy", sum), figure("memcpy", statistics.median)
     for name in ("young", "populating", "populated", "warm"):
         median = figure(name, statistics.median)
-        promised = "<= 5" if name == "populated" else ""
+        bound = "<= 5" if name == "populated" else ""
         report.add(f"{size}, {name}: {total / GiB:g} GiB", figure(name, sum), "s", whole)
         report.add(f"{size}, {name}: median", median * 1e6, "us", single * 1e6)
-        report.add(f"{size}, {name}: p99 beside median", figure(name, p99) * 1e6, "us", median * 1e6, promised)
+        report.add(f"{size}, {name}: p99 beside median", figure(name, p99) * 1e6, "us", median * 1e6, bound)
 
 
 def p99(times: list[float]) -> float:

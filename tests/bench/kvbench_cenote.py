@@ -1,7 +1,7 @@
 """Cenote, Mooncake and Redis side by side: an adapter for kvbench.py, and a table of its rows.
 
     python kvbench_cenote.py --kvbench PATH/kvbench.py [--backends …] [--sizes 64K,2M] [any other option of kvbench]
-    python kvbench_cenote.py --table results.jsonl
+    python kvbench_cenote.py --table results.jsonl [--json]
 
 kvbench.py is not part of this repository: name it with --kvbench or $CENOTE_KVBENCH. The Python that runs this needs
 numpy, and for the peers redis (with redis-server) and mooncake-transfer-engine-non-cuda.
@@ -19,6 +19,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from figures import Report
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -60,12 +62,26 @@ def best_peer(rows: dict[tuple[str, int, str], float], size: int, op: str) -> tu
     return (min(found)[1], min(found)[0]) if found else None
 
 
-def table(path: str) -> None:
-    """Medians in microseconds; the last column is by how much Cenote is faster than the best peer."""
+def read_rows(path: str) -> dict[tuple[str, int, str], float]:
+    """Medians in microseconds, by store, size and call."""
     rows: dict[tuple[str, int, str], float] = {}
     for line in Path(path).read_text().splitlines():
         row = json.loads(line)
         rows[row["backend"], row["size"], row["op"]] = row["p50_us"]
+    return rows
+
+
+def report_rows(rows: dict[tuple[str, int, str], float]) -> None:
+    """Cenote's medians; the limit is the best peer's."""
+    report = Report("kvbench", as_json=True)
+    for (name, size, op), median in rows.items():
+        best = best_peer(rows, size, op)
+        if name == "cenote" and best:
+            report.add(f"{op}, {size >> 10} KiB", median, "us", best[1], note=best[0])
+
+
+def table(rows: dict[tuple[str, int, str], float]) -> None:
+    """Medians in microseconds; the last column is by how much Cenote is faster than the best peer."""
     backends = [name for name in ("shm", "cenote", *PEERS) if any(key[0] == name for key in rows)]
     print(f"| row | {' | '.join(backends)} | best peer / cenote |")
     print("| --- " * (len(backends) + 2) + "|")
@@ -81,7 +97,8 @@ def table(path: str) -> None:
 
 
 if __name__ == "__main__" and "--table" in sys.argv:
-    table(option("--table") or "")
+    found = read_rows(option("--table") or "")
+    (report_rows if "--json" in sys.argv else table)(found)
     sys.exit()
 
 # ---------------------------------------------------------------------------------------------- the adapter

@@ -7,6 +7,7 @@ round, of memory that the other process has ready. Cenote's figure is that of `c
 were wanted when it is taken, without checksum. Mooncake reads them with batch_transfer_sync_read, blocks of 64 MiB in
 one call, with its defaults and with MC_TCP_ENABLE_CONNECTION_POOL=1. Medians; processor time is that of both processes.
 Loopback.
+The limit is Mooncake's.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from figures import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = tuple(kib << 10 for kib in (64, 512, 2048, 8192))
@@ -178,19 +181,17 @@ def main() -> None:
 
 
 def show(measured: dict[str, list[dict[int, dict[str, float]]]], as_json: bool) -> None:
+    report = Report("peer_engines", as_json)
     for size in SIZES:
         medians = {
             name: {what: statistics.median(each[size][what] for each in rounds) for what in ("gib_s", "cpu_s_gib")}
             for name, rounds in measured.items()
         }
-        case = f"blocks of {size_text(size)}"
-        if as_json:
-            print(json.dumps({"bench": "peer_engines", "case": case} | medians))
-            continue
-        for name, found in medians.items():
-            speed, cost = (medians["cenote"][what] / found[what] for what in found)
-            figures = f"{found['gib_s']:5.2f} GiB/s  {found['cpu_s_gib']:.3f} s/GiB"
-            print(f"{case:20} {name:9} {figures}   Cenote is {speed:4.2f} times as fast at {cost:4.2f} of the cost")
+        ours = medians.pop("cenote")
+        for name, theirs in medians.items():
+            case = f"blocks of {size_text(size)}, beside {name}"
+            report.add(case, ours["gib_s"], "GiB/s", theirs["gib_s"])
+            report.add(f"processor time, {case}", ours["cpu_s_gib"], "s/GiB", theirs["cpu_s_gib"])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Theirs is LRU with water marks: when DRAM is filled to a share, a share of it le
 and 0.2; Mooncake Store 0.3.13: 0.95 and 0.05). Both get every benefit of the doubt: eviction comes in time (LMCache
 looks once a second and drops what is stored to a full pool meanwhile), nothing is leased, blocks of a request are
 touched from its tail to its head, everything that is stored is on disk too, and the disk is LRU. Full blocks only. Ours
-is what a node does by default: `auto` over LRU, written when evicted, the copy kept.
+is what a node does by default: `auto` over LRU, written when evicted, the copy kept. The limit is the peer's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import tempfile
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
+
+from figures import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKENS = 512
@@ -73,8 +75,9 @@ def ours(binary: str, trace: Path, dram: int, nvme: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="a line each, as figures.py describes it")
     arguments = parser.parse_args()
+    report = Report("policy_peers", arguments.json)
     binary = os.environ.get("CENOTE_BINARY", str(ROOT / "build/cenote"))
     for name in ("conversation", "synthetic"):
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
@@ -93,19 +96,11 @@ def main() -> None:
             tokens = sum(request.tokens for request in requests)
             for dram, nvme in SIZES:
                 disk = nvme or None
-                row = {
-                    "trace": name,
-                    "dram_blocks": dram,
-                    "nvme_blocks": nvme,
-                    "lmcache": hit_tokens(requests, Lru(dram, 0.8, 0.2), Lru(nvme) if disk else None) / tokens,
-                    "mooncake": hit_tokens(requests, Lru(dram, 0.95, 0.05), Lru(nvme) if disk else None) / tokens,
-                    "cenote": ours(binary, Path(file.name), dram, nvme) / tokens,
-                }
-                if arguments.json:
-                    print(json.dumps(row), flush=True)
-                    continue
-                figures = "  ".join(f"{each} {100 * row[each]:5.2f} %" for each in ("lmcache", "mooncake", "cenote"))
-                print(f"{name:12} dram {dram:6} nvme {nvme:6}: {figures}", flush=True)
+                hits = ours(binary, Path(file.name), dram, nvme)
+                for peer, lru in (("LMCache", Lru(dram, 0.8, 0.2)), ("Mooncake", Lru(dram, 0.95, 0.05))):
+                    theirs = hit_tokens(requests, lru, Lru(nvme) if disk else None)
+                    case = f"{name}, {dram} blocks of DRAM, {nvme} of NVMe, beside {peer}"
+                    report.add(case, 100 * hits / tokens, "% of tokens", 100 * theirs / tokens)
 
 
 if __name__ == "__main__":

@@ -232,7 +232,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, list[float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="a line each: bench, case, value, unit, limit, ratio")
+    parser.add_argument("--json", action="store_true", help="a line each, as figures.py describes it")
     parser.add_argument("--blocks", type=int, default=300)
     parser.add_argument("--block", type=int, default=2 * MiB, help="bytes")
     parser.add_argument("--rounds", type=int, default=9)

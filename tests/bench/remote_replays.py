@@ -119,11 +119,11 @@ def main() -> None:
     for case in CASES:
         value = median(case.name, seconds)
         slower |= value > BOUND * without
-        report.add(case.name, value, "s", without, f"at most {BOUND}" if case.link else "")
+        report.add(case.name, value, "s", without, f"<= {BOUND}" if case.link else "")
         late = median(case.name, lambda of: of["latency_us"]["with_computing"]["p99"] / 1000)
-        report.add("  p99 of a request", late, "ms")
+        report.add(f"{case.name}: p99 of a request", late, "ms")
         hits = median(case.name, lambda of: 100 * of["prefix_tokens_remote"] / of["tokens"])
-        report.add("  hits", hits, "% of tokens")
+        report.add(f"{case.name}: hits", hits, "% of tokens")
     sys.exit(1 if slower else 0)
 
 

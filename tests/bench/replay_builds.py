@@ -92,14 +92,14 @@ def main() -> None:
                     rate[name].append(arguments.requests / said["seconds"])
                     moved[name].append(per_second(said))
                     library[name].append(said["cpu"]["library_s"])
-            add(report, case.__name__, "requests", "a second", rate, "at least 1.3")
+            add(report, case.__name__, "requests", "a second", rate, ">= 1.3")
             cost = {name: [1 / each for each in of] for name, of in moved.items()}
-            add(report, case.__name__, "the node's CPU", "s a GB", cost, "at most 0.5")
-            add(report, case.__name__, "the library's CPU", "s", library, "at most 1")
+            add(report, case.__name__, "the node's CPU", "s a GB", cost, "<= 0.5")
+            add(report, case.__name__, "the library's CPU", "s", library, "<= 1")
 
 
-def add(report: Report, case: str, what: str, unit: str, of: dict[str, list[float]], promised: str) -> None:
-    report.add(f"{case}: {what}", statistics.median(of["this"]), unit, statistics.median(of["other"]), promised)
+def add(report: Report, case: str, what: str, unit: str, of: dict[str, list[float]], bound: str) -> None:
+    report.add(f"{case}: {what}", statistics.median(of["this"]), unit, statistics.median(of["other"]), bound)
 
 
 if __name__ == "__main__":

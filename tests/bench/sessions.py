@@ -105,13 +105,8 @@ def main() -> None:
         for count, (keys, _) in results.items():
             report.add(f"exists, {count} sessions", keys / 1e6, "M keys/s", results[full][0] / 1e6)
         for count, (_, copied) in results.items():
-            report.add(
-                f"get of 64 KiB blocks, {count} sessions",
-                copied / GiB,
-                "GiB/s",
-                results[full][1] / GiB,
-                "ratio >= 0.6",
-            )
+            bound = ">= 0.6" if count > full else ""
+            report.add(f"get of 64 KiB blocks, {count} sessions", copied / GiB, "GiB/s", results[full][1] / GiB, bound)
 
 
 if __name__ == "__main__":

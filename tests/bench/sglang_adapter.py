@@ -1,7 +1,8 @@
 """How fast SGLang's HiCache stores and fetches pages through a node: v1, beside memcpy and SGLang's own HiCacheFile.
 
 Runs in SGLang's environment: "$(scripts/engine-venv sglang --path | tail -1)" tests/bench/sglang_adapter.py
-Every round measures each in turn; medians are compared. `--shapes llama,deepseek`, `--layouts page_first`, `--no-file`.
+Every round measures each in turn; medians are compared. The limit of `batch_exists` is a session's own `acquire` of as
+many keys that are bytes already. `--shapes llama,deepseek`, `--layouts page_first`, `--no-file`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 import support
-from support import MiB, Report
+from support import MiB, Report, cenote
 
 sys.path.insert(0, str(support.ROOT / "tests" / "engines"))
 
@@ -35,7 +36,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "llama": {"mla": False, "layers": 32, "heads": 8, "dim": 128},  # 8 MiB a page
     "deepseek": {"mla": True, "layers": 61, "dim": 560},  # 512 + 64 wide: 4.3 MiB a page
 }
-BOUND, EXISTS_BOUND = 0.85, 0.1
+BOUND, EXISTS_BOUND = 0.85, 2.0
 
 
 def parallel_memcpy(targets: list[int], sources: list[int], sizes: list[int], threads: int) -> None:
@@ -122,7 +123,7 @@ def measure_copies(
         ratio = statistics.median(a / b for a, b in zip(limit, seconds[way], strict=True))  # of pairs, side by side
         kept &= ratio >= BOUND
         rate = total / statistics.median(limit) / 1e9
-        report.add(f"{about}, {way}", ratio * rate, "GB/s", rate, f">= {BOUND} of memcpy, {threads} threads")
+        report.add(f"{about}, {way}", ratio * rate, "GB/s", rate, f">= {BOUND}", f"{threads} threads")
         if f"file {way}" in seconds:
             report.add(
                 f"{about}, {way}, HiCacheFile", total / statistics.median(seconds[f"file {way}"]) / 1e9, "GB/s", rate
@@ -140,7 +141,10 @@ def measure_exists(report: Report, node: Node) -> bool:
         for first in range(0, count, 64):
             some = keys[first : first + 64]
             assert all(backend.batch_set_v1(some, sglang.slots(list(range(len(some))))))
-        answers, conversions, rests = [], [], []
+        answers, conversions, rests, pins = [], [], [], []
+        session = cenote.attach(support.spec(f"exists-{count}", 4096), socket=str(node.socket), max_pins=count)
+        plain = Keys(b"".join(support.keys("exists", 0, count)))
+        support.commit_unwritten(session, plain.each())
         for _ in range(60):
             begin = time.thread_time()  # it waits for nothing, and other processes may want the core
             found = backend.batch_exists(keys)
@@ -151,8 +155,14 @@ def measure_exists(report: Report, node: Node) -> bool:
             answers.append((middle - begin) / count * 1e6)
             conversions.append((end - middle) / count * 1e6)
             rests.append(answers[-1] - conversions[-1])
-        kept &= statistics.median(rests) <= EXISTS_BOUND
-        report.add(f"exists of {count} pages, a page", statistics.median(rests), "us", None, f"<= {EXISTS_BOUND}")
+            begin = time.thread_time()
+            with session.acquire(plain.array()) as held:
+                assert len(held) == count
+            pins.append((time.thread_time() - begin) / count * 1e6)
+        session.close()
+        limit = statistics.median(pins)
+        kept &= statistics.median(rests) <= EXISTS_BOUND * limit
+        report.add(f"exists of {count} pages, a page", statistics.median(rests), "us", limit, f"<= {EXISTS_BOUND:g}")
         report.add(f"exists of {count} pages, their names", statistics.median(conversions), "us")
         backend.close()
     return kept

@@ -21,6 +21,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "processes"), str(ROOT / "python")]
 
 import cenote  # noqa: E402
+from figures import Report  # noqa: E402, F401
 from node import Node, until  # noqa: E402, F401
 
 KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
@@ -29,28 +30,8 @@ CLIENT = "cenote bench"
 
 def arguments(about: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="a line each: bench, case, value, unit, limit, ratio")
+    parser.add_argument("--json", action="store_true", help="a line each, as figures.py describes it")
     return parser
-
-
-class Report:
-    """Figures, as `cenote bench` prints them."""
-
-    def __init__(self, bench: str, as_json: bool) -> None:
-        self.bench = bench
-        self.as_json = as_json
-        if not as_json:
-            print(f"{'CASE':<48}{'FIGURE':>12} {'UNIT':<16}{'LIMIT':>12}{'RATIO':>8}  PROMISED")
-
-    def add(self, case: str, value: float, unit: str, limit: float | None = None, promised: str = "") -> None:
-        ratio = value / limit if limit else None
-        if self.as_json:
-            line = {"bench": self.bench, "case": case, "value": value, "unit": unit, "limit": limit, "ratio": ratio}
-            print(json.dumps(line), flush=True)
-            return
-        limit_text = f"{limit:.4g}" if limit is not None else ""
-        ratio_text = f"{ratio:.2f}" if ratio is not None else ""
-        print(f"{case:<48}{value:>12.4g} {unit:<16}{limit_text:>12}{ratio_text:>8}  {promised}", flush=True)
 
 
 def settle(limit: float = 60) -> None:

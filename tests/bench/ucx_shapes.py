@@ -2,7 +2,8 @@
 
 ucx_shapes.py [--rounds N] [--json] [--veth]    over loopback; --veth: also between two network namespaces (as root)
 
-Builds tests/bench/ucx_shapes.cpp. Medians of alternating rounds; processor time is that of both processes.
+Builds tests/bench/ucx_shapes.cpp. Medians of alternating rounds; processor time is that of both processes. The limit is
+the socket's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from figures import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "build" / "tests" / "bin" / "ucx_shapes"
@@ -70,22 +73,17 @@ def namespaces() -> Iterator[None]:
         ip("netns", "delete", SPACE)
 
 
-def show(path: str, rows: list[dict[str, Any]], as_json: bool) -> None:
+def show(path: str, rows: list[dict[str, Any]], report: Report) -> None:
     for row in rows:
         limit = next(
             each
             for each in rows
             if (each["kib"], each["checksum"], each["shape"]) == (row["kib"], row["checksum"], "socket")
         )
-        speed, cost = row["gib_s"] / limit["gib_s"], row["cpu_s_gib"] / limit["cpu_s_gib"]
-        if as_json:
-            print(json.dumps(row | {"path": path, "speed_ratio": speed, "cpu_ratio": cost}))
-        else:
-            hashed = "checksum" if row["checksum"] else ""
-            print(
-                f"{path:9} {row['kib']:5} KiB {row['shape']:7} {hashed:9} {row['gib_s']:6.2f} GiB/s {speed:5.2f}"
-                f"  {row['cpu_s_gib']:.3f} s/GiB {cost:5.2f}"
-            )
+        hashed = ", with checksum" if row["checksum"] else ""
+        case = f"{path}, {row['kib']} KiB, {row['shape']}{hashed}"
+        report.add(case, row["gib_s"], "GiB/s", limit["gib_s"])
+        report.add(f"processor time, {case}", row["cpu_s_gib"], "s/GiB", limit["cpu_s_gib"])
 
 
 def main() -> None:
@@ -95,11 +93,12 @@ def main() -> None:
     arguments.add_argument("--veth", action="store_true")
     wanted = arguments.parse_args()
     subprocess.run([str(ROOT / "scripts" / "build"), "release", "ucx_shapes"], check=True, stdout=subprocess.DEVNULL)
-    show("loopback", measure("127.0.0.1", ("lo", "lo"), [], wanted.rounds), wanted.json)
+    report = Report("ucx_shapes", wanted.json)
+    show("loopback", measure("127.0.0.1", ("lo", "lo"), [], wanted.rounds), report)
     if wanted.veth:
         with namespaces():
             inside = ["ip", "netns", "exec", SPACE]
-            show("veth", measure(THERE, ("shapes1", "shapes0"), inside, wanted.rounds), wanted.json)
+            show("veth", measure(THERE, ("shapes1", "shapes0"), inside, wanted.rounds), report)
 
 
 if __name__ == "__main__":

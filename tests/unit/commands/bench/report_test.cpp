@@ -1,6 +1,7 @@
 #include "commands/bench/report.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
 
 using namespace cenote::bench;
 
@@ -46,6 +47,28 @@ BOOST_AUTO_TEST_CASE(a_rate_and_its_limit_come_from_medians) {
   const figure rate = rate_figure("b", "n", of(3), of(9), 10, "GiB/s");
   BOOST_TEST(rate.value == 5);
   BOOST_TEST(rate.limit.value() == 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_line_has_the_bound_and_whether_it_is_kept) {
+  const auto ratio = nlohmann::json::parse(json_line({.bench = "b",
+                                                      .name = "n",
+                                                      .value = 9,
+                                                      .unit = "us",
+                                                      .limit = 10,
+                                                      .promise = {bound::kind::ratio_at_least, 0.95}}));
+  BOOST_TEST(ratio.at("bound") == ">= 0.95");
+  BOOST_TEST(ratio.at("kept") == false);
+  const auto value = nlohmann::json::parse(json_line(
+      {.bench = "b", .name = "n", .value = 222, .unit = "bytes", .promise = {bound::kind::value_at_most, 256}}));
+  BOOST_TEST(value.at("bound") == "<= 256 bytes");
+  BOOST_TEST(value.at("kept") == true);
+}
+
+BOOST_AUTO_TEST_CASE(a_line_without_a_promise_is_neither_kept_nor_broken) {
+  const auto line = nlohmann::json::parse(json_line({.bench = "b", .name = "n", .value = 1, .unit = "us"}));
+  BOOST_TEST(line.at("bound") == "");
+  BOOST_TEST(line.at("kept").is_null());
+  BOOST_TEST(line.at("limit").is_null());
 }
 
 BOOST_AUTO_TEST_SUITE_END()
