@@ -25,16 +25,16 @@ result<void> measure(client::session& session, const lookup_memory& where, const
   const auto chains = pick_chains(where, keys, chains_timed, length);
   if (!chains) return std::unexpected(chains.error());
   std::vector<client::held_block> held(length);
-  const auto read = [&](const chain& which) -> result<void> {
-    const auto n = session.acquire(which.keys, 0, held);
+  const auto read = [&](const chain& prompt) -> result<void> {
+    const auto n = session.acquire(prompt.keys, 0, held);
     if (!n) return std::unexpected(n.error());
     if (auto released = session.release(std::span<const client::held_block>(held).first(*n)); !released)
       return released;
     return check_all(*n, length);
   };
   std::vector<std::atomic<std::uint32_t>*> counted(length);
-  const auto count = [&](const chain& which) -> result<void> {
-    const std::size_t n = table.hold(which.keys, counted);
+  const auto count = [&](const chain& prompt) -> result<void> {
+    const std::size_t n = table.hold(prompt.keys, counted);
     counted_keys::release(std::span(counted).first(n));
     return check_all(n, length);
   };

@@ -29,7 +29,7 @@ constexpr unsigned warm_rounds = 4;  // both tiers are full then, and each sessi
 constexpr double commits_a_round = static_cast<double>(session_count * calls * blocks_a_call);
 constexpr bound fifth_of_the_limit{bound::kind::ratio_at_least, 0.2};
 
-/// A store with one session and no process around it: what a commit costs where nobody has to be woken.
+/// A store with one session and no process around it: the cost of a commit without a wake-up.
 class store_alone {
  public:
   static result<std::unique_ptr<store_alone>> open() {
@@ -49,7 +49,7 @@ class store_alone {
     return made;
   }
 
-  /// Commits `count` blocks that nobody wrote, in batches as a session sends them.
+  /// Commits `count` unwritten blocks, in batches as a session sends them.
   result<void> commit(std::size_t count) {
     for (std::size_t done = 0; done < count; done += blocks_a_call) {
       blocks::batch work{.session = 1, .entries = {}, .completions = {}};
@@ -167,7 +167,7 @@ class committers {
   std::uint64_t next_key_ = 0;
 };
 
-/// What each call costs where nothing else is done: the other process is woken, and wakes this one.
+/// The cost of each call where nothing else is done: the other process is woken, and wakes this one.
 result<double> time_round_trips(ping_pong& other) {
   const one_processor pinned;
   const stopwatch time;

@@ -60,8 +60,8 @@ template <class Use>
 result<void> time_against_lines(std::span<const chain> chains, unsigned rounds, Use&& use, samples& figure,
                                 samples& limit) {
   volatile std::uint64_t sink = 0;
-  const auto read = [&](const chain& which) -> result<void> {
-    sink = sink + read_lines(which.lines);
+  const auto read = [&](const chain& prompt) -> result<void> {
+    sink = sink + read_lines(prompt.lines);
     return {};
   };
   return time_in_turn(chains, rounds, use, read, figure, limit);

@@ -88,9 +88,9 @@ unsigned number_of(std::string_view text) {
   return value;
 }
 
-bool has_word(std::string_view words, std::string_view wanted) {
+bool has_word(std::string_view words, std::string_view word) {
   const std::string padded = fmt::format(" {} ", words);
-  return padded.find(fmt::format(" {} ", wanted)) != std::string::npos;
+  return padded.find(fmt::format(" {} ", word)) != std::string::npos;
 }
 
 /// Of x86, and of Arm, whose scalable registers the kernel does not measure in /proc.

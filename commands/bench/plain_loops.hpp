@@ -45,12 +45,12 @@ class counted_keys {
   [[nodiscard]] std::uint32_t holders(std::span<const std::byte> key) const;
 
  private:
-  struct entry {
+  struct counted_key {
     full_key key;
     std::atomic<std::uint32_t> holders{0};
   };
 
-  std::unordered_map<block_key, entry, block_key_hash> entries_;
+  std::unordered_map<block_key, counted_key, block_key_hash> entries_;
 };
 
 }  // namespace cenote::bench

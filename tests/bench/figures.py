@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Bound:
-    """What is promised of a ratio, or of a value where it has a unit."""
+    """The promise for a ratio, or of a value where it has a unit."""
 
     is_upper: bool
     number: float

@@ -1,4 +1,4 @@
-"""What scripts/benchmark_tables.py makes of figures, and how a run's lines become data."""
+"""scripts/benchmark_tables.py: tables from figures, and data from a run's lines."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def tables() -> ModuleType:
     return module
 
 
-def line(case: str, value: Any = 9.0, **more: Any) -> dict[str, Any]:
-    return {"bench": "get", "case": case, "value": value, "unit": "us", "limit": 10.0, "bound": "", **more}
+def line(case: str, value: Any = 9.0, **fields: Any) -> dict[str, Any]:
+    return {"bench": "get", "case": case, "value": value, "unit": "us", "limit": 10.0, "bound": "", **fields}
 
 
 def text_of(kind: str, *figures: dict[str, Any]) -> str:

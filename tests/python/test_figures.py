@@ -24,7 +24,7 @@ def figures() -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    ("bound", "value", "ratio", "kept"),
+    ("bound", "value", "ratio", "verdict"),
     [
         ("<= 2", 100, 2.0, True),
         ("<= 2", 100, 2.1, False),
@@ -36,9 +36,9 @@ def figures() -> ModuleType:
     ],
 )
 def test_a_bound_with_a_unit_is_of_the_value_and_one_without_of_the_ratio(
-    figures: ModuleType, bound: str, value: float, ratio: float | None, kept: bool | None
+    figures: ModuleType, bound: str, value: float, ratio: float | None, verdict: bool | None
 ) -> None:
-    assert figures.Bound.parse(bound).holds(value, ratio) is kept
+    assert figures.Bound.parse(bound).holds(value, ratio) is verdict
 
 
 @pytest.mark.parametrize("text", ["at most 2", "< 1 %", "<= two", ">= 0.8of memcpy"])
