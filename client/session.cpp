@@ -770,10 +770,13 @@ result<void> session::release_slots(std::size_t count, SlotAt&& slot_at) {
 }
 
 result<void> session::check_held(std::span<const std::uint32_t> slots) const {
+  // Marks before pins: a mark goes when its pin has ended.
+  const bool may_end = !ending_.empty();
+  const std::uint32_t total = pin_slots_.total();
+  const std::atomic<std::uint64_t>* const pins = &memory_.pin(0);
   for (const std::uint32_t slot : slots) {
-    // In this order: a mark goes when its pin has ended.
-    if (slot < pin_slots_.total() && ending_.has(slot)) return ends_already(slot);
-    if (slot >= pin_slots_.total() || memory_.pin(slot).load(std::memory_order_relaxed) == 0) {
+    if (may_end && slot < total && ending_.has(slot)) return ends_already(slot);
+    if (slot >= total || pins[slot].load(std::memory_order_relaxed) == 0) {
       return fail(error_code::invalid_argument, "pin " + std::to_string(slot) + " is not held; was it released twice?");
     }
   }

@@ -86,20 +86,40 @@ class index_reader {
       const auto slot = static_cast<std::uint64_t>(first - entries) + n;
       return entries + (slot < slots ? slot : slot - slots);
     }
-    /// What find(key) gives, if it lies in one of two places from `slot` on; else index_value::empty.
+    /// What find(key) gives, if it lies in one of two places from `slot` on; else index_value::empty. Looks at half of
+    /// the key, so that another one is possible, if as good as never: the full key tells.
     [[nodiscard]] std::uint64_t glance(const index_entry* slot, const block_key& key) const noexcept {
       if (entries == nullptr) return index_value::empty;
-      // Either is as likely, so a branch between them would be mispredicted half the time.
-      const index_entry* next = slot + 1 == entries + slots ? entries : slot + 1;
+      // Either is as likely, so a branch between them would be mispredicted half the time: they are chosen by masks.
+      const index_entry* next = successor(slot);
       const std::uint64_t first = slot->value.load(std::memory_order_acquire);
       const std::uint64_t second = next->value.load(std::memory_order_acquire);
-      const std::uint64_t off_first = difference(*slot, key);
-      const std::uint64_t off_second = difference(*next, key);
-      const index_entry* place = off_first == 0 ? slot : next;
-      const std::uint64_t value = off_first == 0 ? first : second;
-      if ((off_first != 0 && off_second != 0) || !index_value::holds_block(value)) return index_value::empty;
-      load_fence();
-      return place->value.load(std::memory_order_acquire) == value ? value : index_value::empty;
+      const std::uint64_t is_first = mask_of(slot->lo.load(std::memory_order_relaxed) == key.lo);
+      const std::uint64_t is_second = mask_of(next->lo.load(std::memory_order_relaxed) == key.lo);
+      const std::uint64_t value = (first & is_first) | (second & is_second & ~is_first);
+      return value & mask_of(index_value::holds_block(value));
+    }
+    /// What find(key) gives, if it lies in one of `places` from `slot` on and none before it is empty; else
+    /// index_value::empty.
+    [[nodiscard]] std::uint64_t scan(const index_entry* slot, const block_key& key, int places) const noexcept {
+      if (entries == nullptr) return index_value::empty;
+      for (; places > 0; --places, slot = successor(slot)) {
+        const std::uint64_t value = slot->value.load(std::memory_order_acquire);
+        if (value == index_value::empty) break;
+        if (difference(*slot, key) != 0) continue;
+        load_fence();
+        const bool same = slot->value.load(std::memory_order_acquire) == value;
+        return same && index_value::holds_block(value) ? value : index_value::empty;
+      }
+      return index_value::empty;
+    }
+
+   private:
+    [[nodiscard]] const index_entry* successor(const index_entry* slot) const noexcept {
+      return slot + 1 == entries + slots ? entries : slot + 1;
+    }
+    [[nodiscard]] static std::uint64_t mask_of(bool holds) noexcept {
+      return std::uint64_t{0} - static_cast<std::uint64_t>(holds);
     }
   };
   /// The table that most keys are in.

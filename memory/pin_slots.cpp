@@ -22,6 +22,13 @@ std::size_t pin_slots::take(std::span<std::uint32_t> out) noexcept {
   std::size_t word = first_word_;
   for (; taken < out.size() && word < free_.size(); ++word) {
     std::uint64_t bits = free_[word];
+    if (bits == ~std::uint64_t{0} && out.size() - taken >= word_bits) {  // the usual case, and a simple loop
+      const auto first = static_cast<std::uint32_t>(word) * word_bits;
+      for (std::uint32_t i = 0; i < word_bits; ++i) out[taken + i] = first + i;
+      taken += word_bits;
+      free_[word] = 0;
+      continue;
+    }
     while (bits != 0 && taken < out.size()) {
       out[taken++] = static_cast<std::uint32_t>(word) * word_bits + static_cast<std::uint32_t>(std::countr_zero(bits));
       bits &= bits - 1;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "core/block_key.hpp"
 #include "core/time_types.hpp"
@@ -81,6 +82,20 @@ class version_table {
     return reinterpret_cast<slab_entry*>(
         directory_.reach(std::uint64_t{index} * sizeof(slab_entry), sizeof(slab_entry)));
   }
+  /// What is mapped at one moment, for loops: it stays so, and what is not in it has to be looked for with reach().
+  struct mapped_part {
+    const version_entry* entries = nullptr;
+    std::uint64_t entry_count = 0;
+    const slab_entry* slabs = nullptr;
+    std::uint64_t slab_count = 0;
+  };
+  [[nodiscard]] mapped_part mapping() const noexcept {
+    // The sizes first, as in reach().
+    const std::uint64_t entry_count = (hot_.mapped() - hot_offset) / sizeof(version_entry);
+    const std::uint64_t slab_count = directory_.mapped() / sizeof(slab_entry);
+    return {reinterpret_cast<const version_entry*>(hot_.base() + hot_offset), entry_count,
+            reinterpret_cast<const slab_entry*>(directory_.base()), slab_count};
+  }
   [[nodiscard]] std::uint64_t version(std::uint32_t version_index) const noexcept {
     return entry(version_index).version.load(std::memory_order_acquire);
   }
@@ -88,7 +103,11 @@ class version_table {
   /// True when the entry's full key is `key`. Only valid while the block is pinned, or if the version is read again
   /// afterwards and has not changed.
   [[nodiscard]] bool key_equals(std::uint32_t version_index, std::span<const std::byte> key) const noexcept {
-    const version_entry& hot = entry(version_index);
+    return key_equals(entry(version_index), version_index, key);
+  }
+  /// The same; `hot` is the entry at `version_index`.
+  [[nodiscard]] bool key_equals(const version_entry& hot, std::uint32_t version_index,
+                                std::span<const std::byte> key) const noexcept {
     if (hot.key_size.load(std::memory_order_relaxed) != key.size()) return false;
     if (key.size() == 32) return difference<4>(hot, key) == 0;  // SHA-256
     if (key.size() == 16) return difference<2>(hot, key) == 0;  // a 128-bit hash
@@ -128,9 +147,9 @@ class version_table {
   [[nodiscard]] static std::uint64_t difference(const version_entry& hot, std::span<const std::byte> key) noexcept {
     std::array<std::uint64_t, Words> words;
     std::memcpy(words.data(), key.data(), sizeof words);
-    std::uint64_t out = 0;
-    for (std::size_t i = 0; i < Words; ++i) out |= hot.key[i].load(std::memory_order_relaxed) ^ words[i];
-    return out;
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {  // a loop would not be unrolled
+      return ((hot.key[I].load(std::memory_order_relaxed) ^ words[I]) | ...);
+    }(std::make_index_sequence<Words>{});
   }
 
   [[nodiscard]] bool other_key_equals(std::uint32_t version_index, std::span<const std::byte> key) const noexcept;

@@ -190,6 +190,7 @@ BOOST_AUTO_TEST_CASE(glances_from_home_on_see_what_a_find_sees) {
       place = table.advance(place, 2);
     }
     BOOST_REQUIRE(glanced == value);
+    BOOST_REQUIRE(table.scan(table.home(key_of(n)), key_of(n), static_cast<int>(table.slots)) == value);
     seen += value == index_value::empty ? 0U : 1U;
   }
   BOOST_TEST(seen == 600U);
@@ -210,6 +211,7 @@ BOOST_AUTO_TEST_CASE(a_state_word_that_makes_no_sense_is_a_miss) {
     index_reader::prefetch(home);
     BOOST_TEST(table.glance(home, key_of(1)) == index_value::empty);
     BOOST_TEST(table.glance(table.advance(home, 2), key_of(1)) == index_value::empty);
+    BOOST_TEST(table.scan(table.advance(home, 2), key_of(1), 30) == index_value::empty);
   }
 }
 

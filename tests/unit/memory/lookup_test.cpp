@@ -70,6 +70,40 @@ BOOST_AUTO_TEST_CASE(each_number_of_keys_and_each_end_of_a_prefix_is_right) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(keys_far_from_their_home_slots_are_found) {
+  constexpr std::uint32_t crowd = 60;  // with the same few homes: the last ones lie beyond every shortcut
+  fixture test(crowd, crowd);
+  std::vector<std::byte> keys;
+  std::uint32_t count = 0;
+  for (std::uint64_t n = 0; count < crowd; ++n) {
+    const auto key = key_of(n);
+    if (memory::index_reader::home_slot(reduce_key(key, 0), memory::index_min_slots) >= 4) continue;
+    test.owner.publish(count++, key);
+    keys.insert(keys.end(), key.begin(), key.end());
+  }
+  BOOST_TEST(test.lookup.count_prefix(batch_of(keys), 0) == crowd);
+  std::vector<memory::pin> pins(crowd);
+  BOOST_TEST(test.lookup.pin_prefix(batch_of(keys), 0, pins).value() == crowd);
+  std::vector<std::uint8_t> present(crowd);
+  test.lookup.find_each(batch_of(keys), 0, present);
+  BOOST_TEST(std::ranges::count(present, std::uint8_t{1}) == crowd);
+}
+
+BOOST_AUTO_TEST_CASE(an_entry_that_shares_half_of_a_key_hides_nothing) {
+  fixture test;
+  test.publish(0, 8);
+  const block_key key = reduce_key(key_of(3), 0);
+  const block_key twin{key.hi ^ 1, key.lo};  // of the same home slot
+  test.owner.index().erase(key);
+  BOOST_REQUIRE(test.owner.index().insert(twin, memory::index_value::make({1, 5}, 2)).has_value());
+  BOOST_REQUIRE(test.owner.index().insert(key, memory::index_value::make({1, 3}, 2)).has_value());
+  const auto keys = keys_of(0, 8);
+  BOOST_TEST(test.lookup.count_prefix(batch_of(keys), 0) == 8U);
+  std::vector<memory::pin> pins(8);
+  BOOST_TEST(test.lookup.pin_prefix(batch_of(keys), 0, pins).value() == 8U);
+  BOOST_TEST(pins[3].block.block() == 3U);
+}
+
 BOOST_AUTO_TEST_CASE(groups_have_keys_of_their_own) {
   fixture test;
   test.owner.publish(0, key_of(7), 3);
