@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/parallel.hpp"
 #include "memory/fence.hpp"
 
 namespace cenote::memory {
@@ -12,7 +13,7 @@ constexpr std::uint8_t no_table = 0xff;
 constexpr std::uint64_t first_offset = page_bytes;
 constexpr std::uint64_t steps_per_operation = 16;  // a table is emptied long before its successor is full
 constexpr int lookup_attempts = 4;
-constexpr std::uint64_t reconcile_ahead = 24;  // entries
+constexpr std::uint64_t reconciled_slots = std::uint64_t{1} << 13;  // that a thread takes at a time
 
 constexpr std::uint64_t pack_state(std::uint64_t generation, std::uint8_t old_table, std::uint8_t current) noexcept {
   return (generation << 16) | (std::uint64_t{old_table} << 8) | current;
@@ -136,30 +137,62 @@ index_writer::table index_writer::adopt(std::uint8_t number) const noexcept {
   return found;
 }
 
-void index_writer::reconcile(const std::function<bool(const block_key&, std::uint64_t)>& valid,
-                             const std::function<void(std::uint64_t)>& soon) {
-  for (table* each : {&old_, &current_}) {
-    each->live = each->used = 0;
-    for (std::uint64_t slot = 0; slot < each->slots; ++slot) {
-      if (slot + reconcile_ahead < each->slots) {
-        const std::uint64_t next = each->entries[slot + reconcile_ahead].value.load(std::memory_order_relaxed);
-        if (index_value::holds_block(next)) soon(next);
-      }
-      index_entry& entry = each->entries[slot];
-      const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
-      if (value == index_value::empty) continue;
-      ++each->used;
-      if (value == index_value::deleted) continue;
-      const block_key key{entry.hi.load(std::memory_order_relaxed), entry.lo.load(std::memory_order_relaxed)};
-      if (valid(key, value)) {
-        ++each->live;
+index_writer::slot_report index_writer::check_slots(const table& from, std::uint64_t first, std::uint64_t end,
+                                                    const claims_check& check) {
+  slot_report report;
+  std::array<index_claim, claims_at_once> claims;
+  std::array<std::uint64_t, claims_at_once> slots;
+  std::array<std::uint8_t, claims_at_once> valid;
+  std::size_t count = 0;
+  const auto settle = [&] {
+    check(std::span(claims).first(count), std::span(valid).first(count));
+    for (std::size_t i = 0; i < count; ++i) {
+      if (valid[i] != 0) {
+        ++report.live;
       } else {
-        shared_store(entry.value, index_value::deleted, std::memory_order_release, "index.dropped"_point);
+        report.dropped_slots.push_back(slots[i]);
+      }
+    }
+    count = 0;
+  };
+  for (std::uint64_t slot = first; slot < end; ++slot) {
+    const index_entry& entry = from.entries[slot];
+    const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
+    if (value == index_value::empty) continue;
+    ++report.used;
+    if (value == index_value::deleted) continue;
+    claims[count] = {{entry.hi.load(std::memory_order_relaxed), entry.lo.load(std::memory_order_relaxed)}, value};
+    slots[count] = slot;
+    if (++count == claims_at_once) settle();
+  }
+  settle();
+  return report;
+}
+
+void index_writer::reconcile(const claims_check& check) {
+  for (table* each : {&old_, &current_}) {
+    std::vector<slot_report> pieces((each->slots + reconciled_slots - 1) / reconciled_slots);
+    run_in_parallel(pieces.size(), [&](std::size_t i) {
+      const std::uint64_t first = i * reconciled_slots;
+      pieces[i] = check_slots(*each, first, std::min(first + reconciled_slots, each->slots), check);
+    });
+    each->live = each->used = 0;
+    for (const slot_report& piece : pieces) {
+      each->live += piece.live;
+      each->used += piece.used;
+      for (const std::uint64_t slot : piece.dropped_slots) {
+        shared_store(each->entries[slot].value, index_value::deleted, std::memory_order_release, "index.dropped"_point);
       }
     }
   }
   cursor_ = 0;
   if (migrating()) finish_migration();
+}
+
+void index_writer::reconcile(const std::function<bool(const block_key&, std::uint64_t)>& is_valid) {
+  reconcile([&](std::span<const index_claim> claims, std::span<std::uint8_t> valid) {
+    for (std::size_t i = 0; i < claims.size(); ++i) valid[i] = is_valid(claims[i].key, claims[i].value) ? 1 : 0;
+  });
 }
 
 result<void> index_writer::start_table(std::uint64_t slots) {

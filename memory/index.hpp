@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "core/block_key.hpp"
 #include "memory/block_ref.hpp"
@@ -86,8 +88,8 @@ class index_reader {
       const auto slot = static_cast<std::uint64_t>(first - entries) + n;
       return entries + (slot < slots ? slot : slot - slots);
     }
-    /// What find(key) gives, if it lies in one of two places from `slot` on; else index_value::empty. Looks at half of
-    /// the key, so that another one is possible, if as good as never: the full key tells.
+    /// The result of find(key), if it lies in one of two places from `slot` on; else index_value::empty. Compares half
+    /// of the key, so that the entry of another key is possible, if as good as never: the full key decides.
     [[nodiscard]] std::uint64_t glance(const index_entry* slot, const block_key& key) const noexcept {
       if (entries == nullptr) return index_value::empty;
       // Either is as likely, so a branch between them would be mispredicted half the time: they are chosen by masks.
@@ -99,7 +101,7 @@ class index_reader {
       const std::uint64_t value = (first & is_first) | (second & is_second & ~is_first);
       return value & mask_of(index_value::holds_block(value));
     }
-    /// What find(key) gives, if it lies in one of `places` from `slot` on and none before it is empty; else
+    /// The result of find(key), if it lies in one of `places` from `slot` on and none before it is empty; else
     /// index_value::empty.
     [[nodiscard]] std::uint64_t scan(const index_entry* slot, const block_key& key, int places) const noexcept {
       if (entries == nullptr) return index_value::empty;
@@ -170,19 +172,31 @@ class index_reader {
   const window* tables_ = nullptr;
 };
 
+/// An entry of an index, before it is checked.
+struct index_claim {
+  block_key key;
+  std::uint64_t value = 0;  ///< index_value
+};
+
+/// Sets valid[i] to 1 when claims[i] is true, else to 0; at most index_writer::claims_at_once of them. Several threads
+/// ask at the same time.
+using claims_check = std::function<void(std::span<const index_claim> claims, std::span<std::uint8_t> valid)>;
+
 /// Writing half; one thread of one process. Everything in the index can be rebuilt from the block records.
 class index_writer {
  public:
+  static constexpr std::size_t claims_at_once = 64;
+
   /// A fresh index in a zeroed segment.
   static result<index_writer> create(shared_file file);
   /// The index that a dead worker left; reconcile() must follow before it is used.
   static result<index_writer> open(shared_file file);
 
-  /// Drops every entry for which `valid(key, value)` is false, finishes a migration that was under way, and recounts.
-  /// Cost: one pass over the tables. `soon(value)` comes some entries ahead of valid(): time to prefetch what it reads.
-  void reconcile(
-      const std::function<bool(const block_key&, std::uint64_t)>& valid,
-      const std::function<void(std::uint64_t)>& soon = [](std::uint64_t) {});
+  /// Drops every entry that `check` does not confirm, finishes a migration that was under way, and recounts. Cost: one
+  /// pass over the tables, on all processors.
+  void reconcile(const claims_check& check);
+  /// The same, entry by entry; `is_valid` is thread-safe all the same.
+  void reconcile(const std::function<bool(const block_key&, std::uint64_t)>& is_valid);
 
   /// Adds or replaces. Fails only when the table is full and there is no address space for another (`limit_exceeded`).
   result<void> insert(const block_key& key, std::uint64_t value);
@@ -219,6 +233,14 @@ class index_writer {
     std::uint64_t offset = 0;
     std::uint8_t number = 0xff;
   };
+
+  /// What a pass over some of a table's slots has counted, and the slots that are to be dropped.
+  struct slot_report {
+    std::uint64_t live = 0;
+    std::uint64_t used = 0;
+    std::vector<std::uint64_t> dropped_slots;
+  };
+  static slot_report check_slots(const table& from, std::uint64_t first, std::uint64_t end, const claims_check& check);
 
   explicit index_writer(index_memory memory) noexcept : memory_(std::move(memory)) {}
   [[nodiscard]] index_header& header() const noexcept { return memory_.header(); }

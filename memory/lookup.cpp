@@ -43,9 +43,9 @@ void prefetch_keys(key_batch keys, std::size_t first) noexcept {
 /// A walk over keys in runs, as a software pipeline: while one run is visited, the version lines of the next runs and
 /// the index lines of those after them are being prefetched. What it looks at is chosen without branches where either
 /// way is likely.
-class lookup::walk {
+class lookup::key_walk {
  public:
-  walk(const lookup& owner, key_batch keys, std::uint32_t group) noexcept
+  key_walk(const lookup& owner, key_batch keys, std::uint32_t group) noexcept
       : owner_(owner),
         keys_(keys),
         group_(group),
@@ -144,7 +144,7 @@ bool lookup::is_present(const block_key& reduced, std::span<const std::byte> key
 
 std::size_t lookup::count_prefix(key_batch keys, std::uint32_t group) const noexcept {
   std::size_t prefix = 0;
-  walk all(*this, keys, group);
+  key_walk all(*this, keys, group);
   all.run([&](std::size_t first, std::size_t count) {
     const auto places = all.candidates(first, count);
     std::size_t length = 0;
@@ -173,7 +173,7 @@ void lookup::add_lower(key_batch keys, std::uint32_t group, std::span<std::uint8
 }
 
 void lookup::find_each(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present) const noexcept {
-  walk all(*this, keys, group);
+  key_walk all(*this, keys, group);
   all.run([&](std::size_t first, std::size_t count) {
     const auto places = all.candidates(first, count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -231,7 +231,7 @@ lookup::pin_outcome lookup::pin_located(std::span<candidate> located, key_batch 
 }
 
 result<std::size_t> lookup::pin_prefix(key_batch keys, std::uint32_t group, std::span<pin> out) const {
-  walk all(*this, keys, group);
+  key_walk all(*this, keys, group);
   std::size_t prefix = 0;  // keys with a place; the first `held` are pinned
   std::size_t held = 0;
   pin_outcome last;

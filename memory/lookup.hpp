@@ -98,7 +98,7 @@ class lookup {
   [[nodiscard]] pin_outcome pin_located(std::span<candidate> located, key_batch keys, std::size_t first,
                                         std::uint32_t group, std::span<pin> out) const noexcept;
   void raise_high_water(std::uint32_t slots) const noexcept;
-  class walk;
+  class key_walk;
 
   index_reader index_;
   hint_reader hints_;

@@ -82,7 +82,7 @@ class version_table {
     return reinterpret_cast<slab_entry*>(
         directory_.reach(std::uint64_t{index} * sizeof(slab_entry), sizeof(slab_entry)));
   }
-  /// What is mapped at one moment, for loops: it stays so, and what is not in it has to be looked for with reach().
+  /// The parts that are mapped at one moment, for loops. They stay so; the rest has to be mapped with reach().
   struct mapped_part {
     const version_entry* entries = nullptr;
     std::uint64_t entry_count = 0;

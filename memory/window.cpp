@@ -70,7 +70,7 @@ result<void> window::map(std::uint64_t bytes) const {
 
 void window::populate(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   std::byte* from = reach(offset, bytes);
-  if (from != nullptr) populate_pages({from, bytes}, mode_);
+  if (from != nullptr) populate_pages({from, bytes}, access::read_only);
 }
 
 }  // namespace cenote::memory

@@ -49,7 +49,8 @@ class window {
   [[nodiscard]] std::byte* base() const noexcept { return base_.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t mapped() const noexcept { return mapped_.load(std::memory_order_acquire); }
 
-  /// Faults in the pages of [offset, offset+bytes), which are mapped, without changing them.
+  /// Faults in the pages of [offset, offset+bytes), which are mapped, without changing them: by reads, of which one
+  /// maps many pages that are there; a write that follows needs no fault of its own.
   void populate(std::uint64_t offset, std::uint64_t bytes) const noexcept;
 
  private:

@@ -57,6 +57,7 @@ ALLOWED = (
     Allowed("actors/cluster_host.cpp", "network_.store(", "a pointer of this process"),
     Allowed("actors/peer.cpp", "", "counters of this process"),
     Allowed("worker/device_host.cpp", "is_begun_.store(", "a flag of this process"),
+    Allowed("tiers/blocks/recovery.cpp", "std::atomic_ref(indexed", "a mark of this process"),
     Allowed("memory/group_terms.hpp", "std::memcpy(", "entries that are in no ring yet, or not any more"),
     Allowed("memory/store_point.hpp", "", "the helper itself"),
     Allowed("memory/fence.hpp", "word.fetch_add(1", "stands for a fence under the thread sanitizer"),

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <ranges>
 
+#include "core/parallel.hpp"
 #include "memory/store_point.hpp"
 #include "tiers/blocks/accounts.hpp"
 #include "tiers/blocks/block_states.hpp"
@@ -22,22 +25,44 @@ using memory::index_value;
 
 namespace {
 
+// Records whose keys are prefetched before their blocks enter the order: they lie anywhere.
+constexpr std::size_t order_ahead = 16;
+
 std::uint64_t summary_of(const block_key& key, std::uint64_t version) noexcept {
   return (key.lo & ~index_value::version_mask) | ((version >> 1) & index_value::version_mask);
 }
 
-/// Stable sort by time: least significant digit first, 11 bits a pass. Four million blocks take some 40 ms.
-void sort_by_time(std::vector<std::pair<boot_time, std::uint32_t>>& order) {
-  constexpr unsigned digit_bits = 11;
-  std::vector<std::pair<boot_time, std::uint32_t>> other(order.size());
-  for (unsigned shift = 0; shift < 32; shift += digit_bits) {
-    std::array<std::size_t, (std::size_t{1} << digit_bits) + 1> starts{};
-    for (const auto& entry : order) ++starts[((count_of(entry.first) >> shift) & ((1U << digit_bits) - 1)) + 1];
-    for (std::size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
-    for (const auto& entry : order)
-      other[starts[(count_of(entry.first) >> shift) & ((1U << digit_bits) - 1)]++] = entry;
+using order_entry = std::pair<boot_time, std::uint32_t>;  // last use, record
+constexpr unsigned digit_bits = 11;
+constexpr std::uint32_t digits = 1U << digit_bits;
+
+/// One pass of a radix sort: `entries` by the digit at `shift` of their times after `least`, stable, into `out`.
+template <class Entries>
+void sort_by_digit(Entries entries, std::uint32_t least, unsigned shift, huge_vector<order_entry>& out) {
+  const auto digit_of = [&](const order_entry& entry) {
+    return ((count_of(entry.first) - least) >> shift) & (digits - 1);
+  };
+  std::array<std::size_t, digits + 1> starts{};
+  for (const order_entry& entry : entries) ++starts[digit_of(entry) + 1];
+  for (std::size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
+  for (const order_entry& entry : entries) out[starts[digit_of(entry)]++] = entry;
+}
+
+/// Sorts by time; of one time, what is behind comes first. Least significant digit first, as many passes as the times
+/// differ by.
+void sort_reversed_by_time(huge_vector<order_entry>& order) {
+  if (order.empty()) return;
+  const auto time_of = [](const order_entry& entry) { return count_of(entry.first); };
+  const auto [first, last] = std::ranges::minmax_element(order, {}, time_of);
+  const std::uint32_t least = time_of(*first);
+  const std::uint32_t range = time_of(*last) - least;
+  huge_vector<order_entry> other(order.size());
+  sort_by_digit(std::views::reverse(order), least, 0, other);
+  for (unsigned shift = digit_bits; shift < 32 && range >> shift != 0; shift += digit_bits) {
     order.swap(other);
+    sort_by_digit(std::span(order), least, shift, other);
   }
+  order.swap(other);
 }
 
 /// Both or, when part of one is taken, neither.
@@ -82,11 +107,6 @@ result<void> recovery::recover_slab(const slab_description& what, memory::slab_m
     return fail(error_code::layout_mismatch, "a slab whose numbers are taken");
   }
   state_.assigned += what.segment_bytes();
-  // rebuild() reads them all, and a fault a page is slower.
-  state_.records.memory().populate(memory::page_bytes + std::uint64_t{what.first_record} * sizeof(memory::block_record),
-                                   std::uint64_t{what.count} * sizeof(memory::block_record),
-                                   memory::access::read_write);
-  in.versions.populate(what.first_version, what.count);
   space_.adopt_slab(in, what, std::move(memory));
   return {};
 }
@@ -109,9 +129,8 @@ std::vector<writer> recovery::writers_in_mask(const instance& instance, std::uin
   return writers;
 }
 
-void recovery::recover_block(instance& instance, slab& home, block_ref ref,
-                             std::vector<std::pair<boot_time, std::uint32_t>>& order, std::vector<bool>& indexed,
-                             std::uint64_t& served) {
+void recovery::recover_block(instance& instance, slab& home, block_ref ref, huge_vector<order_entry>& order,
+                             std::vector<std::uint8_t>& indexed, std::uint64_t& served) {
   memory::block_record& record = state_.record_of(home, ref);
   const std::uint32_t number = home.what.first_record + ref.block();
   const std::uint32_t version_index = version_index_of(home, ref);
@@ -128,9 +147,9 @@ void recovery::recover_block(instance& instance, slab& home, block_ref ref,
         record.set(block_state::present, version, "recover_block.present"_point);
         instance.versions.set_key(version_index, record.get_key());
         instance.versions.set_version(version_index, version, "recover_block.version"_point);
-        indexed[number] = false;
+        indexed[number] = 0;
       }
-      if (!indexed[number]) {
+      if (indexed[number] == 0) {
         const full_key full = record.get_key();
         const block_key key = reduce_key(full.view(), home.what.group);
         if (state_.find_present(instance, key, full, nullptr).value_or(ref) !=
@@ -203,37 +222,87 @@ void recovery::recover_grants(instance& instance, slab& home, block_ref ref) {
 ///
 ///   63                            24 23                     0
 ///   | high bits of the key's low word | version / 2, low bits |
-std::vector<std::uint64_t> recovery::summarise(const instance& instance, std::size_t records) const {
-  std::vector<std::uint64_t> summaries(records);
-  for (const auto& [index, home] : instance.slabs) {
-    for (std::uint32_t b = 0; b < home->what.count; ++b) {
-      const memory::block_record& record = state_.records[home->what.first_record + b];
+huge_vector<std::uint64_t> recovery::summarise(const instance& instance, std::size_t records) const {
+  huge_vector<std::uint64_t> summaries(records);
+  std::vector<const slab*> slabs;
+  for (const auto& [index, home] : instance.slabs) slabs.push_back(home.get());
+  run_in_parallel(slabs.size(), [&](std::size_t i) {
+    const slab_description& range = slabs[i]->what;
+    populate(*slabs[i]);
+    for (std::uint32_t b = 0; b < range.count; ++b) {
+      const memory::block_record& record = state_.records[range.first_record + b];
       if (record.state() != block_state::present) continue;
-      const block_key key = reduce_key(record.get_key().view(), home->what.group);
-      summaries[home->what.first_record + b] = summary_of(key, record.version());
+      const block_key key = reduce_key(record.get_key().view(), range.group);
+      summaries[range.first_record + b] = summary_of(key, record.version());
     }
-  }
+  });
   return summaries;
 }
 
-void recovery::reconcile_index(instance& instance, std::vector<bool>& indexed) {
-  const std::vector<std::uint64_t> summaries = summarise(instance, indexed.size());
-  const auto number_of = [&](std::uint64_t value) -> std::size_t {
-    const slab* home = slab_of(instance, index_value::ref(value));
-    return home == nullptr ? indexed.size() : home->what.first_record + index_value::ref(value).block();
+/// Maps the records and versions of a slab's blocks, which rebuild() reads. By reads: one maps many pages that are
+/// there, and a write that follows needs no fault of its own.
+void recovery::populate(const slab& home) const noexcept {
+  const slab_description& range = home.what;
+  state_.records.memory().populate(
+      memory::page_bytes + std::uint64_t{range.first_record} * sizeof(memory::block_record),
+      std::uint64_t{range.count} * sizeof(memory::block_record), memory::access::read_only);
+  home.owner->versions.populate(range.first_version, range.count);
+}
+
+/// Checks all entries of the index against the records, and notes in `indexed` which blocks have theirs.
+void recovery::reconcile_index(instance& instance, std::vector<std::uint8_t>& indexed) {
+  const huge_vector<std::uint64_t> summaries = summarise(instance, indexed.size());
+  constexpr std::uint32_t no_record = ~std::uint32_t{0};
+  std::vector<const slab*> slabs(instance.next_slab);  // by index: faster than their map
+  for (const auto& [index, home] : instance.slabs) slabs[index] = home.get();
+  const auto record_of_value = [&](std::uint64_t value) {
+    const block_ref ref = index_value::ref(value);
+    const slab* home = ref.slab() < slabs.size() ? slabs[ref.slab()] : nullptr;
+    return home == nullptr || ref.block() >= home->what.count ? no_record : home->what.first_record + ref.block();
   };
-  instance.index.reconcile(
-      [&](const block_key& key, std::uint64_t value) {
-        const std::size_t number = number_of(value);
-        if (number >= indexed.size() || indexed[number]) return false;
-        if (summaries[number] == 0 || summaries[number] != summary_of(key, value << 1)) return false;
-        indexed[number] = true;
-        return true;
-      },
-      [&](std::uint64_t value) {
-        if (const std::size_t number = number_of(value); number < summaries.size())
-          __builtin_prefetch(&summaries[number]);
-      });
+  instance.index.reconcile([&](std::span<const memory::index_claim> claims, std::span<std::uint8_t> valid) {
+    std::array<std::uint32_t, memory::index_writer::claims_at_once> records;
+    for (std::size_t i = 0; i < claims.size(); ++i) {
+      records[i] = record_of_value(claims[i].value);
+      if (records[i] != no_record) __builtin_prefetch(&summaries[records[i]]);
+    }
+    for (std::size_t i = 0; i < claims.size(); ++i) {
+      valid[i] = 0;
+      if (records[i] == no_record || summaries[records[i]] == 0) continue;
+      if (summaries[records[i]] != summary_of(claims[i].key, claims[i].value << 1)) continue;
+      // Of two entries for a block one stays.
+      valid[i] = std::atomic_ref(indexed[records[i]]).exchange(1, std::memory_order_relaxed) == 0 ? 1 : 0;
+    }
+  });
+}
+
+/// Recovers a pool's blocks and their order; the number of those that are served again.
+std::uint64_t recovery::recover_pool(instance& owner, pool& group, std::vector<std::uint8_t>& indexed, boot_time now) {
+  std::uint64_t served = 0;
+  std::size_t blocks = 0;
+  for (const slab* home : group.slabs) blocks += home->what.count;
+  huge_vector<order_entry> order;
+  order.reserve(blocks);
+  std::ranges::sort(group.slabs, std::ranges::greater(), [](const slab* home) { return home->what.index; });
+  for (slab* home : group.slabs) {
+    // Everything counts as used until it turns out to be free.
+    owner.payer->pay(&account::used, home->what.block_bytes());
+    state_.used += home->what.block_bytes();
+    state_.blank += home->what.block_bytes();
+    for (std::uint32_t b = home->what.count; b > 0; --b) {
+      const block_ref ref(home->what.index, b - 1);
+      const bool was_free = state_.record_of(*home, ref).state() == block_state::free;
+      recover_block(owner, *home, ref, order, indexed, served);
+      if (was_free) blocks_.free_block(owner, *home, ref);
+    }
+  }
+  // Of one tenth of a second, what lies in front was stored first: later slabs have greater numbers.
+  sort_reversed_by_time(order);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i + order_ahead < order.size()) state_.prefetch_key(order[i + order_ahead].second);
+    order_.enter_order(group, order[i].second, now);
+  }
+  return served;
 }
 
 std::uint64_t recovery::rebuild(boot_time now) {
@@ -243,32 +312,12 @@ std::uint64_t recovery::rebuild(boot_time now) {
     if (!state_.sessions.contains(number)) state_.guard.forget(number);
   }
   std::uint64_t served = 0;
-  std::vector<bool> indexed(
+  std::vector<std::uint8_t> indexed(
       state_.by_record.empty() ? 0 : state_.by_record.rbegin()->first + state_.by_record.rbegin()->second->what.count);
   for (const auto& [number, each] : state_.instances) {
     instance& in = *each;
     reconcile_index(in, indexed);
-    for (const auto& group : in.pools) {
-      std::vector<std::pair<boot_time, std::uint32_t>> order;
-      std::sort(group->slabs.begin(), group->slabs.end(),
-                [](const slab* a, const slab* b) { return a->what.index > b->what.index; });
-      for (slab* home : group->slabs) {
-        // Everything counts as used until it turns out to be free.
-        in.payer->pay(&account::used, home->what.block_bytes());
-        state_.used += home->what.block_bytes();
-        state_.blank += home->what.block_bytes();
-        for (std::uint32_t b = home->what.count; b > 0; --b) {
-          const block_ref ref(home->what.index, b - 1);
-          const bool was_free = state_.record_of(*home, ref).state() == block_state::free;
-          recover_block(in, *home, ref, order, indexed, served);
-          if (was_free) blocks_.free_block(in, *home, ref);
-        }
-      }
-      // Of one tenth of a second, what lies in front was stored first: later slabs have greater numbers.
-      std::ranges::reverse(order);
-      sort_by_time(order);
-      for (const auto& [touched, record] : order) order_.enter_order(*group, record, now);
-    }
+    for (const auto& group : in.pools) served += recover_pool(in, *group, indexed, now);
     blocks_.rescan_zombies(in);
     if (in.sessions.empty() && in.versions.idle_since() == boot_time{}) table_.begin_idle(in, now);
     for (const session* by : in.sessions) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/huge_vector.hpp"
 #include "tiers/blocks/state.hpp"
 
 namespace cenote::blocks {
@@ -44,12 +45,14 @@ class recovery {
 
  private:
   static std::vector<writer> writers_in_mask(const instance& instance, std::uint64_t mask, std::uint64_t parts);
-  void recover_block(instance& instance, slab& home, memory::block_ref ref,
-                     std::vector<std::pair<boot_time, std::uint32_t>>& order, std::vector<bool>& indexed,
-                     std::uint64_t& served);
+  using order_entry = std::pair<boot_time, std::uint32_t>;  ///< last use, record
+  void recover_block(instance& instance, slab& home, memory::block_ref ref, huge_vector<order_entry>& order,
+                     std::vector<std::uint8_t>& indexed, std::uint64_t& served);
+  std::uint64_t recover_pool(instance& owner, pool& group, std::vector<std::uint8_t>& indexed, boot_time now);
   void recover_grants(instance& instance, slab& home, memory::block_ref ref);
-  [[nodiscard]] std::vector<std::uint64_t> summarise(const instance& instance, std::size_t records) const;
-  void reconcile_index(instance& instance, std::vector<bool>& indexed);
+  [[nodiscard]] huge_vector<std::uint64_t> summarise(const instance& instance, std::size_t records) const;
+  void populate(const slab& home) const noexcept;
+  void reconcile_index(instance& instance, std::vector<std::uint8_t>& indexed);
 
   state& state_;
   accounts& accounts_;

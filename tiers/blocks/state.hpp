@@ -66,6 +66,12 @@ struct state {
   [[nodiscard]] bool is_same(const pool& group, const chain_block& block) const noexcept;
   /// What the policy knows the block by: as good a hash as any, and at hand in every tier.
   [[nodiscard]] std::uint64_t key_hash(const pool& group, std::uint32_t record) const noexcept;
+  /// Some time before key_hash().
+  void prefetch_key(std::uint32_t record) const noexcept {
+    const memory::block_record& soon = records[record];
+    __builtin_prefetch(&soon.key_size);
+    __builtin_prefetch(&soon.key[sizeof soon.key / 2 - 1]);
+  }
   [[nodiscard]] std::uint64_t usable_bytes() const noexcept;
   /// What the water marks and the capacity are compared with.
   [[nodiscard]] std::uint64_t counted_bytes() const noexcept {

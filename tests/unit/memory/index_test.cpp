@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <boost/test/unit_test.hpp>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <unordered_map>
@@ -304,7 +305,9 @@ BOOST_AUTO_TEST_CASE(an_index_that_another_worker_left_goes_on) {
     }
     auto next = opened(dead);
     std::unordered_set<std::uint64_t> seen;
+    std::mutex mutex;
     next.reconcile([&](const block_key& key, std::uint64_t value) {
+      const std::lock_guard lock(mutex);
       const std::uint64_t n = number_in(value);
       return key == key_of(n) && n % 5 != 0 && model.contains(n) && model[n] == value && seen.insert(n).second;
     });
@@ -356,7 +359,9 @@ BOOST_AUTO_TEST_CASE(a_writer_killed_at_any_moment_leaves_an_index_that_can_be_r
     for (std::uint64_t n = first; n < last; ++n) BOOST_REQUIRE(reader.find(key_of(n)) == value_of(n));
     auto next = opened(writer);
     std::unordered_set<std::uint64_t> seen;
+    std::mutex mutex;
     next.reconcile([&](const block_key& key, std::uint64_t value) {
+      const std::lock_guard lock(mutex);
       const std::uint64_t n = number_in(value);
       return key == key_of(n) && n >= first && n <= last && seen.insert(n).second;
     });
