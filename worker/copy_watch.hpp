@@ -48,7 +48,7 @@ class copy_watch {
  public:
   using clock = copy_schedule::clock;
 
-  /// `pages`: what blocks lie on where the machine has such pages.
+  /// `pages`: the pages of blocks where the machine has them.
   copy_watch(const std::filesystem::path& runtime_dir, page_kind pages);
 
   /// Loads the decisions for this kind of machine, or measures if there are none. Without memory for that chooses

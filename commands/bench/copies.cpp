@@ -58,13 +58,13 @@ class copied_sets {
   std::size_t next_ = 0;
 };
 
-struct candidate {
+struct timed_candidate {
   std::uint8_t number = 0;
   samples times{};
 };
 
-std::vector<candidate> all_candidates(copy_case kind) {
-  std::vector<candidate> all;
+std::vector<timed_candidate> all_candidates(copy_case kind) {
+  std::vector<timed_candidate> all;
   if (kind == copy_case::checksum) {
     for (const checksum_variant& each : checksum_variants()) all.push_back({each.number});
   } else {
@@ -74,25 +74,25 @@ std::vector<candidate> all_candidates(copy_case kind) {
 }
 
 /// Reports all candidates beside the first one, memcpy or the narrowest checksum, and the chosen one beside the best.
-void add_figures(copy_case kind, const std::vector<candidate>& all, const copy_decision& decision, report& out) {
-  const auto name = [&](const candidate& each) { return name_of_candidate(kind, each.number); };
-  for (const candidate& each : all) {
+void add_figures(copy_case kind, const std::vector<timed_candidate>& all, const copy_decision& decision, report& out) {
+  const auto name = [&](const timed_candidate& each) { return name_of_candidate(kind, each.number); };
+  for (const timed_candidate& each : all) {
     const std::string mark = each.number == decision.number ? " (used)" : "";
     out.add(rate_figure("copies", fmt::format("{}: {}{}", name_of(kind), name(each), mark), each.times,
                         all.front().times, timed_gib, "GiB/s"));
   }
-  const auto chosen = std::ranges::find(all, decision.number, &candidate::number);
-  const auto best = std::ranges::min_element(all, {}, [](const candidate& each) { return each.times.median(); });
+  const auto chosen = std::ranges::find(all, decision.number, &timed_candidate::number);
+  const auto best = std::ranges::min_element(all, {}, [](const timed_candidate& each) { return each.times.median(); });
   out.add(rate_figure("copies", fmt::format("{}: used, beside {}", name_of(kind), name(*best)), chosen->times,
                       best->times, timed_gib, "GiB/s", {bound::kind::ratio_at_least, timed_choice::good_enough}));
 }
 
 result<void> measure(copy_case kind, copied_sets sets, const copy_decision& decision, unsigned rounds, report& out) {
-  std::vector<candidate> all = all_candidates(kind);
+  std::vector<timed_candidate> all = all_candidates(kind);
   for (unsigned round = 0; round <= rounds; ++round) {
     if (auto go_on = check_interrupted(); !go_on) return go_on;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      candidate& each = all[(i + round) % all.size()];
+      timed_candidate& each = all[(i + round) % all.size()];
       const double seconds = sets.seconds(kind, each.number);
       if (round != 0) each.times.add(seconds);  // the first one only warms up
     }
