@@ -122,7 +122,7 @@ result<void> device_copier::launch(flight& batch, direction way, copy_outcome& s
   std::byte* at = through.memory.get();
   for (const copy_run& piece : batch.pieces) {
     if (way == direction::to_device) {
-      bulk_copy(at, piece.from, piece.bytes);
+      bulk_copy(at, piece.from, piece.bytes, copy_direction::to_blocks);
       runs.push_back({piece.to, at, piece.bytes});
     } else {
       runs.push_back({at, piece.from, piece.bytes});
@@ -163,7 +163,7 @@ result<void> device_copier::land(flight& batch, direction way, time_point until)
   if (way == direction::to_device) return {};
   const std::byte* at = through.memory.get();
   for (const copy_run& piece : batch.pieces) {
-    bulk_copy(piece.to, at, piece.bytes);
+    bulk_copy(piece.to, at, piece.bytes, copy_direction::from_blocks);
     at += piece.bytes;
   }
   return {};

@@ -183,6 +183,7 @@ session::session(attachment parts, session_options options, std::shared_ptr<devi
       channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, reservations_),
       device_(std::move(home)),
       copier_(device_ ? std::make_unique<device_copier>(device_) : nullptr) {
+  use_choice(memory_.choice());
   if (!device_) return;
   memory_.header().device_writes.store(1, std::memory_order_seq_cst);
   slabs_.lie_on(device_, [this] { drop_retired_slabs(0); });
@@ -792,6 +793,7 @@ result<std::size_t> session::get_into(key_batch keys, std::uint32_t group, maybe
   const auto scope = enter(keys, group);
   if (!scope) return std::unexpected(scope.error());
   if (auto ok = check_buffers(group, part, keys, targets); !ok) return std::unexpected(ok.error());
+  use_choice(memory_.choice());  // the node may have measured again
   thread_local std::vector<memory::pin> touched;
   touched.clear();
   std::size_t done = 0;
@@ -831,7 +833,7 @@ result<std::size_t> session::copy_prefix(key_batch keys, std::uint32_t group, ma
     if (copier_) {
       by_device.push_back({target.data, source, target.bytes});
     } else {
-      bulk_copy(target.data, source, target.bytes);
+      bulk_copy(target.data, source, target.bytes, copy_direction::from_blocks);
     }
     touched.push_back(pinned[i]);
   }

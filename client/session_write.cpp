@@ -6,6 +6,7 @@
 #include "client/session.hpp"
 #include "core/bulk_copy.hpp"
 #include "core/checksum.hpp"
+#include "core/running_checksum.hpp"
 
 namespace cenote::client {
 
@@ -46,6 +47,13 @@ std::vector<submission> entries_of(std::span<const reserved_block> blocks, opera
 void set_key(submission& entry, std::span<const std::byte> key) noexcept {
   entry.key_size = static_cast<std::uint8_t>(key.size());
   std::memcpy(entry.key, key.data(), key.size());
+}
+
+/// Fills a block and gives the XXH3-64 of its bytes, which are read from memory once.
+std::uint64_t copy_and_sum(std::byte* block, const buffers::item& source) noexcept {
+  running_checksum sum;
+  sum.copy(block, {source.data, source.bytes});
+  return sum.value();
 }
 
 /// What a refusal of the node means for the caller.
@@ -110,6 +118,7 @@ put_report session::put_any(key_batch keys, std::uint32_t group, maybe_part part
   if (!scope) return {0, std::unexpected(scope.error())};
   if (auto ok = check_buffers(group, part, keys, sources); !ok) return {0, std::unexpected(ok.error())};
   if (part && group_at(group).parts.size() == 1) part.reset();  // the only part is the block
+  use_choice(memory_.choice());                                 // the node may have measured again
   put_job job{.keys = keys,
               .group = group,
               .part = part,
@@ -227,14 +236,15 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
   for (std::size_t i = 0; i < grants.size(); ++i) {
     const buffers::item source = (*job.sources)[places[i]];
     submission& entry = batch.emplace_back(entry_for(operation::commit, job.group));
-    if (sums) {  // first: it brings the source into the caches, where the copy finds it
-      entry.detail = checksum_of(source.data, source.bytes);
-      entry.flags = submission::flag_checksum;
-    }
+    if (sums) entry.flags = submission::flag_checksum;
+    std::byte* const target = address(grants[i].block);
     if (copier_) {
-      by_device.push_back({address(grants[i].block), source.data, source.bytes});
+      if (sums) entry.detail = checksum_of(source.data, source.bytes);
+      by_device.push_back({target, source.data, source.bytes});
+    } else if (sums) {
+      entry.detail = copy_and_sum(target, source);
     } else {
-      bulk_copy(address(grants[i].block), source.data, source.bytes);
+      bulk_copy(target, source.data, source.bytes, copy_direction::to_blocks);
     }
     entry.block = grants[i].block.bits;
     entry.grant_version = grants[i].version;
@@ -270,7 +280,7 @@ result<void> session::put_part(put_job& job, std::span<const std::uint32_t> plac
     if (copier_) {
       by_device.push_back({address(block) + offset, source.data, source.bytes});
     } else {
-      bulk_copy(address(block) + offset, source.data, source.bytes);
+      bulk_copy(address(block) + offset, source.data, source.bytes, copy_direction::to_blocks);
     }
     submission& entry = batch.emplace_back(entry_for(operation::finish, job.group));
     entry.block = answer.block;

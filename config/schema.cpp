@@ -23,7 +23,8 @@ constexpr std::array keys{
     bound<&node_config::node, &node_section::runtime_dir>(
         {.name = "node.runtime_dir",
          .type = string,
-         .about = "Directory of the socket and the lock file. Empty: `$XDG_RUNTIME_DIR/cenote`; else `/run/cenote` "
+         .about = "Directory of the socket, the lock file and what was measured of copies. Empty: "
+                  "`$XDG_RUNTIME_DIR/cenote`; else `/run/cenote` "
                   "for root, `/tmp/cenote-<uid>` for others."}),
     bound<&node_config::node, &node_section::threads>(
         {.name = "node.threads",

@@ -1,4 +1,5 @@
-// The one place that takes checksums: XXH3-64, by the widest instructions that the processor has.
+// The one place that takes checksums: XXH3-64, by the instructions that were measured to be the fastest, see
+// machine_choice.hpp, and by the widest that the processor has as long as nothing was measured.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +19,16 @@ namespace cenote {
 
 /// XXH3-64 compiled for one set of instructions.
 struct checksum_variant {
-  std::string_view name;  ///< of the instructions: "AVX-512"
+  std::string_view name;    ///< of the instructions: "AVX-512"
+  std::uint8_t number = 0;  ///< the same in all builds, since files and session memory hold it
   std::uint64_t (*take)(const void* data, std::size_t size, std::uint64_t seed) noexcept;
   void (*add)(void* state, const void* data, std::size_t size) noexcept;  ///< see running_checksum
 };
 
-/// Those that this processor can run, the widest last: that one is used.
+/// Lists the variants that this processor can run, the widest last.
 [[nodiscard]] std::span<const checksum_variant> checksum_variants() noexcept;
+/// The chosen variant. Thread-safe.
+[[nodiscard]] const checksum_variant& checksum_in_use() noexcept;
 /// What checksum_of() uses, for logs and status.
 [[nodiscard]] std::string_view checksum_instructions() noexcept;
 

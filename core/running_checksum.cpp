@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/bulk_copy.hpp"
 #include "core/checksum_kernels.hpp"
+#include "core/machine_choice.hpp"
 
 namespace cenote {
 
@@ -24,10 +24,14 @@ void running_checksum::add(std::span<const std::byte> bytes) noexcept {
 }
 
 void running_checksum::copy(std::byte* target, std::span<const std::byte> bytes) noexcept {
+  copy_by(copy_routine_of(routine_in(word_in_use(checksum_word))).run, target, bytes);
+}
+
+void running_checksum::copy_by(copy_function routine, std::byte* target, std::span<const std::byte> bytes) noexcept {
   while (!bytes.empty()) {
     const auto next = bytes.first(std::min(bytes.size(), chunk));
     add(next);
-    streaming_copy(target, next.data(), next.size());
+    routine(target, next.data(), next.size());
     target += next.size();
     bytes = bytes.subspan(next.size());
   }

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "core/checksum.hpp"
+#include "core/copy_routines.hpp"
 
 namespace cenote {
 
@@ -14,13 +15,15 @@ namespace cenote {
 /// thread-safe. 640 bytes.
 class running_checksum {
  public:
-  /// By the widest instructions that there are, unless a test wants others.
-  explicit running_checksum(const checksum_variant& by = checksum_variants().back()) noexcept;
+  /// By the instructions in use, unless a measurement or a test wants others.
+  explicit running_checksum(const checksum_variant& by = checksum_in_use()) noexcept;
 
   void add(std::span<const std::byte> bytes) noexcept;
-  /// The same, and copies them to `target`, past the caches: so they are read once from memory, and `target`, which may
-  /// be anywhere, is not read at all. The bytes are ordered before every later store of this thread.
+  /// The same, and copies them to `target` by the routine that was chosen for that: they are read once from memory. The
+  /// bytes are ordered before every later store of this thread.
   void copy(std::byte* target, std::span<const std::byte> bytes) noexcept;
+  /// The same by `routine`.
+  void copy_by(copy_function routine, std::byte* target, std::span<const std::byte> bytes) noexcept;
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::uint64_t value() const noexcept;

@@ -13,11 +13,11 @@ namespace cenote::transform {
 
 namespace {
 
-constexpr std::uint64_t thread_bytes = std::uint64_t{512} << 10;     // less is not worth the start of a thread
-constexpr std::uint64_t share_bytes = std::uint64_t{512} << 10;      // what a thread takes at a time
-constexpr std::uint64_t chunk_bytes = std::uint64_t{2} << 20;        // longer copies are divided
-constexpr std::uint64_t streaming_bytes = std::uint64_t{4} << 20;    // more than this leaves the caches anyway
-constexpr std::uint64_t smallest_streamed = std::uint64_t{1} << 10;  // a run below it is mostly edges
+constexpr std::uint64_t thread_bytes = std::uint64_t{512} << 10;  // less is not worth the start of a thread
+constexpr std::uint64_t share_bytes = std::uint64_t{512} << 10;   // what a thread takes at a time
+constexpr std::uint64_t chunk_bytes = std::uint64_t{2} << 20;     // longer copies are divided
+constexpr std::uint64_t bulk_bytes = std::uint64_t{4} << 20;      // more than this leaves the caches anyway
+constexpr std::uint64_t smallest_piece = std::uint64_t{1} << 10;  // a run below it is mostly edges
 
 unsigned threads_for(std::uint64_t bytes, unsigned wanted) noexcept {
   const unsigned most = wanted != 0 ? wanted : std::clamp(std::thread::hardware_concurrency(), 1U, 4U);
@@ -47,17 +47,19 @@ void in_threads(std::size_t units, std::size_t batch, unsigned threads, const Wo
 
 class copier {
  public:
-  explicit copier(std::uint64_t total) noexcept : streams_(total >= streaming_bytes) {}
+  copier(std::uint64_t total, copy_direction direction) noexcept
+      : is_bulk_(total >= bulk_bytes), direction_(direction) {}
   void operator()(std::byte* to, const std::byte* from, std::uint64_t bytes) const noexcept {
-    if (streams_ && bytes >= smallest_streamed) {
-      streaming_copy(to, from, bytes);
+    if (is_bulk_ && bytes >= smallest_piece) {
+      bulk_copy_piece(to, from, bytes, direction_);
     } else {
       std::memcpy(to, from, bytes);
     }
   }
 
  private:
-  bool streams_;
+  bool is_bulk_;
+  copy_direction direction_;
 };
 
 /// Where each piece begins in what is moved of a block; the last entry is the size of that.
@@ -71,11 +73,11 @@ std::vector<std::uint64_t> offsets_of(std::span<const strided_piece> pieces) {
 /// move(engine's bytes, block number, offset in the block, bytes, copier) for every run.
 template <class Move>
 void each_run(std::span<const strided_piece> pieces, std::span<const std::uint64_t> indices, unsigned threads,
-              const Move& move) {
+              copy_direction direction, const Move& move) {
   const auto offsets = offsets_of(pieces);
   const std::uint64_t total = offsets.back() * indices.size();
   if (total == 0) return;
-  const copier copy(total);
+  const copier copy(total, direction);
   const std::size_t units = pieces.size() * indices.size();
   const std::size_t batch = std::max<std::size_t>(1, share_bytes * units / total);
   in_threads(units, batch, threads_for(total, threads), [&](std::size_t unit) {
@@ -93,7 +95,7 @@ void each_run(std::span<const strided_piece> pieces, std::span<const std::uint64
 
 void gather(std::span<const strided_piece> pieces, std::span<const std::uint64_t> indices,
             std::span<std::byte* const> blocks, unsigned threads, std::uint64_t block_offset) {
-  each_run(pieces, indices, threads,
+  each_run(pieces, indices, threads, copy_direction::to_blocks,
            [&](const std::byte* run, std::size_t block, std::uint64_t offset, std::uint64_t bytes, const copier& copy) {
              copy(blocks[block] + block_offset + offset, run, bytes);
            });
@@ -101,7 +103,7 @@ void gather(std::span<const strided_piece> pieces, std::span<const std::uint64_t
 
 void scatter(std::span<const strided_piece> pieces, std::span<const std::uint64_t> indices,
              std::span<const std::byte* const> blocks, unsigned threads, std::uint64_t block_offset) {
-  each_run(pieces, indices, threads,
+  each_run(pieces, indices, threads, copy_direction::from_blocks,
            [&](std::byte* run, std::size_t block, std::uint64_t offset, std::uint64_t bytes, const copier& copy) {
              copy(run, blocks[block] + block_offset + offset, bytes);
            });
@@ -121,7 +123,7 @@ void copy_each(std::span<std::byte* const> to, std::span<const std::byte* const>
     for (std::uint64_t offset = 0; offset < bytes[i]; offset += chunk_bytes) chunks.push_back({i, offset});
   }
   if (total == 0) return;
-  const copier copy(total);
+  const copier copy(total, copy_direction::to_blocks);
   const std::size_t batch = std::max<std::size_t>(1, share_bytes * chunks.size() / total);
   in_threads(chunks.size(), batch, threads_for(total, threads), [&](std::size_t unit) {
     const auto [item, offset] = chunks[unit];

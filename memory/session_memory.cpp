@@ -48,6 +48,17 @@ session_memory session_memory::create(const segment& memory, std::uint64_t sessi
   return view;
 }
 
+choice_words session_memory::choice() const noexcept {
+  choice_words words{};
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = header().machine_choice[i].load(std::memory_order_relaxed);
+  return words;
+}
+
+void session_memory::hand_over(const choice_words& choice) const noexcept {
+  for (std::size_t i = 0; i < choice.size(); ++i)
+    shared_store(header().machine_choice[i], choice[i], std::memory_order_relaxed, "session.machine_choice"_point);
+}
+
 // ---------------------------------------------------------------------------------------------- client
 
 std::uint64_t client_rings::room() const noexcept {

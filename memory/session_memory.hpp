@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/block_key.hpp"
+#include "core/machine_choice.hpp"
 #include "memory/block_ref.hpp"
 #include "memory/segment.hpp"
 
@@ -172,6 +173,7 @@ struct session_header {
   std::atomic<std::uint32_t> phase;                     ///< session_phase
   std::atomic<std::uint32_t> wants_checksums;           ///< worker: blocks will be written down, sum them while copying
   std::atomic<std::uint32_t> asks_tiers;                ///< worker: a tier below says what it holds only when asked
+  std::atomic<std::uint64_t> machine_choice[3];         ///< worker: choice_words; 0: no choice
   alignas(64) std::atomic<std::uint64_t> submit_tail;   ///< client
   std::atomic<std::uint32_t> client_sleeps;             ///< client: ring the completion doorbell; who rings clears it
   std::atomic<std::uint64_t> touches_dropped;           ///< client: touch records it had no room for
@@ -224,6 +226,11 @@ class session_memory {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + pins_offset)[i];
   }
   [[nodiscard]] std::uint32_t pin_slots() const noexcept { return pin_slots_; }
+
+  /// The choice of routines for copies and sums on this machine. Thread-safe.
+  [[nodiscard]] choice_words choice() const noexcept;
+  /// Writes it; for the worker. Thread-safe.
+  void hand_over(const choice_words& choice) const noexcept;
 
  private:
   std::byte* base_ = nullptr;

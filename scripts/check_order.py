@@ -62,6 +62,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         (
             "admin_request",
             "connection",
+            "copy_watch",
             "gpu_watch",
             "kept_entries",
             "kill_at",

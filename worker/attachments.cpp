@@ -15,6 +15,7 @@
 #include "config/logging.hpp"
 #include "core/device_spec.hpp"
 #include "core/fair_share.hpp"
+#include "core/machine_choice.hpp"
 #include "core/random_number.hpp"
 #include "worker/access.hpp"
 
@@ -322,6 +323,14 @@ void attachments::prepare(const session_resources& session) const {
   const bool asks = context_.asks_tiers || tier_of(session.instance) != 0;
   memory::shared_store(session.view.header().asks_tiers, asks ? 1 : 0, std::memory_order_relaxed,
                        "session.asks_tiers"_point);
+  session.view.hand_over(words_in_use());
+}
+
+/// Hands the worker's own choice of copies to all sessions when it has changed.
+void attachments::hand_over_choice() {
+  const choice_words choice = words_in_use();
+  if (choice == std::exchange(last_choice_, choice)) return;
+  for (const auto& [number, each] : sessions_) each.resources->view.hand_over(choice);
 }
 
 /// Tier and node know it: from now on its doorbell and its client's death are heard.
@@ -544,6 +553,7 @@ void attachments::drop_entry(std::uint64_t number) {
 void attachments::tick() {
   end_late();
   end_set_aside();
+  hand_over_choice();
   for (const std::uint64_t number : std::exchange(undropped_, {})) drop_entry(number);
   for (const std::uint64_t number : std::exchange(unreleased_, {})) release(number);
 }

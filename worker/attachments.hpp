@@ -131,6 +131,7 @@ class attachments {
   result<void> make_resources(opening& from);
   [[nodiscard]] std::uint64_t number_session();
   void prepare(const session_resources& session) const;
+  void hand_over_choice();
   result<void> begin(const std::shared_ptr<session_resources>& session, const session_actor& actor, int socket);
   result<void> take_over(const std::shared_ptr<session_resources>& session);
   void set_aside(std::uint64_t number, attached& session, std::string_view why);
@@ -151,6 +152,7 @@ class attachments {
   std::unordered_map<std::uint64_t, tier_number> coming_;  ///< sessions of tiers that are being opened
   std::uint64_t last_ticket_ = 0;
   std::uint32_t last_session_ = 0;         ///< low half of the number of the session that attached last
+  choice_words last_choice_{};             ///< that all sessions have
   std::vector<std::uint64_t> undropped_;   ///< ended sessions that the keeper may still have
   std::vector<std::uint64_t> unreleased_;  ///< … that the node's actor may still have
   bool draining_ = false;

@@ -1,10 +1,12 @@
 // What status and metrics show of a node, as plain values.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "actors/messages.hpp"
 #include "core/figure.hpp"
+#include "core/machine_decisions.hpp"
 #include "tiers/blocks/figures.hpp"
 #include "tiers/prefetch/status.hpp"
 #include "worker/node_figures.hpp"
@@ -19,6 +21,7 @@ struct node_facts {
   config::dram_section dram;    ///< as the node runs with it
   server_report server;
   blocks::populate_status populated;
+  std::shared_ptr<const machine_decisions> copies = std::make_shared<const machine_decisions>();  ///< never null
   report_ptr report;  ///< never null
 };
 

@@ -523,6 +523,7 @@ node_facts server::facts_of(const report_ptr& report) {
           .dram = config_.get()->dram,
           .server = own_report(),
           .populated = context_.populated(),
+          .copies = context_.copies(),
           .report = report};
 }
 

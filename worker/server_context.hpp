@@ -11,6 +11,7 @@
 #include "actors/cluster_messages.hpp"
 #include "actors/data_path.hpp"
 #include "actors/messages.hpp"
+#include "core/machine_decisions.hpp"
 #include "transport/local/keeper_link.hpp"
 
 namespace cenote {
@@ -31,6 +32,10 @@ struct server_context {
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions = std::make_shared<std::atomic<std::uint64_t>>(0);
   /// How far memory is touched; from any thread.
   std::function<blocks::populate_status()> populated = [] { return blocks::populate_status(); };
+  /// The decisions about copies; from any thread, never null.
+  std::function<std::shared_ptr<const machine_decisions>()> copies = [] {
+    return std::make_shared<const machine_decisions>();
+  };
   bool has_lower = false;    ///< there are tiers below, which want the checksums of what is stored
   bool asks_tiers = false;   ///< one of them says what it holds only when it is asked
   cluster_actor cluster{};   ///< none: the node is alone

@@ -150,6 +150,24 @@ json session_of(const blocks::session_status& session, const std::vector<session
   return one;
 }
 
+/// The decisions about copies; rates in bytes per second.
+json copies_of(const machine_decisions& decisions) {
+  json all = json::object();
+  for (std::size_t i = 0; i < copy_case_count; ++i) {
+    const auto kind = static_cast<copy_case>(i);
+    const copy_decision decision = decisions.decision_of(kind);
+    if (decision.number == 0) continue;
+    json& one = all[std::string(name_of(kind))];
+    one = {{"routine", name_of_candidate(kind, decision.number)},
+           {"bytes_per_s", decision.rate_of(decision.number)},
+           {"best_bytes_per_s", decision.best_rate()}};
+    if (decision.least_bytes != 0) one["least_bytes"] = decision.least_bytes;
+    for (const candidate_rate& each : decision.rates)
+      one["candidates"][name_of_candidate(kind, each.number)] = each.bytes_per_s;
+  }
+  return all;
+}
+
 template <class List, class Make>
 json list_of(const List& list, const Make& make) {
   json all = json::array();
@@ -172,6 +190,7 @@ std::string status_json(const node_facts& facts) {
   put_figures(all, facts.figures);
   put_figures(all, facts.server);
   put_dram(all, facts);
+  all["copies"] = copies_of(*facts.copies);
   for (const tier_report_ptr& each : facts.report->described()) put_described(all, *each);
   put_prefetch(all, *facts.report);
   all["instances"] = list_of(dram.instances, instance_of);

@@ -31,6 +31,7 @@
 #include "config/node_config.hpp"
 #include "core/device_spec.hpp"
 #include "transport/http/server.hpp"
+#include "worker/copy_watch.hpp"
 #include "worker/device_host.hpp"
 #include "worker/kept_entries.hpp"
 #include "worker/kill_at.hpp"
@@ -124,12 +125,15 @@ class worker {
         keeper_(keeper),
         config_(std::move(config)),
         signals_(std::move(signals)),
+        copies_(config::runtime_dir(*config_),
+                config_->dram.huge_pages == config::huge_pages::automatic ? page_kind::huge : page_kind::small),
         system_config_(config_->node.threads != 0 ? config_->node.threads : 2),
         system_(system_config_) {}
 
   result<void> start(local::handover handed) {
     const auto begun = std::chrono::steady_clock::now();
     install_kill(config_->debug, handed.epoch);
+    copies_.start();
     auto path = data_path::start(system_, [count = exceptions_](auto, const std::string& what) {
       ++*count;
       log_error(logger("server"), "a doorbell was not answered", {{"reason", what}});
@@ -189,6 +193,7 @@ class worker {
                            bind_http(),
                            exceptions_,
                            [this] { return provisioner_->populated(); },
+                           [this] { return copies_.decisions(); },
                            !lower_.empty(),
                            std::ranges::any_of(edges_of(*config_), [](const auto& each) { return !each.hinted; }),
                            others,
@@ -221,9 +226,10 @@ class worker {
     while (true) {
       // Of the keeper only its end counts here: answers to calls are read by the threads that made them.
       std::array<pollfd, 2> waits{pollfd{signals_.get(), POLLIN, 0}, pollfd{keeper_.fd(), 0, 0}};
-      const int ready = ::poll(waits.data(), waits.size(), until_next_beat());
+      const int ready = ::poll(waits.data(), waits.size(), until_next_work());
       if (ready < 0 && errno != EINTR) return exit_failed;
       beat();
+      if (ready == 0) copies_.advance(clock::now());  // the thread is idle
       if (ready <= 0) continue;
       if (waits[1].revents != 0) {
         log_warn(logger("worker"), "the keeper is gone: draining");
@@ -263,11 +269,14 @@ class worker {
     return limit.count() == 0 ? limit : local::beat_of(limit);
   }
 
-  /// For poll().
-  [[nodiscard]] int until_next_beat() const {
-    if (beat_length().count() == 0) return -1;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_beat_ - clock::now());
-    return static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), beat_length()).count());
+  /// For poll(): until the next beat, or until copies may be measured again.
+  [[nodiscard]] int until_next_work() const {
+    constexpr std::chrono::milliseconds longest = std::chrono::hours(1);
+    const auto length = beat_length();
+    const auto next = length.count() == 0 ? copies_.next_look() : std::min(next_beat_, copies_.next_look());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - clock::now());
+    return static_cast<int>(
+        std::clamp(left, std::chrono::milliseconds(0), length.count() == 0 ? longest : length).count());
   }
 
   /// Tells the keeper that all is well, or who does not answer. Who waits too long is the keeper's to say: after a stop
@@ -548,6 +557,7 @@ class worker {
   local::keeper_link& keeper_;
   config_ptr config_;
   unique_fd signals_;
+  copy_watch copies_;
   worker_system_config system_config_;
   std::unique_ptr<data_path> data_path_;           ///< it ran actors of the system, which ends first
   std::shared_ptr<cluster::pool> blocks_;          ///< null: the node is alone

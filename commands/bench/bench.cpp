@@ -8,6 +8,8 @@
 #include "commands/bench/support.hpp"
 #include "commands/common.hpp"
 #include "commands/interruption.hpp"
+#include "core/copy_measurement.hpp"
+#include "core/machine_choice.hpp"
 
 namespace cenote {
 
@@ -31,6 +33,9 @@ constexpr std::array benches{
     bench_command{"commits", "Commits of 64 sessions that do not wait, against a store alone on one thread",
                   bench::run_commits},
     bench_command{"nvme", "Reading and writing a file past the page cache, against fio", bench::run_nvme},
+    bench_command{"copies",
+                  "All ways to copy and to sum against memcpy, and the one that a node chooses against the best",
+                  bench::run_copies},
     bench_command{"checksums", "The checksum of a block by each set of instructions, against memcpy of as many bytes",
                   bench::run_checksums},
     bench_command{"policies", "A block access in the simulation of eviction policies, against one array write",
@@ -57,8 +62,15 @@ struct bench_options {
   bool as_json = false;
 };
 
+/// Benches without a node copy as a node and its clients do on this machine.
+void use_measured_choice() {
+  machine_decisions decisions;
+  if (measure_round(decisions)) use_choice(words_of(decisions.choice(page_kind::huge)));
+}
+
 exit_code run_bench(const bench_command& which, const bench_options& options) {
   watch_for_interruption();
+  use_measured_choice();
   bench::report out(options.as_json);
   const auto done = which.run(options.how, out);
   out.finish();
@@ -72,7 +84,8 @@ void add_benches(CLI::App& app) {
   app.footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `machine`, `records`, `nvme`, `checksums`, `policies`, `gpu`, `gpu_kill`, `remote` and `peer` "
+      "others 1 GiB. `machine`, `records`, `nvme`, `copies`, `checksums`, `policies`, `gpu`, `gpu_kill`, `remote` and "
+      "`peer` "
       "need no node; "
       "`nvme` "
       "needs fio, "
@@ -107,7 +120,7 @@ void add_benches(CLI::App& app) {
     } else if (each.name == "records") {
       one->add_option("--memory", options->how.memory, "The segment, as /proc/PID/fd/NUMBER of the keeper")->required();
       one->add_option("--count", options->how.count, "How many records are read, from the first one on")->required();
-    } else if (each.name != "checksums" && each.name != "machine") {
+    } else if (each.name != "checksums" && each.name != "copies" && each.name != "machine") {
       one->add_option("--socket", options->how.socket,
                       "Use the node at this socket; blocks of its other users may be evicted");
     }

@@ -50,6 +50,7 @@ struct options {
 [[nodiscard]] result<void> run_wake(const options& options, report& out);
 [[nodiscard]] result<void> run_commits(const options& options, report& out);
 [[nodiscard]] result<void> run_nvme(const options& options, report& out);
+[[nodiscard]] result<void> run_copies(const options& options, report& out);
 [[nodiscard]] result<void> run_checksums(const options& options, report& out);
 [[nodiscard]] result<void> run_policies(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu(const options& options, report& out);

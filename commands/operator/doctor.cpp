@@ -19,7 +19,8 @@
 
 #include "commands/common.hpp"
 #include "config/cluster_rules.hpp"
-#include "core/checksum.hpp"
+#include "core/copy_measurement.hpp"
+#include "core/copy_routines.hpp"
 #include "core/machine.hpp"
 #include "core/socket_address.hpp"
 #include "core/unique_fd.hpp"
@@ -151,6 +152,31 @@ finding check_huge_pages(bool wanted, const fs::path& root) {
           "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"};
 }
 
+/// "read: AVX-512, 4 pages, 1.8 of memcpy", or "checksum: AVX2".
+std::string copy_text(copy_case kind, const copy_decision& decision) {
+  const std::string name = fmt::format("{}: {}", name_of(kind), name_of_candidate(kind, decision.number));
+  const double by_memcpy = decision.rate_of(memcpy_number);
+  if (kind == copy_case::checksum || decision.number == memcpy_number || by_memcpy <= 0) return name;
+  return name + fmt::format(", {:.2f} of memcpy", decision.rate_of(decision.number) / by_memcpy);
+}
+
+/// Shows the decisions that a node of this machine saved, or measures as a node does that starts here first.
+finding check_copies(const doctor_subject& node) {
+  const auto loaded = load_decisions(decisions_file(node.runtime_dir), machine_identity());
+  machine_decisions decisions = loaded.value_or(machine_decisions());
+  if (!loaded) {
+    if (const auto round = measure_round(decisions); !round)
+      return {level::warn, "copies", "not measured", round.error().message()};
+  }
+  std::string text;
+  for (std::size_t i = 0; i < copy_case_count; ++i) {
+    const auto kind = static_cast<copy_case>(i);
+    const copy_decision decision = decisions.decision_of(kind);
+    if (decision.number != 0) text += (text.empty() ? "" : "; ") + copy_text(kind, decision);
+  }
+  return {level::ok, "copies", text};
+}
+
 finding check_populate(bool populate) {
   utsname name{};
   ::uname(&name);
@@ -202,6 +228,7 @@ exit_code run_doctor(const config_options& options) {
   const auto findings = examine({.capacity = loaded->dram.capacity,
                                  .populate = loaded->dram.populate,
                                  .huge_pages = loaded->dram.huge_pages == config::huge_pages::automatic,
+                                 .runtime_dir = config::runtime_dir(*loaded),
                                  .cluster = loaded->cluster});
   fmt::print("{}", findings_text(findings));
   const bool failed = std::ranges::any_of(findings, [](const finding& each) { return each.how == level::fail; });
@@ -215,7 +242,7 @@ std::vector<finding> examine_machine(const doctor_subject& node, const fs::path&
           check_memlock(node.capacity),
           check_open_files(),
           check_io_uring(root),
-          {level::ok, "checksums", std::string(checksum_instructions())},
+          check_copies(node),
           check_populate(node.populate),
           check_huge_pages(node.huge_pages, root),
           check_numa(root),

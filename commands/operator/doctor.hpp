@@ -27,6 +27,7 @@ struct doctor_subject {
   std::uint64_t capacity = 0;  ///< of DRAM, bytes
   bool populate = true;
   bool huge_pages = true;
+  std::filesystem::path runtime_dir{};  ///< has the node's measurements
   config::cluster_section cluster{};  ///< without a name: the node is alone
 };
 

@@ -5,6 +5,8 @@
 //    "dram":     {"capacity", "assigned", "used", "free", "slabs", "policy", "evicted",
 //                 "blocks": {"present", "granted", "pending", "zombie", "quarantined", "free"},
 //                 "populate": {"state", "bytes", "total", "ready"}},
+//    "copies":   {"read", "write", …: {"routine", "least_bytes", "bytes_per_s", "best_bytes_per_s",
+//                 "candidates": {"memcpy": number}}},
 //    "gpu":      {"devices": [{"device", "state", "why", "capacity", "used", "blocks", "commits", "demoted",
 //                 "promoted", "evicted", "demotions_dropped"}]},
 //    "instances":[{"id", "group", "blocks", "bytes", "sessions", "index_slots"}],
@@ -83,6 +85,23 @@ std::string populate_text(const json& status) {
   const std::string state = text_of(said, "state") == "done" ? "" : ", " + text_of(said, "state");
   return fmt::format("memory    {} of {} populated ({}{})\n", approximate_bytes(populate.bytes),
                      approximate_bytes(populate.total), share_text(populate.bytes, populate.total), state);
+}
+
+/// The routines by which this machine copies, and their rates.
+std::string copies_text(const json& status) {
+  constexpr double gib = 1U << 30U;
+  std::string text;
+  for (const auto& [name, each] : member(status, "copies").items()) {
+    const std::uint64_t least = to_count(member(each, "least_bytes"));
+    const double by_memcpy = to_number(member(member(each, "candidates"), "memcpy"));
+    const bool is_chosen = text_of(each, "routine") != "memcpy";
+    text +=
+        fmt::format("{:<9} {:<11} {}{}, {:.1f} GiB/s{}\n", text.empty() ? "copies" : "", name, text_of(each, "routine"),
+                    is_chosen && least != 0 ? " from " + approximate_bytes(least) + " on" : "",
+                    to_number(member(each, "bytes_per_s")) / gib,
+                    is_chosen && by_memcpy > 0 ? fmt::format(", memcpy {:.1f}", by_memcpy / gib) : "");
+  }
+  return text;
 }
 
 std::string gpu_text(const json& status) {
@@ -227,10 +246,11 @@ exit_code run_status(const std::string& socket, bool as_json) {
 }  // namespace
 
 std::string status_text(const json& status) {
-  return node_text(status) + gpu_text(status) + dram_text(status) + populate_text(status) + nvme_text(status) +
-         remote_text(status) + cluster_line(status) + loads_text(status) + instances_text(member(status, "instances")) +
-         groups_text(member(status, "groups")) + rank_groups_text(member(status, "rank_groups")) +
-         sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
+  return node_text(status) + gpu_text(status) + dram_text(status) + populate_text(status) + copies_text(status) +
+         nvme_text(status) + remote_text(status) + cluster_line(status) + loads_text(status) +
+         instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
+         rank_groups_text(member(status, "rank_groups")) + sessions_text(member(status, "sessions")) +
+         counters_text(member(status, "counters"));
 }
 
 void add_status(CLI::App& app) {

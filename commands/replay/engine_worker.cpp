@@ -244,7 +244,7 @@ result<void> engine_worker::load(found& hits) {
     const auto begin = clock::now();
     if (settings_.access == access_mode::copy) {
       for (std::size_t i = 0; i < some.size(); ++i) {
-        bulk_copy(buffer(i).data(), some[i].data, settings_.block_bytes);
+        bulk_copy(buffer(i).data(), some[i].data, settings_.block_bytes, copy_direction::from_blocks);
       }
     }
     reading += clock::now() - begin;

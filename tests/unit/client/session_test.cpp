@@ -9,6 +9,8 @@
 #include <cstring>
 #include <thread>
 
+#include "core/copy_routines.hpp"
+#include "core/machine_choice.hpp"
 #include "tests/unit/client/session_fixture.hpp"
 
 using namespace cenote;
@@ -258,6 +260,28 @@ BOOST_AUTO_TEST_CASE(nothing_is_asked_for_that_is_here_or_for_which_there_is_no_
   BOOST_TEST(test.node.located() == 0U);
   BOOST_TEST(
       (code_of(test.session->locate(batch_of(keys), 9, std::chrono::seconds(1))) == error_code::invalid_argument));
+}
+
+BOOST_AUTO_TEST_CASE(copies_are_made_by_what_the_node_hands_over_also_later) {
+  fixture test;
+  const auto keys = keys_of(0, 2);
+  auto bytes = content(0, 2);
+  const auto hand_over = [&](std::uint8_t routine) {
+    const copy_choice copy{routine, 4096};
+    test.owner.session().hand_over(words_of({.copies = {copy, copy}, .hashed_copy = routine, .checksum = 1}));
+    return test.owner.session().choice();
+  };
+  const choice_words first = hand_over(2);
+  BOOST_TEST(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 2)).stored == 2U);
+  BOOST_TEST((words_in_use() == first));
+  const choice_words second = hand_over(memcpy_number);
+  std::vector<std::byte> read(bytes.size());
+  BOOST_TEST(must(test.session->get_into(batch_of(keys), 0, std::nullopt, run_of(read, 2))) == 2U);
+  BOOST_TEST((words_in_use() == second));
+  BOOST_TEST((read == bytes));
+  test.owner.session().hand_over({});
+  BOOST_TEST(must(test.session->get_into(batch_of(keys), 0, std::nullopt, run_of(read, 2))) == 2U);
+  BOOST_TEST((words_in_use() == second));
 }
 
 BOOST_AUTO_TEST_CASE(a_node_that_does_not_answer_in_time_adds_nothing_and_is_no_error) {

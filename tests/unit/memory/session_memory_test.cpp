@@ -24,6 +24,7 @@ static_assert(session_memory::segment_bytes(0) % page_bytes == 0 && session_memo
 static_assert(session_memory::segment_bytes(8192) == session_memory::pins_offset + 65'536);
 static_assert(sizeof(segment_header) == 64 && sizeof(block_ref) == 8);
 static_assert(offsetof(session_header, worker_epoch) % 64 == 0 && offsetof(session_header, submit_tail) % 64 == 0);
+static_assert(offsetof(session_header, machine_choice) == 88 && offsetof(session_header, submit_tail) == 128);
 static_assert(offsetof(session_header, submit_head) % 64 == 0 && offsetof(session_header, complete_tail) % 64 == 0);
 
 namespace {
@@ -56,6 +57,14 @@ BOOST_AUTO_TEST_CASE(a_session_says_what_it_is) {
   BOOST_TEST(check_header(view.header().segment, segment_kind::session, memory.size()).has_value());
   BOOST_TEST(view.header().session == 7U);
   BOOST_TEST(view.header().pin_slots == 100U);
+}
+
+BOOST_AUTO_TEST_CASE(a_choice_comes_through_as_it_was_handed_over_and_a_worker_without_one_hands_over_zeros) {
+  BOOST_TEST((view.choice() == choice_words{}));
+  const choice_words choice =
+      words_of({.copies = {copy_choice{38, 1U << 17}, copy_choice{2, 1U << 15}}, .hashed_copy = 1, .checksum = 3});
+  view.hand_over(choice);
+  BOOST_TEST((view.choice() == choice));
 }
 
 BOOST_AUTO_TEST_CASE(entries_arrive_whole_and_in_order_over_many_turns_of_the_ring) {

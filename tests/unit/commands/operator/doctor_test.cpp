@@ -6,9 +6,13 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 
+#include "core/checksum.hpp"
+#include "core/copy_routines.hpp"
+#include "core/machine_decisions.hpp"
 #include "core/unique_fd.hpp"
 
 namespace {
@@ -27,8 +31,8 @@ BOOST_AUTO_TEST_SUITE(the_doctor)
 
 BOOST_AUTO_TEST_CASE(finds_every_subject_on_this_machine) {
   const auto findings = examine({.capacity = 1 << 20});
-  for (const auto* subject : {"kernel", "memory", "cgroup", "memlock", "open files", "io_uring", "checksums",
-                              "populate", "huge pages", "NUMA", "PID namespace", "user namespace"}) {
+  for (const auto* subject : {"kernel", "memory", "cgroup", "memlock", "open files", "io_uring", "copies", "populate",
+                              "huge pages", "NUMA", "PID namespace", "user namespace"}) {
     BOOST_TEST(!about(findings, subject).found.empty());
   }
 }
@@ -44,6 +48,20 @@ BOOST_AUTO_TEST_CASE(has_a_remedy_with_every_warning) {
   for (const auto& each : examine({.capacity = 1ULL << 60}, "/nonexistent")) {
     if (each.how != finding::level::ok) BOOST_TEST(!each.remedy.empty(), each.subject);
   }
+}
+
+BOOST_AUTO_TEST_CASE(shows_what_a_node_has_measured_of_copies) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("doctor-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  machine_decisions decisions;
+  decisions.judge(copy_case::read, {{memcpy_number, 2e9}, {copy_routines().back().number, 5e9}});
+  decisions.judge(copy_case::checksum, {{1, 8e9}});
+  BOOST_REQUIRE(save_decisions(decisions_file(folder), decisions, machine_identity()).has_value());
+  const auto kept = examine({.capacity = 1 << 20, .runtime_dir = folder});
+  BOOST_TEST(about(kept, "copies").found == "read: " + copy_routines().back().name + ", 2.50 of memcpy; checksum: " +
+                                                std::string(checksum_variants().front().name));
+  std::filesystem::remove_all(folder);
 }
 
 BOOST_AUTO_TEST_CASE(recommends_to_touch_memory_ahead) {
