@@ -124,4 +124,7 @@ function(cenote_test name)
   set_tests_properties(${name} PROPERTIES
     LABELS "${labels}" TIMEOUT ${arg_TIMEOUT}
     ENVIRONMENT "TSAN_OPTIONS=${tsan_options};UBSAN_OPTIONS=print_stacktrace=1;ASAN_OPTIONS=detect_stack_use_after_return=0")
+  if(CMAKE_CROSSCOMPILING)  # see tests/support/native_kernel.hpp
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT CENOTE_EMULATED=1)
+  endif()
 endfunction()

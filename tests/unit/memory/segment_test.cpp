@@ -13,6 +13,7 @@
 #include "memory/block_record.hpp"
 #include "memory/index.hpp"
 #include "memory/version_table.hpp"
+#include "tests/support/native_kernel.hpp"
 
 namespace cenote::memory {
 
@@ -163,7 +164,7 @@ BOOST_AUTO_TEST_CASE(punched_memory_reads_as_zero_and_is_given_back) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(populating_takes_the_memory_and_changes_nothing) {
+BOOST_AUTO_TEST_CASE(populating_takes_the_memory_and_changes_nothing, *testing::needs_native_kernel()) {
   const segment one = made();
   one.data()[0] = std::byte{5};
   BOOST_REQUIRE(one.populate(0, one.size(), access::read_write));
@@ -174,7 +175,7 @@ BOOST_AUTO_TEST_CASE(populating_takes_the_memory_and_changes_nothing) {
   BOOST_TEST((one.data()[page_bytes] == std::byte{0}));
 }
 
-BOOST_AUTO_TEST_CASE(a_forked_child_does_not_have_the_mapping) {
+BOOST_AUTO_TEST_CASE(a_forked_child_does_not_have_the_mapping, *testing::needs_native_kernel()) {
 #ifndef CENOTE_TSAN
   const segment one = made();
   one.data()[0] = std::byte{1};

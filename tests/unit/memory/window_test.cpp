@@ -14,12 +14,14 @@
 #include "memory/index.hpp"
 #include "memory/segment.hpp"
 #include "memory/version_table.hpp"
+#include "tests/support/native_kernel.hpp"
 #include "tests/support/scarce_address_space.hpp"
 
 namespace cenote::memory::window_test {
 
 using testing::address_space;
 using testing::can_be_scarce;
+using testing::needs_native_kernel;
 using testing::of_sanitizers;
 using testing::scarce_address_space;
 
@@ -71,7 +73,8 @@ BOOST_FIXTURE_TEST_CASE(a_window_of_a_later_part_begins_there, fixture) {
   BOOST_TEST(std::memcmp(later->reach(page_bytes, 4), "here", 4) == 0);
 }
 
-BOOST_FIXTURE_TEST_CASE(without_address_space_nothing_is_reached_and_all_before_stays, fixture) {
+BOOST_FIXTURE_TEST_CASE(without_address_space_nothing_is_reached_and_all_before_stays, fixture,
+                        *needs_native_kernel()) {
   if (!can_be_scarce) return;
   const auto* base = writer.base();
   {
@@ -112,7 +115,7 @@ BOOST_FIXTURE_TEST_CASE(a_moved_window_goes_on_and_the_one_it_came_from_reaches_
   BOOST_TEST((writer.reach(0, 8) == nullptr));  // NOLINT(bugprone-use-after-move)
 }
 
-BOOST_FIXTURE_TEST_CASE(a_forked_child_does_not_have_a_readers_window, fixture) {
+BOOST_FIXTURE_TEST_CASE(a_forked_child_does_not_have_a_readers_window, fixture, *needs_native_kernel()) {
   const auto reader = window::open(file, {0, GiB}, access::read_only, page_bytes);
   BOOST_REQUIRE(reader.has_value());
   BOOST_REQUIRE((reader->reach(4 * page_bytes, 8) != nullptr));
@@ -150,7 +153,7 @@ BOOST_AUTO_TEST_CASE(an_instance_without_blocks_takes_less_than_a_mebibyte) {
   BOOST_TEST(address_space() < before + (std::uint64_t{100} << 20) + of_sanitizers);
 }
 
-BOOST_AUTO_TEST_CASE(an_index_that_cannot_grow_takes_what_its_table_has_room_for) {
+BOOST_AUTO_TEST_CASE(an_index_that_cannot_grow_takes_what_its_table_has_room_for, *needs_native_kernel()) {
   if (!can_be_scarce) return;
   auto writer = std::move(*index_writer::create(std::move(*shared_file::create("index", index_segment_bytes))));
   const auto key_of = [](std::uint64_t n) { return block_key{n * 0x9e3779b97f4a7c15U, n + 1}; };
@@ -183,7 +186,7 @@ BOOST_AUTO_TEST_CASE(an_index_with_room_for_its_blocks_needs_no_more_address_spa
   BOOST_TEST(writer.slots() < 8 * blocks);  // never filled up for want of another table
 }
 
-BOOST_AUTO_TEST_CASE(an_index_whose_old_table_cannot_be_mapped_does_not_show_it_to_readers) {
+BOOST_AUTO_TEST_CASE(an_index_whose_old_table_cannot_be_mapped_does_not_show_it_to_readers, *needs_native_kernel()) {
   if (!can_be_scarce) return;
   const auto file = std::move(*shared_file::create("index", index_segment_bytes));
   const auto again = [&] {

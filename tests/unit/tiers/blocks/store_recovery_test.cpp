@@ -1,6 +1,7 @@
 // One thing at a time that a dead worker may leave behind, and what the next one makes of it.
 #include <boost/test/unit_test.hpp>
 
+#include "tests/support/native_kernel.hpp"
 #include "tests/support/scarce_address_space.hpp"
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
@@ -8,6 +9,7 @@ namespace cenote::blocks::store_recovery_test {
 
 using namespace testing;
 using cenote::testing::can_be_scarce;
+using cenote::testing::needs_native_kernel;
 using cenote::testing::scarce_address_space;
 using memory::block_ref;
 using memory::block_state;
@@ -241,7 +243,8 @@ BOOST_AUTO_TEST_CASE(slabs_that_belong_to_nobody_are_refused) {
   BOOST_TEST(!offer().has_value());
 }
 
-BOOST_FIXTURE_TEST_CASE(what_is_stored_without_address_space_is_found_and_stays_removed, nothing) {
+BOOST_FIXTURE_TEST_CASE(what_is_stored_without_address_space_is_found_and_stays_removed, nothing,
+                        *needs_native_kernel()) {
   if (!can_be_scarce) return;
   node at{options_of(64 << 20, 16 << 20)};
   const instance_number in = at.add(spec_of("one", 4096));
@@ -261,7 +264,7 @@ BOOST_FIXTURE_TEST_CASE(what_is_stored_without_address_space_is_found_and_stays_
   BOOST_TEST((b.read(key_of(1100)) == look::miss));
 }
 
-BOOST_FIXTURE_TEST_CASE(records_of_a_slab_that_could_not_be_taken_over_are_nobodys, nothing) {
+BOOST_FIXTURE_TEST_CASE(records_of_a_slab_that_could_not_be_taken_over_are_nobodys, nothing, *needs_native_kernel()) {
   if (!can_be_scarce) return;
   node at{options_of(16 << 20)};
   const instance_number in = at.add(spec_of("one", 4096));
