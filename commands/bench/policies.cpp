@@ -175,8 +175,8 @@ result<void> measure_one_pass(const trace& trace, const std::string& path, unsig
     table.add(time_hash_table(trace, identities));
     both.add(lines.last() + table.last());
   }
-  constexpr bound in_the_loop{bound::kind::ratio_at_most, 2};
-  constexpr bound with_reading{bound::kind::ratio_at_most, 4};
+  constexpr bound in_the_loop{bound::kind::ratio_at_most, 4};
+  constexpr bound with_reading{bound::kind::ratio_at_most, 6};
   constexpr bound reading_alone{bound::kind::ratio_at_most, 30};
   out.add(time_figure("policies", "lru, all capacities", pass, table, scale, "ns/access", in_the_loop));
   out.add(time_figure("policies", "lru, all capacities, read", whole, both, scale, "ns/access", with_reading));

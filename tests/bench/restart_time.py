@@ -17,7 +17,7 @@ from support import KiB, MiB, Report
 
 BLOCK = 4 * KiB
 SAMPLE = 1000
-BOUND = "<= 6"
+BOUND = "<= 7"
 BOUNDED = 1_000_000  # blocks, from there on: fewer are read while a process starts
 
 
