@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import StartNode
-from node import BINARY, FULL, SANITIZED, Node, free_ports, is_alive, run_cenote, stop_process, until
+from node import BINARY, FULL, LIMIT, SANITIZED, Node, free_ports, is_alive, run_cenote, stop_process, until
 
 from cluster import Cluster, becomes, cluster_of, kill_node, live, peers, state
 
@@ -195,7 +195,7 @@ def test_nodes_of_two_versions_of_the_protocol_tell_each_other_so(cluster: Clust
 def test_of_two_nodes_with_one_name_the_later_one_ends_and_says_why(cluster: Cluster) -> None:
     a, b = cluster.form(2)
     twin = cluster.start(2, name="b", launch_only=True)
-    assert twin.wait(30) == 2
+    assert twin.wait(LIMIT) == 2
     twin.announced_deaths = 1
     twin.allowed_errors = ["name is taken", "cannot be of the cluster"]
     assert "another node named `b` is alive" in twin.log_text()

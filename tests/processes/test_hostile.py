@@ -76,9 +76,9 @@ def settled(node: Node, before: Footprint) -> Footprint:
         now = node.status()
         return len(now["sessions"]) <= before.sessions and len(now["instances"]) <= before.instances
 
-    until("the sessions of dead clients are gone, and their instances", left, limit=30)
+    until("the sessions of dead clients are gone, and their instances", left)
     with contextlib.suppress(AssertionError):  # their segments go behind them; what stays is the caller's to judge
-        until("descriptors are closed", lambda: not Footprint.of(node).descriptors_since(before), limit=20)
+        until("descriptors are closed", lambda: not Footprint.of(node).descriptors_since(before))
     return Footprint.of(node)
 
 

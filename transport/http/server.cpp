@@ -122,7 +122,7 @@ class server::loop {
   };
   struct known_page {
     answer last;
-    clock::time_point made{};
+    std::optional<clock::time_point> made;  ///< nothing: never; the clock may have begun to count a moment ago
     bool asked = false;
   };
 
@@ -235,7 +235,8 @@ class server::loop {
     if (found == pages_.end()) return begin(peer, refusal_of(404));
     if (found->second.from_memory) return begin(peer, make_answer(found->second));
     known_page& page = known_[found->first];
-    if (!page.asked && clock::now() - page.made < limits_.fresh) return begin(peer, page.last);
+    const bool is_fresh = page.made && clock::now() - *page.made < limits_.fresh;
+    if (!page.asked && is_fresh) return begin(peer, page.last);
     peer.at = phase::waiting;
     if (!std::exchange(page.asked, true)) maker_->ask(found->first);
   }
