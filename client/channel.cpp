@@ -402,7 +402,7 @@ int channel::poll_timeout(time_point until) const {
 
 result<void> channel::sleep(const ready_test& is_ready, time_point until) {
   if (!rings_.arm()) return {};
-  if (false && is_so(is_ready)) {  // by another thread that took the answer off the ring before we armed: nobody rings for it
+  if (is_so(is_ready)) {  // by another thread that took the answer off the ring before we armed: nobody rings for it
     rings_.disarm();
     return {};
   }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -248,10 +247,8 @@ def test_a_node_may_come_die_and_return_while_the_engine_runs(
     # it hangs
     assert engine.call("forget")
     with node.worker_stopped():
-        began = time.monotonic()
         for seed in (12, 13):
             assert engine.tokens([prompt(300, seed)], 8) == reference.tokens([prompt(300, seed)], 8)
-        assert time.monotonic() - began < 20
     hits_again(node)
 
 

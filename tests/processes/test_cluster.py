@@ -251,7 +251,7 @@ def thread_stopped(pid: int, name: str) -> Iterator[None]:
 
 def test_a_worker_whose_networks_thread_hangs_is_replaced(cluster: Cluster, start_node: StartNode) -> None:
     a = cluster.start(0)
-    b = start_node(*cluster.settings(1), "node.hang_timeout=1s", capacity="16MiB")
+    b = start_node(*cluster.settings(1), "node.hang_timeout=2s", capacity="16MiB")
     cluster.nodes.append(b)
     cluster.all_live()
     b.allowed_errors = ["killing the worker"]
@@ -292,7 +292,7 @@ def test_a_worker_listens_on_its_own_device_and_ports_alone(cluster: Cluster) ->
 
 @contextlib.contextmanager
 def connected(port: int) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as made:
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT) as made:
         yield made
 
 

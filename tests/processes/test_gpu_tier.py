@@ -90,7 +90,7 @@ def test_blocks_of_dram_come_up_to_a_device(start_node: StartNode, attach: Attac
     keys = blocks.keys_of("a", 0, 32)
     put(host, keys)
     assert device.match(keys).resident == 0
-    assert device.locate(keys, timeout=5).reachable == 32
+    assert device.locate(keys, timeout=LIMIT).reachable == 32
     assert bring_up(device, keys) == 32
     assert read(device, keys) == 32
     assert part_of_status(node)["promoted"] == 32

@@ -30,7 +30,7 @@ class Pool(Cluster):
         self.replicas = replicas
 
     def settings(self, index: int, **changed: str) -> list[str]:
-        more = ['remote.backends=["peers"]', "remote.lookup_timeout=2s", "prefetch.threshold_tokens=0"]
+        more = ['remote.backends=["peers"]', "remote.lookup_timeout=8s", "prefetch.threshold_tokens=0"]
         return [*super().settings(index, **changed), *more, f"remote.replicas={self.replicas}"]
 
     def pooled(self, count: int = 3) -> list[Node]:
@@ -118,7 +118,7 @@ def test_what_one_node_stores_the_others_find(pool: Pool, attach: Attach) -> Non
     for node in (b, c):
         session = attach(node, "model", block=BLOCK)
         assert session.match(keys).resident == 0 or session.match(keys).resident < COUNT
-        assert session.locate(keys, timeout=5).reachable == COUNT
+        assert session.locate(keys, timeout=LIMIT).reachable == COUNT
         assert found(session, keys) == COUNT
         assert of_pool(node, "fetched") == COUNT - of_pool(node, "hosted")
     assert found(attach(b, "another model", block=BLOCK), keys) == 0

@@ -26,7 +26,7 @@ def start(start_node: StartNode, redis: Redis, tmp_path: Path) -> Callable[..., 
     def start(*sets: str, serves: bool = True, url: str = "", **more: Any) -> Node:
         state = f"remote.state_dir={tmp_path / f'state{next(count)}'}"
         backends = f'remote.backends=["{url or redis.url}"]'
-        patience = ("remote.lookup_timeout=2s", "prefetch.threshold_tokens=0")
+        patience = ("remote.lookup_timeout=8s", "prefetch.threshold_tokens=0")
         node = start_node(backends, state, *patience, *sets, **more)
         if serves:
             until(lambda: remote(node)["serving"] == 1)

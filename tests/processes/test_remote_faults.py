@@ -171,7 +171,7 @@ def test_a_thousand_keys_without_an_answer_all_end(
     assert counter(there, "got") == counter(there, "wrong") == 0
     proxy.behaves()
     again = attach(there, "model", block=size)
-    until(lambda: again.locate(keys, timeout=1).reachable == count)
+    until(lambda: again.locate(keys, timeout=LIMIT).reachable == count)
 
 
 # ---- a server that does not serve, or not all
@@ -288,7 +288,7 @@ def name_service() -> Iterator[socket.socket]:
             silent.bind(("127.0.0.153", 53))
         except OSError as refused:
             pytest.skip(f"no name service can be had here: {refused}")
-        silent.settimeout(20)
+        silent.settimeout(LIMIT)
         yield silent
 
 

@@ -314,7 +314,7 @@ def test_calls_made_while_the_worker_is_stopped_wait_for_their_deadline_and_say_
 @both_tiers
 @pytest.mark.sanitizer
 def test_a_worker_that_hangs_is_replaced_and_named(start_node: StartNode, attach: Attach) -> None:
-    node = start_node("node.hang_timeout=1s")
+    node = start_node("node.hang_timeout=2s")
     node.allowed_errors = ["killing the worker"]
     session = attach(node, "i", block=BLOCK)
     keys = filled(session, "a", 10)

@@ -138,6 +138,7 @@ def test_a_second_signal_ends_it_without_a_drain_and_says_130(start_node: StartN
     assert not node.socket.exists()
 
 
+@pytest.mark.full  # takes ten seconds, as a keeper gives at least; unit_keeper has it in less
 def test_a_worker_that_does_not_drain_is_killed_in_the_end(start_node: StartNode) -> None:
     node = start_node("node.drain_timeout=1s")
     node.allowed_errors = ["killing the worker"]
