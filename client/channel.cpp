@@ -20,8 +20,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr microseconds spin_time{20};     // about what a thread wake costs
-constexpr milliseconds look_around{100};  // how soon a sleeping waiter sees that the session was killed or closed
+constexpr microseconds spin_time{20};  // about what a thread wake costs
 constexpr microseconds full_ring_pause{50};
 constexpr int touch_lock_attempts = 64;
 
@@ -51,21 +50,16 @@ std::unexpected<error> device_failed() {
   return fail(error_code::closed, "the device of this session failed; attach to host memory");
 }
 
-/// Poll timeout until `until`, at most look_around; at least 1 ms, so that it is never a busy loop.
-int poll_timeout(time_point until) {
-  const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
-  return static_cast<int>(std::clamp(left, milliseconds{1}, look_around).count());
-}
-
 }  // namespace
 
 channel::channel(memory::session_memory memory, unique_fd submit_bell, unique_fd complete_bell, connection& socket,
-                 reservations& held)
+                 reservations& held, milliseconds check_interval)
     : memory_(memory),
       submit_bell_(std::move(submit_bell)),
       complete_bell_(std::move(complete_bell)),
       socket_(&socket),
       held_(&held),
+      check_interval_(check_interval),
       rings_(memory),
       epoch_(memory.header().worker_epoch.load(std::memory_order_acquire)) {}
 
@@ -294,7 +288,7 @@ void channel::wait_until_ready(std::unique_lock<std::mutex>& lock, const ready_t
                                result<void>& status) {
   while (!is_ready() && status && steady_clock::now() < until) {
     if (reaping_) {
-      arrived_.wait_until(lock, std::min(until, steady_clock::now() + look_around));
+      arrived_.wait_until(lock, std::min(until, steady_clock::now() + check_interval_));
       status = check();
       continue;
     }
@@ -400,6 +394,12 @@ bool channel::spin() {
   } while (!came && steady_clock::now() < end);
   spins_.note(came);
   return came;
+}
+
+/// Poll timeout until `until`, at most check_interval_; at least 1 ms, so that it is never a busy loop.
+int channel::poll_timeout(time_point until) const {
+  const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
+  return static_cast<int>(std::clamp(left, milliseconds{1}, check_interval_).count());
 }
 
 result<void> channel::sleep(const ready_test& is_ready, time_point until) {

@@ -47,9 +47,10 @@ class channel {
   static constexpr std::size_t max_batch = 512;
 
   /// `held` is what this client may be writing beside its grants, which session memory shows; a re-attach tells the new
-  /// worker. Blocks that answers reserve are added to it as they arrive.
+  /// worker. Blocks that answers reserve are added to it as they arrive. `check_interval`: how often a waiting call
+  /// looks whether the session was killed or closed, for which nothing wakes it.
   channel(memory::session_memory memory, unique_fd submit_bell, unique_fd complete_bell, connection& socket,
-          reservations& held);
+          reservations& held, std::chrono::milliseconds check_interval);
 
   /// Why no call is possible (any more): forked, closed, killed, draining, the device of its blocks failed. A few loads
   /// when all is well.
@@ -133,12 +134,14 @@ class channel {
   void end(const error& why);
   void ring() const noexcept;
   [[nodiscard]] error late() const;
+  [[nodiscard]] int poll_timeout(time_point until) const;
 
   memory::session_memory memory_;
   unique_fd submit_bell_;
   unique_fd complete_bell_;
   connection* socket_;
   reservations* held_;
+  std::chrono::milliseconds check_interval_;
   fork_guard process_;
 
   std::mutex submit_mutex_;     ///< the submission half of rings_; nobody waits with it

@@ -180,7 +180,8 @@ session::session(attachment parts, session_options options, std::shared_ptr<devi
       lookup_(memory::index_reader(index_.tables), versions_, memory_, pin_slots_, memory::hint_reader(index_.hints)),
       grants_(memory_),
       socket_(options_.socket, std::move(parts.socket), ids_),
-      channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, reservations_),
+      channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, reservations_,
+               options_.check_interval),
       device_(std::move(home)),
       copier_(device_ ? std::make_unique<device_copier>(device_) : nullptr) {
   use_choice(memory_.choice());

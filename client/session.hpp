@@ -45,6 +45,7 @@ struct session_options {
   std::string client_name;        ///< for `cenote status`; empty: the process's name
   std::uint32_t max_pins = 8192;  ///< blocks that may be pinned at one time; the node may grant fewer
   std::chrono::nanoseconds deadline = std::chrono::seconds(5);  ///< of every call that needs the node
+  std::chrono::milliseconds check_interval{100};                ///< see channel
 };
 
 /// One buffer a key: a list, or `count` buffers of `bytes` each, `stride` apart from `base` on. Does not own.

@@ -17,7 +17,7 @@ using namespace cenote;
 
 namespace {
 
-constexpr auto patience = std::chrono::seconds(30);
+constexpr auto patience = std::chrono::seconds(60);
 constexpr int ended_by_terminate = 42;
 
 class scheduler_config : public caf::actor_system_config {

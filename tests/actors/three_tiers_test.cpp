@@ -233,7 +233,7 @@ class node_of_three {
     }
     (void)rings_.publish();
     caf::anon_send(session_, doorbell_atom_v);
-    const auto deadline = std::chrono::steady_clock::now() + 30s;
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
     while (std::chrono::steady_clock::now() < deadline) {
       while (const auto one = rings_.pop()) {
         if (one->request == request_) return *one;

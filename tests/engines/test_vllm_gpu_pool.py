@@ -176,7 +176,7 @@ def test_each_of_two_ranks_keeps_its_part_on_its_device(
         assert engine.call("forget")
         (answer,) = engine.generate([SHARED], 6)
         assert (answer["tokens"], answer["cached"]) == (computed["tokens"], 0)
-    until("DRAM has whole blocks", lambda: node.blocks()["present"] >= 9, limit=30)
+    until("DRAM has whole blocks", lambda: node.blocks()["present"] >= 9)
     assert engine.call("forget")
     (answer,) = engine.generate([SHARED], 6)
     assert (answer["tokens"], answer["cached"]) == (computed["tokens"], 288)

@@ -33,7 +33,6 @@ def pair(start_node: StartNode) -> tuple[Node, Node]:
         lambda: all(
             each.status()["cluster"]["askable"] == 1 and each.status()["remote"]["serving"] == 1 for each in nodes
         ),
-        limit=30,
     )
     return nodes[0], nodes[1]
 

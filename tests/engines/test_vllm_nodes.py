@@ -72,9 +72,9 @@ def test_ranks_on_two_nodes_take_what_both_have_and_go_on_when_one_is_lost(
 
     everything = [full_blocks(len(each)) for each in PROMPTS]
     assert engine.tokens(PROMPTS, TOKENS) == expected
-    until("the nodes have met", lambda: engine.log_text().count("have met") == 2, limit=30)
+    until("the nodes have met", lambda: engine.log_text().count("have met") == 2)
     for node in nodes:
-        until("each has its part of all blocks", lambda node=node: node.blocks()["present"] >= 4 * 9 + 2, limit=30)
+        until("each has its part of all blocks", lambda node=node: node.blocks()["present"] >= 4 * 9 + 2)
     assert cached() == everything
 
     # nothing is handed over: a node's name says nothing of where the other parts are
@@ -91,7 +91,7 @@ def test_ranks_on_two_nodes_take_what_both_have_and_go_on_when_one_is_lost(
         less = cached()
         assert sum(less) < sum(everything)
         assert all(got <= most for got, most in zip(less, everything, strict=True))
-        until("it has them again", lambda: cached() == everything, limit=30)
+        until("it has them again", lambda: cached() == everything)
     metrics = engine.metrics()
     assert metrics["cenote_blocks_not_everywhere"] > 0
     assert metrics.get("cenote_blocks_failed", 0) == 0
@@ -105,7 +105,7 @@ def test_ranks_on_two_nodes_take_what_both_have_and_go_on_when_one_is_lost(
         assert answer["tokens"] != expected[0]
         done = run_cenote("clear", "--all", "--socket", node.socket)
         assert done.returncode == 0, done.stderr
-        until("it is stored again", lambda: cached() == everything, limit=30)
+        until("it is stored again", lambda: cached() == everything)
 
     # one is lost while a request is computed: no cache until it comes back
     assert engine.call("forget")
@@ -113,13 +113,13 @@ def test_ranks_on_two_nodes_take_what_both_have_and_go_on_when_one_is_lost(
     kill_node(nodes[1])
     long = engine.finish_call()
     assert [each["tokens"][:TOKENS] for each in long] == expected
-    until("that is said", lambda: "lost each other" in engine.log_text(), limit=30)
+    until("that is said", lambda: "lost each other" in engine.log_text())
     assert cached() == [0] * len(PROMPTS)
     assert engine.log_text().count("lost each other") <= 2, "once by each side"
     nodes[1].kill_everything()
     nodes[1].start()
-    until("both are used again", lambda: cached() == everything, limit=60)
+    until("both are used again", lambda: cached() == everything)
 
     # the worker of rank 0's node is replaced: the other node, which asks nothing, hears of it by the scheduler
     nodes[0].worker_dies()
-    until("both are used again", lambda: cached() == everything, limit=60)
+    until("both are used again", lambda: cached() == everything)

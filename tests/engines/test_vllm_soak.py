@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from conftest import StartEngine, StartNode
-from node import FULL, until
+from node import until
 from test_vllm import clear, disk
 from tiny_models import prompt
 from vllm_engine import Engine, connector
 
-SECONDS = 600.0 if FULL else 60.0
+SECONDS = 600.0
 MAX_MORE_FILES = 24  # a session's slabs come one by one; a session that is not given back has about as many
 
 
@@ -37,6 +37,7 @@ def shared_segments() -> set[str]:
     return {name for name in os.listdir("/dev/shm") if "cenote" in name}
 
 
+@pytest.mark.full  # so far it found one fault: a lost session was not given back when its node returned
 @pytest.mark.timeout(1200)
 def test_no_token_is_wrong_and_nothing_leaks_while_engines_and_nodes_restart(
     start_node: StartNode, vllm_python: str, llama: Path, start_engine: StartEngine, tmp_path: Path
@@ -69,7 +70,7 @@ def test_no_token_is_wrong_and_nothing_leaks_while_engines_and_nodes_restart(
     running = engine()
     rounds = since = workers = nodes = 0
     loaded = 0.0
-    engine_restarts = 2 if FULL else 1
+    engine_restarts = 2
     begin = time.monotonic()
     for _ in range(25):
         check(running)

@@ -47,7 +47,7 @@ class Cluster:
 
     def all_live(self, nodes: Sequence[Node] = ()) -> None:
         those = nodes or self.nodes
-        until("all nodes see each other", lambda: all(live(each) == len(those) for each in those), limit=30)
+        until("all nodes see each other", lambda: all(live(each) == len(those) for each in those))
 
 
 def cluster_of(node: Node) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def state(node: Node, name: str) -> str:
 
 
 def becomes(node: Node, name: str, *states: str) -> None:
-    until(f"{name} is {' or '.join(states)}", lambda: state(node, name) in states, limit=20)
+    until(f"{name} is {' or '.join(states)}", lambda: state(node, name) in states)
 
 
 def kill_node(node: Node) -> None:

@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 
 import blocks  # noqa: E402
 import cenote  # noqa: E402
-from node import Agent, Node, finish_all  # noqa: E402
+from node import LIMIT, Agent, Node, finish_all  # noqa: E402
 from redis import Redis  # noqa: E402
 from selection import pytest_collection_modifyitems  # noqa: E402
 from tier import sets_of  # noqa: E402
@@ -115,7 +115,8 @@ def shared_node() -> Iterator[Node]:
 
 @pytest.fixture
 def attach() -> Iterator[Callable[..., Any]]:
-    """attach(node, "id", block=4096, …): a session in this process, closed with the test."""
+    """attach(node, "id", block=4096, …): a session in this process, closed with the test. Its calls have as much
+    time as any test: those that are about a deadline give one."""
     sessions: list[Any] = []
 
     def start(
@@ -130,6 +131,7 @@ def attach() -> Iterator[Callable[..., Any]]:
     ) -> Any:
         name = instance or f"i{next(_numbers)}"
         options.setdefault("device", to.device)
+        options.setdefault("deadline", LIMIT)
         made = cenote.attach(
             make_spec(name, block, groups, instance_group, **(spec or {})), socket=str(to.socket), **options
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from node import MiB, Node
+from node import LIMIT, MiB, Node
 
 
 def _kib(pid: int, field: str) -> int:
@@ -78,3 +79,11 @@ class Footprint:
             if now > before + more:
                 found.append(f"{name} {before} -> {now}")
         return found
+
+
+def left_since(node: Node, before: Footprint, **allowed: int) -> list[str]:
+    """growth() when it is nothing, or stays: what ended goes by and by, as descriptors do, which the keeper closes."""
+    end = time.monotonic() + LIMIT
+    while (found := Footprint.of(node).growth(before, **allowed)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return found

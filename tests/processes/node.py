@@ -24,17 +24,24 @@ ROOT = HERE.parents[1]
 BINARY = Path(os.environ.get("CENOTE_BINARY", ROOT / "build" / "cenote"))
 SANITIZED = bool(os.environ.get("CENOTE_SANITIZER"))
 FULL = bool(os.environ.get("CENOTE_TEST_FULL"))
-PATIENCE = 6.0 if SANITIZED else 1.0  # every limit below is multiplied by it
+PATIENCE = 6.0 if SANITIZED else 1.0  # times that a node of this build is slower
+# Seconds after which a test gives up what it waits for. They are no claim: a busy machine takes what it needs, and only
+# what never comes reaches them. A deadline that a call must not use up is UNREACHED, which lies beyond them.
+LIMIT = 120.0 if SANITIZED else 60.0
+UNREACHED = 3600.0
 KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
 
 T = TypeVar("T")
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports of 127.0.0.1 that nobody has now, and that the kernel gives to nobody who asks for any."""
-    least_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    """Different ports of 127.0.0.1 that are free now, outside of those that the kernel gives away. Processes of pytest
+    that run side by side (pytest-xdist) take theirs from ranges of their own."""
+    first, least_given = 10_000, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    shard = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    each = (max(least_given, 2 * first) - first) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     found: list[int] = []
-    for port in random.sample(range(10_000, max(least_given, 20_000)), 1_000):
+    for port in random.sample(range(first + shard * each, first + (shard + 1) * each), 1_000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             found.append(port)
         if len(found) == count:
@@ -46,15 +53,15 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
-def until(what: str, condition: Callable[[], T], limit: float = 10.0, pause: float = 0.01) -> T:
+def until(what: str, condition: Callable[[], T], limit: float = LIMIT, pause: float = 0.01) -> T:
     """Polls until `condition` gives something true, and returns that; fails the test after `limit` seconds."""
-    end = time.monotonic() + limit * PATIENCE
+    end = time.monotonic() + limit
     while True:
         found = condition()
         if found:
             return found
         if time.monotonic() > end:
-            raise AssertionError(f"after {limit * PATIENCE:g} s still not: {what} (last: {found!r})")
+            raise AssertionError(f"after {limit:g} s still not: {what} (last: {found!r})")
         time.sleep(pause)
 
 
@@ -104,14 +111,14 @@ def preloading(library: Path) -> dict[str, str]:
     return {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}".strip()}
 
 
-def run_cenote(*arguments: str | Path, limit: float = 20.0, **more: Any) -> subprocess.CompletedProcess[str]:
+def run_cenote(*arguments: str | Path, limit: float = LIMIT, **more: Any) -> subprocess.CompletedProcess[str]:
     """One run of the binary that ends by itself."""
     return subprocess.run(
         [str(BINARY), *map(str, arguments)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=limit * PATIENCE,
+        timeout=limit,
         env=more.pop("env", node_environment()),
         check=False,
         **more,
@@ -156,12 +163,12 @@ class Node:
     def start(self) -> Node:
         """Starts and waits until `cenote status` answers."""
         self.launch()
-        until("the node answers `cenote status`", self._answers, limit=20.0, pause=0.03)
+        until("the node answers `cenote status`", self._answers, pause=0.03)
         return self
 
     def until_populated(self) -> Node:
         """Waits until all memory is touched: no descriptor comes or goes for its sake then."""
-        until("memory is populated", lambda: self.status()["dram"]["populate"]["state"] == "done", limit=60.0)
+        until("memory is populated", lambda: self.status()["dram"]["populate"]["state"] == "done")
         return self
 
     def _answers(self) -> bool:
@@ -178,15 +185,15 @@ class Node:
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def wait(self, limit: float = 20.0) -> int:
+    def wait(self, limit: float = LIMIT) -> int:
         """The exit code; the node was told to end before."""
         assert self.process is not None
-        return self.process.wait(limit * PATIENCE)
+        return self.process.wait(limit)
 
-    def stop(self, limit: float = 15.0) -> int:
+    def stop(self) -> int:
         """SIGTERM and wait."""
         self.send_signal(signal.SIGTERM)
-        return self.wait(limit)
+        return self.wait()
 
     @property
     def running(self) -> bool:
@@ -194,9 +201,9 @@ class Node:
 
     # ---- what it says
 
-    def status(self, timeout: float = 30.0) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """What `cenote status --json` prints, asked directly. A worker on its way is waited for."""
-        end = time.monotonic() + timeout * PATIENCE
+        end = time.monotonic() + LIMIT
         while True:
             try:
                 answer = wire.ask_node(self.socket, "status", timeout=max(0.1, end - time.monotonic()))
@@ -227,18 +234,13 @@ class Node:
             status = self.status()
             return status if self._tier_of(status)["state"] == "ready" else {}
 
-        return until("the device's tier is ready", ready, limit=20.0)
+        return until("the device's tier is ready", ready)
 
     def _tier_of(self, status: dict[str, Any]) -> dict[str, Any]:
         if self.device is None:
             return dict(status["dram"])
         (found,) = [each for each in status["gpu"]["devices"] if each["device"] == self.device]
         return dict(found)
-
-    @property
-    def set_aside(self) -> float:
-        """Seconds until what a dead client was writing is free: its device may still write (`gpu.quarantine`)."""
-        return 0.0 if self.device is None else 3.0
 
     def tier(self) -> dict[str, Any]:
         """Figures that all tiers with blocks in memory have."""
@@ -348,7 +350,7 @@ class Node:
             return not left
 
         try:
-            until("no process of the node is left", nobody_left, limit=12.0)
+            until("no process of the node is left", nobody_left)
         except AssertionError:
             self.kill_everything()
             raise AssertionError(f"processes were left behind: {left}") from None
@@ -447,16 +449,16 @@ class Agent:
     def has_answer(self, wait: float = 0.0) -> bool:
         return b"\n" in self._buffer or bool(self._readable.poll(wait * 1000))
 
-    def answer(self, limit: float = 20.0) -> Any:
+    def answer(self, limit: float = LIMIT) -> Any:
         """The result of the oldest command without one; what it raised is raised as AgentError."""
         assert self.process.stdout is not None
-        end = time.monotonic() + limit * PATIENCE
+        end = time.monotonic() + limit
         while b"\n" not in self._buffer:
             left = end - time.monotonic()
             assert left > 0 and self._readable.poll(left * 1000), "the client does not answer"
             more = os.read(self.process.stdout.fileno(), 1 << 20)
             if not more:
-                raise AssertionError(f"the client ended with {self.process.wait(10)}")
+                raise AssertionError(f"the client ended with {self.process.wait(LIMIT)}")
             self._buffer += more
         line, _, self._buffer = self._buffer.partition(b"\n")
         self._received += 1
@@ -465,7 +467,7 @@ class Agent:
             raise AgentError(reply["error"], reply["code"], reply["message"], reply["stored"])
         return reply["value"]
 
-    def call(self, command: str, limit: float = 20.0, **arguments: Any) -> Any:
+    def call(self, command: str, limit: float = LIMIT, **arguments: Any) -> Any:
         self.send(command, **arguments)
         return self.answer(limit)
 
@@ -482,7 +484,7 @@ class Agent:
     def kill(self) -> None:
         """SIGKILL, and back when it is dead."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(LIMIT)
 
     def finish(self) -> None:
         """Ends the process whatever it does."""

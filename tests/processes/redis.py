@@ -37,7 +37,7 @@ class Redis:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 if self.ask("PING") == b"+PONG\r\n":
@@ -51,7 +51,7 @@ class Redis:
         parts = [each.encode() if isinstance(each, str) else each for each in words]
         request = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(each), each) for each in parts)
         with socket.socket(socket.AF_UNIX) as to:
-            to.settimeout(5)
+            to.settimeout(60)
             to.connect(str(self.socket))
             to.sendall(request)
             return to.recv(1 << 16)
@@ -67,7 +67,7 @@ class Redis:
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
         assert self._process is not None
-        self._process.wait(10)
+        self._process.wait(60)
 
     def stop(self) -> None:
         self._signal(signal.SIGSTOP)

@@ -738,7 +738,7 @@ def test_a_closed_session_gives_back_its_reservations(shared_node: Node, attach:
         found = [each for each in shared_node.status()["instances"] if each["id"] == "leaving"]
         return sum(int(each["pending"]) + int(each["quarantined"]) for each in found)
 
-    until("nothing is held", lambda: held() == 0, limit=2)
+    until("nothing is held", lambda: held() == 0)
 
 
 def test_a_full_tier_evicts_the_blocks_that_were_used_longest_ago(shared_node: Node, attach: Attach) -> None:

@@ -17,7 +17,7 @@ import cenote
 import pytest
 import wire
 from conftest import StartAgent, StartNode, make_spec
-from node import MiB, Node, node_environment, run_cenote, until
+from node import LIMIT, UNREACHED, MiB, Node, node_environment, run_cenote, until
 from tier import both_tiers
 
 Attach = Callable[..., Any]
@@ -212,12 +212,12 @@ def test_the_node_refuses_bad_entries_one_by_one(shared_node: Node) -> None:
     ]
     for attempt in attempts:
         request = raw.submit(**attempt)
-        until("an answer", raw.waiting_completions, limit=5)
+        until("an answer", raw.waiting_completions)
         answers = raw.take()
         assert [a.request for a in answers if a.kind == 1] == [request]
         assert answers[-1].code != 0, attempt
     request = raw.submit(wire.RESERVE, key=bytes(16), argument=0)
-    until("an answer", lambda: raw.waiting_completions() >= 2, limit=5)
+    until("an answer", lambda: raw.waiting_completions() >= 2)
     refused = raw.take()
     assert [a.kind for a in refused] == [5, 1]
     assert refused[0].code == 1
@@ -254,10 +254,8 @@ def test_a_socket_left_over_from_a_dead_node_is_no_node_and_no_hindrance(start_n
     node.wait()
     until("the worker went too", lambda: not is_answering(node.socket))
     assert node.socket.exists()
-    begin = time.monotonic()
     with pytest.raises(cenote.NotRunning, match="cenote node"):
-        cenote.attach(make_spec("x"), socket=str(node.socket))
-    assert time.monotonic() - begin < 3
+        cenote.attach(make_spec("x"), socket=str(node.socket), deadline=UNREACHED)
     node.start()
     cenote.attach(make_spec("x"), socket=str(node.socket)).close()
 
@@ -297,7 +295,7 @@ def test_a_socket_that_accepts_nobody_ends_in_a_deadline(tmp_path: Path) -> None
         begin = time.monotonic()
         with pytest.raises(cenote.DeadlineExceeded):
             cenote.attach(make_spec("x"), socket=str(place), deadline=0.5)
-        assert 0.4 < time.monotonic() - begin < 5
+        assert time.monotonic() - begin > 0.4
 
 
 def test_a_path_too_long_for_a_socket_is_refused_with_the_limit(tmp_path: Path) -> None:
@@ -347,7 +345,7 @@ def test_another_protocol_version_is_refused_with_both_versions(shared_node: Nod
 def test_a_client_of_the_previous_minor_version_attaches(shared_node: Node, attach: Attach) -> None:
     raw = wire.RawSession.attach(shared_node.socket, "older", {"full": {"kv": 4096}}, minor=0)
     raw.submit(wire.GRANT, argument=4)
-    until("an answer", raw.waiting_completions, limit=5)
+    until("an answer", raw.waiting_completions)
     assert [(a.kind, a.code) for a in raw.take()] == [(1, 0)]
     with wire.Link(shared_node.socket) as link:
         payload = wire.encode_attach(wire.encode_spec("older", {"full": {"kv": 4096}}), minor=0)
@@ -403,7 +401,7 @@ def test_descriptors_that_a_client_sends_along_are_closed(shared_node: Node) -> 
             frame = wire.FRAME.pack(wire.MAGIC, 1, 1, wire.SLABS, 0, 0, 1, 0)
             socket.send_fds(link.socket, [frame], [file.fileno()] * 60)
             assert link.receive().type == wire.FAILURE
-    until("no descriptor is left", lambda: len(os.listdir(f"/proc/{worker}/fd")) <= before, limit=5)
+    until("no descriptor is left", lambda: len(os.listdir(f"/proc/{worker}/fd")) <= before)
 
 
 @pytest.mark.sanitizer
@@ -423,10 +421,8 @@ def test_a_client_that_asks_and_never_reads_blocks_nobody(shared_node: Node, att
             link.send(wire.ADMIN, b'{"command": "status"}')
     except OSError:
         pass  # its queue is full, or it was cut off
-    begin = time.monotonic()
-    session = attach(shared_node, deadline=20)
+    session = attach(shared_node)
     assert session.put(*one()) == 1
-    assert time.monotonic() - begin < 10
     link.close()
 
 
@@ -597,7 +593,7 @@ def test_a_wrong_command_line_is_exit_code_2(arguments: list[str], tmp_path: Pat
 
 
 def test_a_worker_that_nobody_keeps_ends_at_once() -> None:
-    assert run_cenote("worker", "--keeper-fd", "99", limit=60).returncode != 0
+    assert run_cenote("worker", "--keeper-fd", "99").returncode != 0
 
 
 # ---- the operator
@@ -647,7 +643,7 @@ def test_the_age_of_the_oldest_pin_is_in_the_status(node: Node, attach: Attach) 
         assert found is not None
         assert found.get("oldest_pin_s", -1) >= 0
         before = found["oldest_pin_s"]
-        until("it grows", lambda: (node.session_of(os.getpid()) or {})["oldest_pin_s"] > before + 0.2, limit=5)
+        until("it grows", lambda: (node.session_of(os.getpid()) or {})["oldest_pin_s"] > before + 0.2)
 
 
 @pytest.mark.sanitizer
@@ -677,8 +673,8 @@ def test_session_kill_ends_the_process_and_frees_what_it_held(node: Node, start_
     agent.call("reserve", label="b", count=5)
     ran = run_cenote("session", "kill", str(number), "--socket", node.socket)
     assert ran.returncode == 0, ran.stderr
-    assert agent.process.wait(10) == -signal.SIGKILL
-    until("the session is gone", lambda: not node.status()["sessions"], limit=3)
+    assert agent.process.wait(LIMIT) == -signal.SIGKILL
+    until("the session is gone", lambda: not node.status()["sessions"])
     assert node.instance("victim")["pending"] == 0
     ran = run_cenote("session", "kill", str(number), "--socket", node.socket)
     assert ran.returncode == 2
@@ -694,7 +690,7 @@ def test_log_level_is_changed_while_the_node_runs(node: Node, attach: Attach) ->
     assert ran.returncode == 0, ran.stderr
     with pytest.raises(wire.Refused), wire.Link(node.socket) as link:
         link.ask(wire.DETACH)
-    until("a debug line", debug_lines, limit=3)
+    until("a debug line", debug_lines)
     ran = run_cenote("log-level", "loud", "--socket", node.socket)
     assert ran.returncode != 0
     assert "loud" in ran.stderr

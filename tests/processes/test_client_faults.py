@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import wire
 from conftest import StartAgent, StartNode, pin_all
-from node import PATIENCE, AgentError, KiB, MiB, Node, until
+from node import LIMIT, UNREACHED, AgentError, KiB, MiB, Node, until
 from tier import both_tiers, seen, write
 
 Attach = Callable[..., Any]
@@ -41,9 +41,7 @@ NOTHING = {"pending": 0, "quarantined": 0, "zombie": 0, "granted": 0}
 
 
 @pytest.mark.sanitizer
-def test_a_killed_client_s_pins_grants_and_pending_blocks_are_reclaimed_within_a_second(
-    node: Node, start_agent: StartAgent
-) -> None:
+def test_a_killed_client_s_pins_grants_and_pending_blocks_are_reclaimed(node: Node, start_agent: StartAgent) -> None:
     agent = start_agent(node)
     agent.call("attach", instance="i", block=BLOCK)
     agent.call("put", label="a", count=100)  # leaves grants for the next put
@@ -60,10 +58,8 @@ def test_a_killed_client_s_pins_grants_and_pending_blocks_are_reclaimed_within_a
     counted = reclaimed(node)
 
     agent.kill()
-    begin = time.monotonic()
-    until("all is reclaimed", lambda: held_by(node, "i") == NOTHING, limit=1.0)
-    print(f"reclaimed after {time.monotonic() - begin:.3f} s")
-    until("its session is gone", lambda: node.session_of(agent.pid) is None, limit=1.0)
+    until("all is reclaimed", lambda: held_by(node, "i") == NOTHING)
+    until("its session is gone", lambda: node.session_of(agent.pid) is None)
     assert reclaimed(node) - counted == before["pending"] + before["granted"]
     assert used - node.status()["dram"]["used"] == (before["pending"] + before["granted"] + before["zombie"]) * BLOCK
     assert node.instance("i")["blocks"] == 90
@@ -87,7 +83,7 @@ def test_keys_that_a_killed_client_had_reserved_are_free_for_others(
         slots = session.reserve(keys)
         return slots if cenote.PENDING not in slots else []
 
-    slots = until("the keys are free", mine, limit=1.0 + node.set_aside)
+    slots = until("the keys are free", mine)
     for key, slot in zip(keys, slots, strict=True):
         write(session, slot, blocks.content_of(key, BLOCK))
     assert session.commit(slots) == 20
@@ -105,8 +101,8 @@ def test_a_child_that_keeps_the_descriptors_does_not_keep_a_dead_client_s_blocks
     agent.call("pin", label="a", count=20)
     agent.call("reserve", label="b", count=5)
     agent.send("fork_and_die")
-    assert agent.process.wait(10) == -signal.SIGKILL
-    until("all is reclaimed", lambda: held_by(node, "i") == NOTHING, limit=1.0)
+    assert agent.process.wait(LIMIT) == -signal.SIGKILL
+    until("all is reclaimed", lambda: held_by(node, "i") == NOTHING)
     assert node.session_of(agent.pid) is None
 
 
@@ -128,7 +124,7 @@ def test_a_client_that_ends_in_the_middle_of_a_put_leaves_whole_blocks_only(
         keys = blocks.keys_of(f"a{attempt}", 0, 500)
         until("some are there", functools.partial(has_prefix, reader, keys, 32), pause=0)
         agent.kill()
-        until("all is reclaimed", lambda: held_by(node, "i") == NOTHING, limit=1.0 + node.set_aside)
+        until("all is reclaimed", lambda: held_by(node, "i") == NOTHING)
         targets = np.zeros((500, BLOCK), np.uint8)
         there = reader.get_into(keys, targets)
         assert blocks.wrong_blocks(keys[:there], list(targets[:there]), BLOCK) == []
@@ -143,13 +139,13 @@ def test_a_client_of_whose_calls_two_workers_die_is_ended_by_name_and_nobody_els
     node.allowed_errors = ["workers died of what this session asked for"]
     node.announced_deaths += 2
     agent = start_agent(node)
-    agent.call("attach", instance="i", block=BLOCK, deadline=30)
+    agent.call("attach", instance="i", block=BLOCK)
     agent.send("put", label="a", count=1)
-    assert agent.process.wait(40) == -signal.SIGKILL
+    assert agent.process.wait(LIMIT) == -signal.SIGKILL
     (said,) = node.logged("workers died of what this session asked for")
     assert said["pid"] == agent.pid
     until("its session is gone", lambda: node.session_of(agent.pid) is None)
-    session = attach(node, "i", block=BLOCK, deadline=20)
+    session = attach(node, "i", block=BLOCK)
     keys = blocks.keys_of("b", 0, 20)
     assert session.put(keys, blocks.contents_of(keys, BLOCK)) == 20
     assert node.status()["node"]["epoch"] == 3
@@ -173,7 +169,7 @@ def test_a_stopped_writer_s_late_commit_is_refused_and_no_block_has_two_writers(
     slow.pause()
 
     # Longer than every deadline: its reservations are taken back, its memory is not given to others.
-    until("the reservations are revoked", lambda: held_by(node, "i")["pending"] == 0, limit=3.0)
+    until("the reservations are revoked", lambda: held_by(node, "i")["pending"] == 0)
     assert held_by(node, "i")["quarantined"] == 30
     session = attach(node, "i", block=BLOCK)
     keys = blocks.keys_of("a", 0, 30)
@@ -232,7 +228,7 @@ def test_a_stopped_reader_keeps_its_blocks_and_harms_nobody(
     reader.resume()
     assert reader.call("verify_pinned") == 0
     reader.call("unpin")
-    until("the zombies are freed", lambda: held_by(node, "i")["zombie"] == 0, limit=2.0)
+    until("the zombies are freed", lambda: held_by(node, "i")["zombie"] == 0)
 
 
 @both_tiers
@@ -240,7 +236,7 @@ def test_a_client_stopped_in_its_calls_over_a_restart_goes_on(
     node: Node, start_agent: StartAgent, attach: Attach
 ) -> None:
     agent = start_agent(node)
-    agent.call("attach", instance="i", block=BLOCK, deadline=20)
+    agent.call("attach", instance="i", block=BLOCK)
     agent.send("put", label="a", count=2000, batch=16)
     session = attach(node, "i", block=BLOCK)
     keys = blocks.keys_of("a", 0, 2000)
@@ -249,7 +245,7 @@ def test_a_client_stopped_in_its_calls_over_a_restart_goes_on(
     node.restart_worker()
     session.barrier()
     agent.resume()
-    agent.answer(60)
+    agent.answer()
     assert agent.call("verify", label="a", count=2000) == {"there": 2000, "wrong": 0}
 
 
@@ -272,7 +268,7 @@ def test_a_child_is_told_that_it_is_forked_and_the_parent_is_unharmed(node: Node
     assert session["pins"] == 20
     assert agent.call("fork_and_attach", instance="i", label="a", count=20) == 20
     assert agent.call("verify_pinned") == 0
-    until("only the parent's session is left", lambda: len(node.sessions()) == 1, limit=3)
+    until("only the parent's session is left", lambda: len(node.sessions()) == 1)
 
 
 # ---- the socket
@@ -290,7 +286,7 @@ def test_a_client_whose_socket_is_closed_while_it_lives_loses_its_keys_and_keeps
     agent.call("reserve", label="b", count=10)
     agent.call("fill", share=0.5, salt=1)
     assert agent.call("break_sockets") == 1
-    until("the node notices", lambda: (node.session_of(agent.pid) or {}).get("state") == "disconnected", limit=2)
+    until("the node notices", lambda: (node.session_of(agent.pid) or {}).get("state") == "disconnected")
     state = held_by(node, "i")
     assert (state["pending"], state["quarantined"]) == (0, 10), "the keys are free, the memory is not"
     found = node.session_of(agent.pid)
@@ -322,7 +318,7 @@ def test_a_client_whose_socket_is_closed_while_it_lives_loses_its_keys_and_keeps
     assert session.get_into(keys, targets) == 10
     assert blocks.wrong_blocks(keys, list(targets), BLOCK) == []
     agent.call("unpin")
-    until("the removed blocks are free", lambda: held_by(node, "i")["zombie"] == 0, limit=2)
+    until("the removed blocks are free", lambda: held_by(node, "i")["zombie"] == 0)
 
 
 # ---- many
@@ -339,14 +335,14 @@ def test_64_sessions_at_once_put_and_read_each_other_s_blocks(
             agent.send("attach", instance="i", block=4 * KiB, name=f"s{number}-{each}")
     for agent in agents:
         for _ in range(15):
-            agent.answer(60)
+            agent.answer()
     own = [attach(node, "i", block=4 * KiB) for _ in range(4)]
     assert len(node.sessions()) == 64
     for number, agent in enumerate(agents):
         for each in range(15):
             agent.send("put", label=f"{number}-{each}", count=32, name=f"s{number}-{each}")
     for agent in agents:
-        assert [agent.answer(60) for _ in range(15)] == [32] * 15
+        assert [agent.answer() for _ in range(15)] == [32] * 15
     for number, agent in enumerate(agents):
         for each in range(15):
             label = f"{(number + 1) % 4}-{(each + 1) % 15}"
@@ -355,7 +351,7 @@ def test_64_sessions_at_once_put_and_read_each_other_s_blocks(
         assert session.match(blocks.keys_of("3-14", 0, 32)).resident == 32
     for agent in agents:
         agent.kill()
-    until("only ours are left", lambda: len(node.sessions()) == 4, limit=5 + node.set_aside)
+    until("only ours are left", lambda: len(node.sessions()) == 4)
     assert held_by(node, "i")["pending"] == 0
 
 
@@ -392,7 +388,7 @@ def test_sessions_that_come_and_go_leave_nothing_behind(node: Node, attach: Atta
         with open(f"/proc/{node.worker_pid}/maps") as file:
             return sum(1 for _ in file)
 
-    until("one session is left", lambda: len(node.sessions()) == 1, limit=3)
+    until("one session is left", lambda: len(node.sessions()) == 1)
     before, mapped = descriptors(), maps()
     for number in range(150):
         session = attach(node, "i", block=BLOCK)
@@ -401,8 +397,8 @@ def test_sessions_that_come_and_go_leave_nothing_behind(node: Node, attach: Atta
         session.close()
     del session
     gc.collect()  # a closed session keeps its mappings until nobody can see them any more
-    until("one session is left", lambda: len(node.sessions()) == 1, limit=3)
-    until("the descriptors are closed", lambda: descriptors() <= before, limit=3)
+    until("one session is left", lambda: len(node.sessions()) == 1)
+    until("the descriptors are closed", lambda: descriptors() <= before)
     assert maps() <= mapped + 5
     assert kept.match(blocks.keys_of("a", 0, 150)).resident == 150
 
@@ -417,7 +413,7 @@ def test_the_same_keys_put_by_several_sessions_at_once_are_stored_once(
         agent.call("attach", instance="i", block=BLOCK)
     for agent in agents:
         agent.send("put", label="same", count=600, batch=32)
-    stored = [agent.answer(60) for agent in agents]
+    stored = [agent.answer() for agent in agents]
     assert sum(stored) == 600
     assert node.instance("i")["blocks"] == 600
     session = attach(node, "i", block=BLOCK)
@@ -437,7 +433,7 @@ def test_the_same_keys_reserved_by_several_sessions_at_once_have_one_writer_each
         agent.call("attach", instance="i", block=BLOCK)
     for agent in agents:
         agent.send("reserve", label="same", count=200)
-    answers = [agent.answer(60) for agent in agents]
+    answers = [agent.answer() for agent in agents]
     for place in range(200):
         assert sorted(answer[place] for answer in answers) == ["PENDING"] * 3 + ["writable"]
     for agent in agents:
@@ -455,22 +451,20 @@ def test_a_pool_exhausted_by_pins_says_no_space_at_once_and_works_again_after_un
     start_node: StartNode, attach: Attach
 ) -> None:
     node = start_node(*NO_EVICTION_AHEAD, capacity="16MiB")
-    session = attach(node, "i", block=64 * KiB)
+    session = attach(node, "i", block=64 * KiB, deadline=UNREACHED)
     keys = blocks.keys_of("a", 0, 1000)
     held = pin_all(session, keys, 64 * KiB)
     there = len(held)
     assert there >= 16 * MiB // (64 * KiB) * 3 // 4
     assert session.match(keys).resident == there
 
-    other = attach(node, "other", block=64 * KiB)
+    other = attach(node, "other", block=64 * KiB, deadline=UNREACHED)
     more = blocks.keys_of("b", 0, 8)
     data = blocks.contents_of(more, 64 * KiB)
     for who in (session, other):
         for call, arguments in ((who.put, (more, data)), (who.reserve, (more,))):
-            begin = time.monotonic()
             with pytest.raises(cenote.NoSpace):
                 call(*arguments)
-            assert time.monotonic() - begin < 1.0 * PATIENCE
     with pytest.raises(cenote.NoSpace):
         session.put_async(more, data)
         session.flush()

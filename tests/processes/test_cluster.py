@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import StartNode
-from node import BINARY, FULL, SANITIZED, Node, free_ports, is_alive, run_cenote, stop_process, until
+from node import BINARY, FULL, LIMIT, SANITIZED, Node, free_ports, is_alive, run_cenote, stop_process, until
 
 from cluster import Cluster, becomes, cluster_of, kill_node, live, peers, state
 
@@ -195,7 +195,7 @@ def test_nodes_of_two_versions_of_the_protocol_tell_each_other_so(cluster: Clust
 def test_of_two_nodes_with_one_name_the_later_one_ends_and_says_why(cluster: Cluster) -> None:
     a, b = cluster.form(2)
     twin = cluster.start(2, name="b", launch_only=True)
-    assert twin.wait(30) == 2
+    assert twin.wait(LIMIT) == 2
     twin.announced_deaths = 1
     twin.allowed_errors = ["name is taken", "cannot be of the cluster"]
     assert "another node named `b` is alive" in twin.log_text()
@@ -251,7 +251,7 @@ def thread_stopped(pid: int, name: str) -> Iterator[None]:
 
 def test_a_worker_whose_networks_thread_hangs_is_replaced(cluster: Cluster, start_node: StartNode) -> None:
     a = cluster.start(0)
-    b = start_node(*cluster.settings(1), "node.hang_timeout=1s", capacity="16MiB")
+    b = start_node(*cluster.settings(1), "node.hang_timeout=2s", capacity="16MiB")
     cluster.nodes.append(b)
     cluster.all_live()
     b.allowed_errors = ["killing the worker"]
@@ -292,7 +292,7 @@ def test_a_worker_listens_on_its_own_device_and_ports_alone(cluster: Cluster) ->
 
 @contextlib.contextmanager
 def connected(port: int) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as made:
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT) as made:
         yield made
 
 

@@ -14,14 +14,14 @@ import pytest
 import wire
 from clients.lengths import length_of
 from conftest import StartAgent, StartNode
-from node import FULL, PATIENCE, Agent, AgentError, Node, run_cenote, until
+from node import FULL, LIMIT, PATIENCE, Agent, AgentError, Node, run_cenote, until
 
 from cluster import Cluster, kill_node
 
 pytestmark = pytest.mark.sanitizer
 
 Attach = Callable[..., Any]
-TIMEOUT = 1.0 * PATIENCE
+HASTY = 1.0 * PATIENCE  # seconds of a question, where a test waits for one to be given up
 GROUP = "replica-7"
 
 
@@ -40,11 +40,11 @@ def attach_ranks(start_agent: StartAgent, nodes: Sequence[Node], each: int) -> l
     return agents
 
 
-def join_all(ranks: Sequence[Agent], timeout: float = TIMEOUT) -> None:
+def join_all(ranks: Sequence[Agent], timeout: float = LIMIT) -> None:
     for rank, agent in enumerate(ranks):
-        agent.send("join_group", group=GROUP, rank=rank, size=len(ranks), timeout=timeout, wait=20.0 * PATIENCE)
+        agent.send("join_group", group=GROUP, rank=rank, size=len(ranks), timeout=timeout, wait=LIMIT)
     for agent in ranks:
-        agent.answer(60)
+        agent.answer()
 
 
 def start_all(ranks: Sequence[Agent], first: int = 0) -> None:
@@ -57,14 +57,17 @@ def progress(agent: Agent, beyond: int = 20) -> bool:
     return sum(1 for _, length in agent.call("asked")["answers"] if length) > beyond
 
 
-def stop_all(ranks: Sequence[Agent], most: float = 0.0) -> list[dict[str, Any]]:
-    reports = [agent.call("stop_asking", limit=90) for agent in ranks]
-    check(reports, len(ranks), most)
+def stop_all(ranks: Sequence[Agent]) -> list[dict[str, Any]]:
+    last = ranks[0].call("hold_asking")
+    for agent in ranks:
+        agent.call("end_asking_with", last=last)
+    reports = [agent.call("end_asking", limit=90) for agent in ranks]
+    check(reports, len(ranks))
     return reports
 
 
-def check(reports: Sequence[dict[str, Any]], size: int, most: float = 0.0) -> None:
-    """One number a question, the least of all or 0; no call took much longer than it may."""
+def check(reports: Sequence[dict[str, Any]], size: int) -> None:
+    """One number for each question, the least of all or 0."""
     by_question: dict[int, set[int]] = {}
     for report in reports:
         for question, length in report["answers"]:
@@ -72,24 +75,22 @@ def check(reports: Sequence[dict[str, Any]], size: int, most: float = 0.0) -> No
     for question, lengths in by_question.items():
         assert len(lengths) == 1, f"question {question} has the answers {lengths}"
         assert lengths <= {0, min(length_of(question, rank) for rank in range(size))}, question
-    for report in reports:
-        assert report["longest"] < (most or 10 * TIMEOUT), report
 
 
 def all_lost(reports: Sequence[dict[str, Any]]) -> None:
     assert [report["error"] for report in reports] == ["group_lost"] * len(reports)
 
 
-def until_lost(ranks: Sequence[Agent], limit: float = 60) -> None:
+def until_lost(ranks: Sequence[Agent]) -> None:
     """A node that is gone takes a group with it after a grace of two seconds."""
-    until("all are told", lambda: all(agent.call("asked")["error"] for agent in ranks), limit=limit)
+    until("all are told", lambda: all(agent.call("asked")["error"] for agent in ranks))
 
 
 def join_again_and_ask(ranks: Sequence[Agent], first: int) -> None:
     join_all(ranks)
     start_all(ranks, first)
     for agent in ranks:
-        until("answers above 0 come again", lambda agent=agent: progress(agent, 5), limit=30)
+        until("answers above 0 come again", lambda agent=agent: progress(agent, 5))
     reports = stop_all(ranks)
     assert {report["error"] for report in reports} <= {None, "group_lost"}
 
@@ -122,7 +123,7 @@ def test_questions_in_batches_are_agreed_in_order_or_out_of_it(node: Node, start
     join_all(ranks)
     for agent in ranks:
         agent.send("agree_many", group=GROUP, first=0, count=5000)
-    answers = [agent.answer(60) for agent in ranks]
+    answers = [agent.answer() for agent in ranks]
     assert answers[0] == answers[1] == answers[2]
     assert answers[0] == [[q, min(length_of(q, rank) for rank in range(3))] for q in range(5000)]
 
@@ -144,17 +145,17 @@ def test_a_rank_that_is_killed_breaks_the_group_and_a_new_one_joins(node: Node, 
 
 def test_a_rank_that_stands_still_makes_it_0_and_then_goes_on(node: Node, start_agent: StartAgent) -> None:
     ranks = attach_ranks(start_agent, [node], 3)
-    join_all(ranks, timeout=4 * TIMEOUT)
+    join_all(ranks, timeout=4 * HASTY)
     start_all(ranks)
     until("they agree", lambda: all(progress(agent) for agent in ranks))
     ranks[2].pause()
     before = len(ranks[0].call("asked")["answers"])
-    until("0 comes", lambda: 0 in [n for _, n in ranks[0].call("asked")["answers"][before:]], limit=30)
+    until("0 comes", lambda: 0 in [n for _, n in ranks[0].call("asked")["answers"][before:]])
     ranks[2].resume()
     for agent in ranks:
         agent.call("stop_asking", limit=90)
     reports = [agent.call("asked") for agent in ranks]
-    check(reports, 3, most=60 * TIMEOUT)
+    check(reports, 3)
     assert reports[2]["error"] in (None, "group_lost")  # lost: it stood still for longer than a question may take
 
 
@@ -184,11 +185,11 @@ def test_a_session_that_ends_or_is_killed_leaves_its_groups(node: Node, start_ag
 def test_a_node_that_stops_ends_what_is_open(start_node: StartNode, start_agent: StartAgent) -> None:
     node = start_node()
     ranks = attach_ranks(start_agent, [node], 2)
-    join_all(ranks, timeout=30.0)
+    join_all(ranks)
     ranks[0].send("timed", what="agree", group=GROUP, question=1, length=1)
     until("the question is open", lambda: groups_of(node)[0]["open"] == 1)
     assert node.stop() == 0
-    said = ranks[0].answer(60)
+    said = ranks[0].answer()
     assert said["code"] in ("not_running", "group_lost", "closed"), said
 
 
@@ -196,14 +197,19 @@ def test_ranks_that_do_not_fit_are_told_why(node: Node, attach: Attach) -> None:
     session = attach(node, "i")
     with pytest.raises(cenote.InvalidArgument, match="ranks count from 0"):
         session.join_group("g", 2, 2)
-    with pytest.raises(cenote.DeadlineExceeded, match="1"):
-        session.join_group("g", 0, 2, wait=0.2)
+
+    def is_told_who_is_missing() -> bool:
+        with pytest.raises(cenote.DeadlineExceeded) as late:
+            session.join_group("g", 0, 2, wait=0.2)
+        return "1" in str(late.value)  # or the node said nothing in time
+
+    until("it is told which rank is missing", is_told_who_is_missing)
     other = attach(node, "j", spec={"model": "another"})
     found: list[BaseException] = []
 
     def wait_for_other() -> None:
         try:
-            session.join_group("h", 0, 2, wait=30).leave()
+            session.join_group("h", 0, 2, wait=LIMIT).leave()
         except cenote.CenoteError as why:
             found.append(why)
 
@@ -211,11 +217,11 @@ def test_ranks_that_do_not_fit_are_told_why(node: Node, attach: Attach) -> None:
     waiting.start()
     until("rank 0 waits", lambda: any(row["name"] == "h" for row in groups_of(node)))
     with pytest.raises(cenote.SpecMismatch, match="model"):
-        other.join_group("h", 1, 2, wait=5)
+        other.join_group("h", 1, 2, wait=LIMIT)
     with pytest.raises(cenote.SpecMismatch, match="2 ranks"):
-        attach(node, "i").join_group("h", 1, 3, wait=5)
-    right = attach(node, "i").join_group("h", 1, 2, wait=20)
-    waiting.join(30)
+        attach(node, "i").join_group("h", 1, 3, wait=LIMIT)
+    right = attach(node, "i").join_group("h", 1, 2, wait=LIMIT)
+    waiting.join(LIMIT)
     right.leave()
     assert not found
 
@@ -292,7 +298,7 @@ def test_raw_entries_that_make_no_sense_are_refused_each_in_words(node: Node, at
     while sent < wire.SUBMISSIONS and raw.word(wire.SUBMIT_TAIL) - raw.word(wire.SUBMIT_HEAD) < wire.SUBMISSIONS:
         raw.submit(wire.AGREE, grant_version=3, parent=raw.epoch, block=100 + sent, argument=1, want=10**9)
         sent += 1
-    with session.join_group("quiet", 0, 1, TIMEOUT) as group:
+    with session.join_group("quiet", 0, 1, LIMIT) as group:
         assert group.agree(1, 5) == 5
     answers = 0
 
@@ -301,7 +307,7 @@ def test_raw_entries_that_make_no_sense_are_refused_each_in_words(node: Node, at
         answers += sum(1 for each in raw.take() if each.kind == 1)
         return answers == sent
 
-    until("every entry has one answer", all_answered, limit=30)
+    until("every entry has one answer", all_answered)
     raw.close()
     until("its rank has left", lambda: not groups_of(node))
 
@@ -320,11 +326,10 @@ def test_ranks_on_two_nodes_agree(cluster: Cluster, start_agent: StartAgent) -> 
     assert rows[1]["ranks"] == "0 1 (a), 2 3 (b)"
     assert rows[0]["epoch"] == rows[1]["epoch"]
     reports = stop_all(ranks)
-    # Who stops first leaves the others with questions that nobody else asks: those are 0.
     assert {report["error"] for report in reports} == {None}
     for agent in ranks:
         agent.send("agree_many", group=GROUP, first=10_000_000, count=2000)
-    answers = [agent.answer(60) for agent in ranks]
+    answers = [agent.answer() for agent in ranks]
     assert all(each == answers[0] for each in answers)
 
 
@@ -380,7 +385,7 @@ def test_a_rank_of_another_node_that_is_killed_breaks_the_group(cluster: Cluster
 def test_a_worker_that_stands_still_lets_nobody_hang(cluster: Cluster, start_agent: StartAgent, whose: str) -> None:
     nodes = cluster.form(2)
     ranks = attach_ranks(start_agent, nodes, 2)
-    join_all(ranks)
+    join_all(ranks, timeout=HASTY)
     start_all(ranks)
     until("they agree", lambda: all(progress(agent) for agent in ranks))
     with nodes[0 if whose == "coordinator" else 1].worker_stopped():
@@ -396,13 +401,13 @@ def test_nodes_that_are_cut_off_from_each_other_never_give_two_numbers(
 ) -> None:
     a, b = cluster.form(2)
     ranks = attach_ranks(start_agent, [a, b], 2)
-    join_all(ranks)
+    join_all(ranks, timeout=HASTY)
     start_all(ranks)
     until("they agree", lambda: all(progress(agent) for agent in ranks))
     assert run_cenote("debug", "partition", "a", "b", direction, "--socket", a.socket).returncode == 0
     until_lost(ranks)
     assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
-    all_lost(stop_all(ranks, most=30 * TIMEOUT))
+    all_lost(stop_all(ranks))
     cluster.all_live()
     join_again_and_ask(ranks, 10_000_000)
 
@@ -414,7 +419,7 @@ def test_a_short_cut_is_survived_or_lost_by_all_alike(cluster: Cluster, start_ag
     print(f"seed {seed}")
     dice = random.Random(seed)
     for round_ in range(10 if FULL else 3):
-        join_all(ranks)
+        join_all(ranks, timeout=HASTY)
         start_all(ranks, round_ * 1_000_000)
         until("they agree", lambda: all(progress(agent) for agent in ranks))
         assert (
@@ -429,7 +434,6 @@ def test_a_short_cut_is_survived_or_lost_by_all_alike(cluster: Cluster, start_ag
                 said["error"] or len(said["answers"]) > count
                 for said, count in zip([agent.call("asked") for agent in ranks], before, strict=True)
             ),
-            limit=30,
         )
         stop_all(ranks)
         for agent in ranks:

@@ -10,7 +10,7 @@ import blocks
 import numpy as np
 import pytest
 from conftest import StartNode
-from node import KiB, run_cenote
+from node import LIMIT, KiB, run_cenote
 from test_nvme import filled, serving, settled
 
 Attach = Callable[..., Any]
@@ -62,7 +62,7 @@ def test_no_right_byte_comes_back_from_nvme_afterwards(tmp_path: Path, start_nod
     for first in range(0, 1_000, 100):
         some = keys[first : first + 100]
         ticket = session.prefetch(some, policy="wait_complete")
-        ticket.wait(20)
+        ticket.wait(LIMIT)
         for key in some:
             with session.acquire([key]) as held:
                 assert not held or not blocks.is_content_of(key, bytes(held[0].view()), BLOCK)

@@ -280,7 +280,7 @@ def test_a_process_that_the_driver_lists_for_ever_is_waited_for_ten_times_as_lon
     gpus = Gpus(tmp_path)
     node = start_node("gpu.quarantine=1s", environment=gpus.environment)
     with LateWriter(node, tmp_path, 4, 4096, uses_device=True, before_death=gpus.set):
-        until("its session has ended", lambda: not node.status()["sessions"], limit=40)
+        until("its session has ended", lambda: not node.status()["sessions"])
         assert node.blocks()["quarantined"] == 0
         assert len(node.logged("what a device may still write is used again")) == 1
 

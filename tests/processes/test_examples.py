@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import StartNode
-from node import BINARY, PATIENCE, ROOT, Node
+from node import BINARY, LIMIT, ROOT, Node
 
 BUILD = BINARY.parent
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
@@ -23,7 +23,7 @@ def run(*command: str | Path, environment: dict[str, str] | None = None) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120 * PATIENCE,
+        timeout=4 * LIMIT,
         env=os.environ | (environment or {}),
         check=False,
     )

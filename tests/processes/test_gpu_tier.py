@@ -11,7 +11,7 @@ import cenote
 import numpy as np
 import pytest
 from conftest import StartAgent, StartNode
-from node import Node, run_cenote, until
+from node import LIMIT, Node, run_cenote, until
 from tier import DEVICE
 
 Attach = Callable[..., Any]
@@ -48,7 +48,7 @@ def put(session: Any, keys: list[bytes], size: int = BLOCK) -> None:
 
 def bring_up(session: Any, keys: list[bytes]) -> int:
     coming = session.prefetch(keys, "wait_complete")
-    found = int(coming.wait(20))
+    found = int(coming.wait(LIMIT))
     coming.release()
     return found
 
@@ -90,7 +90,7 @@ def test_blocks_of_dram_come_up_to_a_device(start_node: StartNode, attach: Attac
     keys = blocks.keys_of("a", 0, 32)
     put(host, keys)
     assert device.match(keys).resident == 0
-    assert device.locate(keys, timeout=5).reachable == 32
+    assert device.locate(keys, timeout=LIMIT).reachable == 32
     assert bring_up(device, keys) == 32
     assert read(device, keys) == 32
     assert part_of_status(node)["promoted"] == 32
@@ -296,7 +296,7 @@ def test_a_client_that_dies_leaves_the_device_usable(
     agent.call("pin", label="a", count=16)
     agent.call("reserve", label="b", count=8)
     agent.kill()
-    until("its session is over", lambda: node.session_of(agent.process.pid) is None, limit=20)
+    until("its session is over", lambda: node.session_of(agent.process.pid) is None)
     for number in range(20):
         put(session, blocks.keys_of("c", 8 * number, 8))
     assert part_of_status(node)["evicted"] > 0
@@ -334,7 +334,7 @@ def test_a_lost_completion_is_noticed(start_node: StartNode, attach: Attach) -> 
     device, host = attach(node, "i", block=BLOCK, device=SIM), attach(node, "i", block=BLOCK)
     keys = blocks.keys_of("a", 0, 8)
     put(device, keys[:1])
-    until("the tier is away", lambda: part_of_status(node, SIM)["state"] == "away", limit=30)
+    until("the tier is away", lambda: part_of_status(node, SIM)["state"] == "away")
     put(host, keys)  # also the one whose copy never ends, in other memory
     assert read(host, keys) == 8
 
@@ -350,7 +350,7 @@ def test_a_driver_that_does_not_return_stops_nobody_else(start_node: StartNode, 
     put(host, keys[8:])
     assert read(host, keys[8:]) == 8
     assert read(device, keys[:8]) == 8
-    until("the tier is away", lambda: part_of_status(node, SIM)["state"] == "away", limit=30)
+    until("the tier is away", lambda: part_of_status(node, SIM)["state"] == "away")
     put(host, keys[:8])  # whose copies never end, in other memory
     assert read(host, keys) == 16
     assert host.remove(keys) == 16

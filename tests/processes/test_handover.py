@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +15,7 @@ import cenote
 import pytest
 import wire
 from conftest import StartNode
-from node import FULL, KiB, Node, free_ports, run_cenote, stop_process, until
+from node import FULL, LIMIT, UNREACHED, KiB, Node, free_ports, run_cenote, stop_process, until
 from test_pool import Pool, alter_blocks, of_pool
 
 from cluster import kill_node
@@ -49,7 +49,7 @@ def hands(pool: Pool, attach: Attach) -> Hands:
     return Hands(pool, attach)
 
 
-def takes(ticket: cenote.Follow, keys: list[bytes], limit: float = 30) -> int:
+def takes(ticket: cenote.Follow, keys: list[bytes], limit: float = LIMIT) -> int:
     """How many blocks came; they are the first of these, and every byte is right."""
     length = ticket.wait(limit)
     assert ticket.done
@@ -62,13 +62,13 @@ def takes(ticket: cenote.Follow, keys: list[bytes], limit: float = 30) -> int:
 
 
 def comes_to(ticket: cenote.Follow, length: int) -> None:
-    until(f"{length} blocks came", lambda: ticket.length >= length, limit=20)
+    until(f"{length} blocks came", lambda: ticket.length >= length)
 
 
 def test_blocks_come_as_they_are_stored_in_the_requests_order(hands: Hands) -> None:
     keys = blocks.keys_of("prompt", 0, COUNT)
     assert hands.makes.publish("r1", keys[:30]) == 30
-    ticket = hands.wants.follow("r1", "a", deadline=50)
+    ticket = hands.wants.follow("r1", "a", deadline=UNREACHED)
     assert ticket.wait(0.05) == 0
     hands.store(keys[:10])
     comes_to(ticket, 10)
@@ -91,7 +91,7 @@ def test_blocks_come_as_they_are_stored_in_the_requests_order(hands: Hands) -> N
 
 def test_who_follows_may_be_first(hands: Hands) -> None:
     keys = blocks.keys_of("prompt", 0, COUNT)
-    ticket = hands.wants.follow(b"\x00\xff r", "a", deadline=50)
+    ticket = hands.wants.follow(b"\x00\xff r", "a", deadline=UNREACHED)
     until("the node is followed", lambda: hands.a.status()["handover"]["followers"] == 1)
     hands.store(keys)
     hands.makes.publish(b"\x00\xff r", keys, end=True)
@@ -119,12 +119,12 @@ def test_many_keys_come_in_parts(hands: Hands, attach: Attach) -> None:
     makes = attach(hands.a, "small", block=4 * KiB)
     wants = attach(hands.b, "small", block=4 * KiB)
     keys = [blocks.key_of("many", i, 59) for i in range(1500)]
-    ticket = wants.follow("r", "a", deadline=50)
+    ticket = wants.follow("r", "a", deadline=UNREACHED)
     assert makes.publish("r", keys, end=True) == len(keys)
     for first in range(0, len(keys), 100):
         some = keys[first : first + 100]
         makes.put(some, blocks.contents_of(some, 4 * KiB))
-    assert ticket.wait(40) == len(keys)
+    assert ticket.wait(LIMIT) == len(keys)
     with ticket.held() as held:
         assert blocks.wrong_blocks(keys, [each.view() for each in held], 4 * KiB) == []
     ticket.release()
@@ -134,8 +134,8 @@ def test_two_nodes_follow_one_request_and_one_of_them_leaves(pool: Pool, attach:
     a, b, c = pool.pooled(3)
     makes = attach(a, "model", block=BLOCK)
     keys = blocks.keys_of("prompt", 0, COUNT)
-    first = attach(b, "model", block=BLOCK).follow("r", "a", deadline=50)
-    second = attach(c, "model", block=BLOCK).follow("r", "a", deadline=50)
+    first = attach(b, "model", block=BLOCK).follow("r", "a", deadline=UNREACHED)
+    second = attach(c, "model", block=BLOCK).follow("r", "a", deadline=UNREACHED)
     makes.publish("r", keys, end=True)
     makes.put(keys[:5], blocks.contents_of(keys[:5], BLOCK))
     comes_to(first, 5)
@@ -148,7 +148,7 @@ def test_two_nodes_follow_one_request_and_one_of_them_leaves(pool: Pool, attach:
 def test_an_engine_of_the_same_node_follows(hands: Hands) -> None:
     keys = blocks.keys_of("prompt", 0, COUNT)
     other = hands.attach(hands.a, "model", block=BLOCK)
-    tickets = [other.follow("r", node, deadline=50) for node in ("a", "")]
+    tickets = [other.follow("r", node, deadline=UNREACHED) for node in ("a", "")]
     hands.makes.publish("r", keys, end=True)
     hands.store(keys)
     assert [takes(each, keys) for each in tickets] == [COUNT, COUNT]
@@ -166,7 +166,7 @@ def test_it_ends_where_the_engine_stops_it(hands: Hands) -> None:
     keys = blocks.keys_of("prompt", 0, COUNT)
     hands.makes.publish("r", keys)
     hands.store(keys[:7])
-    ticket = hands.wants.follow("r", "a", deadline=50)
+    ticket = hands.wants.follow("r", "a", deadline=UNREACHED)
     comes_to(ticket, 7)
     ticket.stop()
     assert takes(ticket, keys) == 7
@@ -217,13 +217,13 @@ def test_who_got_keys_of_a_request_that_was_cleared_hears_that_it_is_closed(hand
     keys = blocks.keys_of("prompt", 0, COUNT)
     hands.makes.publish("r", keys, end=True)
     hands.store(keys[:10])
-    ticket = hands.wants.follow("r", "a", deadline=55)
+    ticket = hands.wants.follow("r", "a", deadline=UNREACHED)
     comes_to(ticket, 10)
-    waits = hands.wants.follow("other", "a", deadline=55)
+    waits = hands.wants.follow("other", "a", deadline=UNREACHED)
     until("both follow", lambda: hands.a.status()["handover"]["followers"] == 2)
     hands.makes.clear()
     with pytest.raises(cenote.Closed, match="cleared"):
-        ticket.wait(30)
+        ticket.wait(LIMIT)
     ticket.release()
     others = blocks.keys_of("another prompt", 0, COUNT)
     hands.store(others)
@@ -236,25 +236,25 @@ def test_a_request_ends_with_the_session_that_published_it_and_is_published_anew
     leaves = attach(hands.a, "model", block=BLOCK)
     leaves.publish("r", keys, end=True)
     hands.store(keys[:10])
-    ticket = hands.wants.follow("r", "a", deadline=55)
+    ticket = hands.wants.follow("r", "a", deadline=UNREACHED)
     comes_to(ticket, 10)
     leaves.close()
     assert takes(ticket, keys) == 10  # long before its deadline
-    assert takes(hands.wants.follow("r", "a", deadline=55), keys) == 10
+    assert takes(hands.wants.follow("r", "a", deadline=UNREACHED), keys) == 10
     with pytest.raises(cenote.InvalidArgument, match="from its first key on"):
         hands.makes.publish("r", keys[10:], end=True)
     hands.makes.publish("r", keys, first=0, end=True)
     hands.store(keys[10:])
-    assert takes(hands.wants.follow("r", "a", deadline=55), keys) == COUNT
+    assert takes(hands.wants.follow("r", "a", deadline=UNREACHED), keys) == COUNT
 
 
 def test_another_node_says_why_a_request_is_not_followed(hands: Hands) -> None:
     most = 64
     hands.makes.publish("r", blocks.keys_of("prompt", 0, COUNT))
-    tickets = [hands.wants.follow("r", "a", deadline=55) for _ in range(most)]
+    tickets = [hands.wants.follow("r", "a", deadline=UNREACHED) for _ in range(most)]
     until("they follow", lambda: hands.a.status()["handover"]["followers"] == most)
     with pytest.raises(cenote.LimitExceeded, match="followed too much"):
-        hands.wants.follow("r", "a", deadline=55).wait(30)
+        hands.wants.follow("r", "a", deadline=UNREACHED).wait(LIMIT)
     for each in tickets:
         each.cancel()
 
@@ -265,9 +265,7 @@ def test_a_block_that_is_gone_again_ends_it_there(hands: Hands) -> None:
     hands.store(keys)
     hands.makes.publish("r", keys, end=True)
     hands.makes.remove([keys[12]])
-    begun = time.monotonic()
-    assert takes(hands.wants.follow("r", "a", deadline=50), keys) == 12
-    assert time.monotonic() - begun < 40
+    assert takes(hands.wants.follow("r", "a", deadline=UNREACHED), keys) == 12
 
 
 def test_altered_bytes_are_not_handed_over(hands: Hands) -> None:
@@ -287,7 +285,7 @@ def test_entries_of_a_hostile_client_are_refused_and_harm_nobody(hands: Hands) -
     raw = wire.RawSession.attach(hands.b.socket, "wire", {"full": {"kv": 4096}}, minor=wire.MINOR)
 
     def answers(expected: int) -> list[int]:
-        until("the answers", lambda: raw.waiting_completions() >= expected, limit=10)
+        until("the answers", lambda: raw.waiting_completions() >= expected)
         return [each.code for each in raw.take() if each.kind == 1]
 
     huge = (1 << 64) - 1
@@ -317,7 +315,7 @@ def test_entries_of_a_hostile_client_are_refused_and_harm_nobody(hands: Hands) -
     keys = blocks.keys_of("prompt", 0, COUNT)
     hands.makes.publish("r", keys, end=True)
     hands.store(keys)
-    assert takes(hands.wants.follow("r", "a", deadline=50), keys) == COUNT
+    assert takes(hands.wants.follow("r", "a", deadline=UNREACHED), keys) == COUNT
 
 
 @contextmanager
@@ -347,13 +345,22 @@ def cut_off(node: Node) -> None:
     assert run_cenote("debug", "partition", "a", "b", "--socket", node.socket).returncode == 0
 
 
+def under_way(hands: Hands) -> cenote.Follow | None:
+    """A follower with a few blocks and not much time left; None where the time went first."""
+    ticket = hands.wants.follow("r", "a", deadline=3)
+    until("a few came", lambda: ticket.length >= 5 or ticket.done)
+    if ticket.done:
+        ticket.release()
+        return None
+    return ticket
+
+
 @pytest.mark.parametrize("fault", ["worker", "node", "stopped", "cut"])
 def test_when_the_node_that_makes_them_fails_the_follower_has_what_came(hands: Hands, fault: str) -> None:
     keys = blocks.keys_of("prompt", 0, 400)
     hands.makes.publish("r", keys, end=True)
-    ticket = hands.wants.follow("r", "a", deadline=8)
-    with stores_on(hands, keys):
-        comes_to(ticket, 5)
+    with stores_on(hands, keys[:-1]):
+        ticket = until("blocks came, and more are waited for", functools.partial(under_way, hands))
         worker = hands.a.worker_pid
         if fault == "worker":
             hands.a.worker_dies()
@@ -365,7 +372,7 @@ def test_when_the_node_that_makes_them_fails_the_follower_has_what_came(hands: H
         else:
             cut_off(hands.b)
         try:
-            length = takes(ticket, keys, limit=40)
+            length = takes(ticket, keys)
         finally:
             if fault == "stopped":
                 os.kill(worker, signal.SIGCONT)
@@ -380,7 +387,7 @@ def test_a_worker_that_comes_back_goes_on_when_the_request_is_published_again(ha
     keys = blocks.keys_of("prompt", 0, COUNT)
     hands.makes.publish("r", keys, end=True)
     hands.store(keys[:10])
-    ticket = hands.wants.follow("r", "a", deadline=55)
+    ticket = hands.wants.follow("r", "a", deadline=UNREACHED)
     comes_to(ticket, 10)
 
     hands.a.worker_dies()
@@ -388,14 +395,14 @@ def test_a_worker_that_comes_back_goes_on_when_the_request_is_published_again(ha
 
     hands.makes.publish("r", keys, first=0, end=True)
     hands.store(keys[10:])
-    assert takes(ticket, keys, limit=60) == COUNT
+    assert takes(ticket, keys) == COUNT
 
 
 def test_when_the_follower_dies_nothing_of_it_is_left(hands: Hands, attach: Attach) -> None:
     keys = blocks.keys_of("prompt", 0, COUNT)
     hands.makes.publish("r", keys)
     hands.store(keys[:10])
-    tickets = [hands.wants.follow("r", "a", deadline=55) for _ in range(3)]
+    tickets = [hands.wants.follow("r", "a", deadline=UNREACHED) for _ in range(3)]
     comes_to(tickets[0], 10)
     until("they follow", lambda: hands.a.status()["handover"]["followers"] == 3)
     hands.wants.close()
@@ -406,11 +413,11 @@ def test_when_the_follower_dies_nothing_of_it_is_left(hands: Hands, attach: Atta
 
 def test_when_the_followers_node_dies_the_other_forgets_it(hands: Hands) -> None:
     hands.makes.publish("r", blocks.keys_of("prompt", 0, COUNT))
-    ticket = hands.wants.follow("r", "a", deadline=55)
+    ticket = hands.wants.follow("r", "a", deadline=UNREACHED)
     until("it follows", lambda: hands.a.status()["handover"]["followers"] == 1)
     hands.b.worker_dies()
     until("nobody follows", lambda: hands.a.status()["handover"]["followers"] == 0)
-    assert ticket.wait(20) == 0  # the next worker knows nothing of it
+    assert ticket.wait(LIMIT) == 0  # the next worker knows nothing of it
     ticket.release()
 
 
@@ -422,7 +429,7 @@ def test_the_window_of_a_node_bounds_what_is_on_its_way(start_node: StartNode, a
     keys = blocks.keys_of("prompt", 0, 120)
     hands.makes.publish("r", keys, end=True)
     hands.store(keys)
-    assert takes(hands.wants.follow("r", "a", deadline=50), keys) == 120
+    assert takes(hands.wants.follow("r", "a", deadline=UNREACHED), keys) == 120
 
 
 @pytest.mark.skipif(not FULL, reason="waits for a minute")

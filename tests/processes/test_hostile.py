@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from conftest import StartAgent, StartNode
 from footprint import Footprint
-from node import FULL, SANITIZED, MiB, Node, until
+from node import FULL, LIMIT, SANITIZED, MiB, Node, until
 
 Attach = Callable[..., Any]
 STRANGERS = (65534, 65533)
-SECONDS = 600.0 if FULL else 15.0
+STEPS = 25_000 if FULL else 400  # of a client; about 40 a second
 BLOCK = 4096
 
 
@@ -76,9 +76,9 @@ def settled(node: Node, before: Footprint) -> Footprint:
         now = node.status()
         return len(now["sessions"]) <= before.sessions and len(now["instances"]) <= before.instances
 
-    until("the sessions of dead clients are gone, and their instances", left, limit=30)
+    until("the sessions of dead clients are gone, and their instances", left)
     with contextlib.suppress(AssertionError):  # their segments go behind them; what stays is the caller's to judge
-        until("descriptors are closed", lambda: not Footprint.of(node).descriptors_since(before), limit=20)
+        until("descriptors are closed", lambda: not Footprint.of(node).descriptors_since(before))
     return Footprint.of(node)
 
 
@@ -123,8 +123,8 @@ def test_hostile_clients_of_another_instance_harm_nobody(
         for agent, uid in zip(agents, STRANGERS, strict=True):
             assert agent.call("become", uid=uid) == uid
     for number, agent in enumerate(agents):
-        agent.send("campaign", seed=seed + number, seconds=SECONDS, instance="hostile")
-    done = [agent.answer(limit=SECONDS + 120) for agent in agents]
+        agent.send("campaign", seed=seed + number, steps=STEPS, instance="hostile")
+    done = [agent.answer(limit=LIMIT + STEPS) for agent in agents]
     for agent in agents:
         agent.kill()
     for each in ordinary:
@@ -136,7 +136,7 @@ def test_hostile_clients_of_another_instance_harm_nobody(
     assert blocks.wrong_blocks(keys, [b.view() for b in held], BLOCK) == []
     held.release()
     assert all(sum(each.values()) > 10 for each in done), "the fuzzer was at work"
-    assert all(each.answers > SECONDS for each in ordinary), "ordinary sessions were answered meanwhile"
+    assert all(each.answers > 0 for each in ordinary), "ordinary sessions were answered meanwhile"
     assert ordinary[0].attached > 0 or os.geteuid() != 0
     fresh = attach(node, "fresh")
     assert fresh.put(keys, blocks.contents_of(keys, BLOCK)) == len(keys)
@@ -162,7 +162,7 @@ def test_a_hostile_client_of_the_same_instance_does_not_reach_blocks_of_others(
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     agent = start_agent(node, script="hostile.py")
-    done = agent.call("campaign", seed=seed, seconds=SECONDS / 2, instance="shared", gentle=True, limit=SECONDS + 120)
+    done = agent.call("campaign", seed=seed, steps=STEPS // 2, instance="shared", gentle=True, limit=LIMIT + STEPS)
     agent.kill()
     other.finish()
     same.stopping.set()
@@ -171,5 +171,5 @@ def test_a_hostile_client_of_the_same_instance_does_not_reach_blocks_of_others(
     print(f"done {done}; answers {other.answers}, {same.answers}; errors of the same instance {same.errors}")
     assert same.wrong == []
     assert node.worker_pid == worker
-    assert other.answers > SECONDS / 2
+    assert other.answers > 0
     assert same.compared > 0

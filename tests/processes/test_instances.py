@@ -266,7 +266,7 @@ def test_a_worker_that_dies_while_it_gives_up_leaves_nothing(
         filled(session, f"{turn}", blocks_of, 4096)
         session.close()
         node.restart_worker()
-    until("all are given up", lambda: node.status()["instances"] == [], limit=20)
+    until("all are given up", lambda: node.status()["instances"] == [])
     assert node.tier()["used"] == node.status()["dram"]["used"] == 0
     session = attach(node, "i0")
     assert session.put([bytes(16)], [bytes(4096)]) == 1

@@ -15,7 +15,7 @@ from typing import Any
 import blocks
 import pytest
 from conftest import StartNode
-from node import ROOT, KiB, Node, free_port, until
+from node import LIMIT, ROOT, KiB, Node, free_port, until
 from redis import Redis
 
 Attach = Callable[..., Any]
@@ -27,7 +27,7 @@ def address(node: Node) -> str:
 
 
 def fetch(node: Node, page: str) -> str:
-    with urllib.request.urlopen(f"http://{address(node)}{page}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address(node)}{page}", timeout=LIMIT) as answer:
         return str(answer.read().decode())
 
 
@@ -142,10 +142,10 @@ def test_slow_connections_and_many_of_them_do_not_keep_health_from_being_asked(s
     slow = [socket.create_connection((host, int(port))) for _ in range(400)]
     for each in slow[-8:]:
         each.sendall(b"GET /healthz HTTP/1.1\r\nX: a")
-    with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=1) as answer:
+    with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=LIMIT) as answer:
         assert answer.read() == b"ok\n"
     assert len(list(descriptors.iterdir())) <= before + 64 + 8
-    until("those that drip are cut off", lambda: slow[-1].recv(1) == b"", limit=10)
+    until("those that drip are cut off", lambda: slow[-1].recv(1) == b"")
     for each in slow:
         each.close()
 

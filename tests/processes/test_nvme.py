@@ -18,7 +18,7 @@ import cenote
 import numpy as np
 import pytest
 from conftest import StartNode
-from node import FULL, KiB, MiB, Node, run_cenote, until
+from node import FULL, LIMIT, KiB, MiB, Node, run_cenote, until
 
 Attach = Callable[..., Any]
 BLOCK = 256 * KiB
@@ -73,7 +73,7 @@ def brought_up(session: Any, keys: list[bytes], block: int = BLOCK) -> int:
     at = 0
     while at < len(keys):
         ticket = session.prefetch(keys[at : at + 32], "wait_complete")
-        length = ticket.wait(30)
+        length = ticket.wait(LIMIT)
         assert ticket.done
         with ticket.held() as held:
             assert blocks.wrong_blocks(keys[at : at + length], [each.view() for each in held], block) == []
@@ -151,25 +151,25 @@ def test_a_prefetch_says_how_far_it_came(start: StartNode, attach: Attach) -> No
     keys = filled(session, "a", 200, pace=node)
     nowhere = blocks.keys_of("nowhere", 0, 5)
     ticket = session.prefetch([*keys[:10], *nowhere, *keys[10:20]])
-    assert ticket.wait(10) == 10
+    assert ticket.wait(LIMIT) == 10
     assert (ticket.done, ticket.length) == (True, 10)
     with ticket.held() as held:
         assert len(held) == 10
         assert session.stats()["pins_in_use"] == 10
     ticket.release()
     assert session.stats()["pins_in_use"] == 0
-    assert session.prefetch(nowhere).wait(10) == 0
-    assert session.prefetch([]).wait(10) == 0
+    assert session.prefetch(nowhere).wait(LIMIT) == 0
+    assert session.prefetch([]).wait(LIMIT) == 0
     array = np.frombuffer(b"".join(keys[20:60]), np.uint8).reshape(40, 32)
-    assert session.prefetch(array).wait(10) == 40
-    assert session.prefetch(keys[20:60]).wait(10) == 40, "they are here already"
+    assert session.prefetch(array).wait(LIMIT) == 40
+    assert session.prefetch(keys[20:60]).wait(LIMIT) == 40, "they are here already"
 
 
 def test_a_prefetch_without_the_tier_ends_at_once(node: Node, attach: Attach) -> None:
     session = attach(node, "i", block=BLOCK)
     keys = filled(session, "a", 10)
     ticket = session.prefetch([*keys, *blocks.keys_of("b", 0, 10)])
-    assert ticket.wait(10) == 10
+    assert ticket.wait(LIMIT) == 10
     ticket.release()
 
 
@@ -178,7 +178,7 @@ def test_two_sessions_want_the_same_chain(start: StartNode, attach: Attach) -> N
     sessions = [attach(node, "i", block=BLOCK) for _ in range(2)]
     keys = filled(sessions[0], "a", 300, pace=node)
     tickets = [each.prefetch(keys[:64]) for each in sessions]
-    assert [each.wait(20) for each in tickets] == [64, 64]
+    assert [each.wait(LIMIT) for each in tickets] == [64, 64]
     assert node.counter("promoted") == 64, "a block comes up once"
     for each in tickets:
         each.release()
@@ -215,7 +215,7 @@ def test_without_keep_copy_a_block_is_in_one_tier(start: StartNode, attach: Atta
     keys = filled(session, "a", 200, pace=node)
     before = nvme(node)["blocks"]
     ticket = session.prefetch(keys[:8])
-    assert ticket.wait(10) == 8
+    assert ticket.wait(LIMIT) == 8
     assert node.counter("promoted") == 8
     assert nvme(node)["counters"]["read"] == 8
     assert nvme(node)["blocks"] <= before
@@ -241,7 +241,7 @@ def test_what_was_forgotten_stays_so_after_a_kill(start: StartNode, attach: Atta
     node.restart_worker()
     serving(node)
     assert session.match(keys) == cenote.Match(0, 0)
-    assert session.prefetch(keys).wait(10) == 0
+    assert session.prefetch(keys).wait(LIMIT) == 0
     other = filled(session, "b", 200, pace=node)
     assert brought_up(session, other) == 200
 
@@ -324,7 +324,7 @@ def test_files_are_the_node_s_alone_and_never_grow_beyond_the_capacity(
 def test_workers_killed_in_the_middle_of_transfers_never_bring_a_wrong_byte(start: StartNode, attach: Attach) -> None:
     kills = 50 if FULL else 6
     node = start("nvme.ingest=all")
-    session = attach(node, "i", block=BLOCK, deadline=60.0)
+    session = attach(node, "i", block=BLOCK)
     dice = random.Random(11)
     keys = blocks.keys_of("a", 0, 300)
     for turn in range(kills):
@@ -334,7 +334,7 @@ def test_workers_killed_in_the_middle_of_transfers_never_bring_a_wrong_byte(star
         session.put_async(batch[:30], blocks.contents_of(batch[:30], BLOCK))
         time.sleep(dice.random() * 0.03)  # where it dies is left to chance
         node.restart_worker()
-        ticket.wait(30)
+        ticket.wait(LIMIT)
         ticket.release()
         session.flush()
         serving(node)
@@ -353,7 +353,7 @@ def test_reads_of_a_killed_worker_hit_no_block_of_the_next(start: StartNode, att
     kills = 50 if FULL else 5
     block = 2 * MiB
     node = start("nvme.capacity=1GiB", "nvme.ingest=all", capacity="160MiB")
-    session = attach(node, "i", block=block, deadline=60.0)
+    session = attach(node, "i", block=block)
     keys = filled(session, "a", 140, block, pace=node)
     assert session.match(keys).reachable == 140
     for turn in range(kills):
@@ -375,7 +375,7 @@ def test_reads_of_a_killed_worker_hit_no_block_of_the_next(start: StartNode, att
                     assert blocks.is_content_of(key, held[0].view(), block), "an old read hit a new block"
         ticket.release()
         session.remove([*push, *new])
-        assert session.prefetch(keys[:4]).wait(30) == 4
+        assert session.prefetch(keys[:4]).wait(LIMIT) == 4
     assert node.blocks()["loading"] == 0
 
 

@@ -19,7 +19,7 @@ import blocks
 import cenote
 import pytest
 from conftest import StartNode
-from node import BINARY, HERE, KiB, MiB, Node, preloading, run_cenote, until
+from node import BINARY, HERE, LIMIT, KiB, MiB, Node, preloading, run_cenote, until
 from test_nvme import brought_up, filled, nvme, serving, settled
 
 Attach = Callable[..., Any]
@@ -134,9 +134,9 @@ def test_a_disk_that_does_not_answer_holds_up_neither_puts_nor_hits(
     assert ticket.wait(0.05) == 4, "the part that is here"
     assert not ticket.done
     faults.give("store", "delay_ms=100")
-    until("what was asked for comes", lambda: counters(node)["read"] > before["counters"]["read"], limit=30)
+    until("what was asked for comes", lambda: counters(node)["read"] > before["counters"]["read"])
     ticket.release()
-    until("the requests end", lambda: nvme(node)["bytes_in_flight"] == 0, limit=30)
+    until("the requests end", lambda: nvme(node)["bytes_in_flight"] == 0)
     filled(session, "last", 200)
     session.prefetch(keys)
     assert node.stop() == 0, "an end waits for the requests that the disk has, not for all"
@@ -192,7 +192,7 @@ def test_a_full_file_system_makes_the_path_smaller(start: Callable[..., Node], a
     assert brought_up(session, keys) == 40, "what was written before is read"
     settled(node)
     faults.end()
-    until("the path has its size again", lambda: path_of(node)["bad_bytes"] == 0, limit=60)
+    until("the path has its size again", lambda: path_of(node)["bad_bytes"] == 0)
     written = counters(node)["written"]
     only_below(session, node, "c")
     assert counters(node)["written"] >= written + 100
@@ -428,7 +428,7 @@ def test_a_removal_that_failed_is_tried_again_until_the_disk_takes_it(
     with pytest.raises(cenote.RemovalPending):
         session.clear()
     faults.end()
-    until("it is written down", lambda: path_of(node)["pending_removals"] == 0, limit=30)
+    until("it is written down", lambda: path_of(node)["pending_removals"] == 0)
     session.remove(keys)  # and so is the next one
     fresh = only_below(session, node, "c")
     restarted(node)
@@ -462,7 +462,7 @@ def test_a_worker_that_dies_behind_a_removal_it_kept_brings_nothing_back(
 ) -> None:
     node = start("debug.enabled=true", 'debug.kill_at=["removals.kept"]')
     node.allowed_errors = UNSAVED
-    session = attach(node, "i", block=BLOCK, deadline=40)
+    session = attach(node, "i", block=BLOCK)
     keys = only_below(session, node)
     faults.give("store", "metadata_hold")
     node.announced_deaths += 1
@@ -472,7 +472,7 @@ def test_a_worker_that_dies_behind_a_removal_it_kept_brings_nothing_back(
     faults.end()
     serving(node)
     assert not any(session.match([key]).reachable for key in keys)
-    until("it is written down", lambda: path_of(node)["pending_removals"] == 0, limit=30)
+    until("it is written down", lambda: path_of(node)["pending_removals"] == 0)
     restarted(node)
     session = attach(node, "i", block=BLOCK)
     assert not any(session.match([key]).reachable for key in keys)
@@ -532,7 +532,7 @@ def test_memory_that_a_lost_path_may_still_fill_does_not_stay_away(
     faults.end()
     until("the path cannot be opened", lambda: path_of(node)["state"] == "failed")
     until("the memory is not waited for", lambda: loading() == 0)
-    assert ticket.wait(20) == 0, "who waited for them has an answer"
+    assert ticket.wait(LIMIT) == 0, "who waited for them has an answer"
     dram_works(session, "b")
 
 

@@ -58,7 +58,7 @@ def test_another_user_attaches_when_a_list_has_it(
     node.restart_worker()
     assert agent.call("put", label="b", count=10) == 10
     agent.kill()
-    until("its session is gone", lambda: not node.status()["sessions"], limit=3)
+    until("its session is gone", lambda: not node.status()["sessions"])
 
 
 @contextlib.contextmanager
@@ -316,7 +316,7 @@ def test_the_lists_are_reloaded(public: Path, start_node: StartNode, start_agent
     assert refusal(agent).code == "permission_denied"
     file.write_text(f"[auth]\nallow_uids = [{NOBODY}]\n")
     node.send_signal(signal.SIGHUP)
-    until("it is reloaded", lambda: node.logged("configuration reloaded"), limit=5)
+    until("it is reloaded", lambda: node.logged("configuration reloaded"))
     agent.call("attach", instance="i")
     assert agent.call("put", label="a", count=10) == 10
 
@@ -334,7 +334,7 @@ def test_another_user_cannot_reopen_what_it_was_given(
 
 def test_a_process_in_a_pid_namespace_that_the_node_cannot_see_is_refused(public: Path, start_node: StartNode) -> None:
     node = start_node(folder=public / "run", launch_only=True, prefix=("unshare", "--pid", "--fork", "--kill-child"))
-    until("the socket is there", node.socket.exists, limit=10)
+    until("the socket is there", node.socket.exists)
     with pytest.raises(cenote.PermissionDenied, match=r"PID namespace.*--pid=host.*hostPID"):
         cenote.attach(make_spec("i"), socket=str(node.socket))
     ran = run_cenote("status", "--socket", node.socket)

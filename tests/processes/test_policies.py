@@ -32,7 +32,7 @@ def resident(session: Any, keys: list[bytes]) -> int:
 def reload(node: Node) -> None:
     before = len(node.logged("configuration reloaded"))
     node.send_signal(signal.SIGHUP)
-    until("it is reloaded", lambda: len(node.logged("configuration reloaded")) > before, limit=5)
+    until("it is reloaded", lambda: len(node.logged("configuration reloaded")) > before)
 
 
 @pytest.mark.sanitizer

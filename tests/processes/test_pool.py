@@ -13,7 +13,7 @@ from typing import Any
 import blocks
 import pytest
 from conftest import StartNode
-from node import FULL, KiB, MiB, Node, run_cenote, until
+from node import FULL, LIMIT, KiB, MiB, Node, run_cenote, until
 
 from cluster import Cluster, becomes, cluster_of, kill_node, peers
 
@@ -30,7 +30,7 @@ class Pool(Cluster):
         self.replicas = replicas
 
     def settings(self, index: int, **changed: str) -> list[str]:
-        more = ['remote.backends=["peers"]', "remote.lookup_timeout=2s", "prefetch.threshold_tokens=0"]
+        more = ['remote.backends=["peers"]', "remote.lookup_timeout=8s", "prefetch.threshold_tokens=0"]
         return [*super().settings(index, **changed), *more, f"remote.replicas={self.replicas}"]
 
     def pooled(self, count: int = 3) -> list[Node]:
@@ -47,7 +47,6 @@ class Pool(Cluster):
             lambda: all(
                 cluster_of(each)["askable"] == len(those) - 1 and remote(each)["serving"] == 1 for each in those
             ),
-            limit=30,
         )
 
 
@@ -72,13 +71,13 @@ def put(session: Any, label: str, count: int = COUNT, block: int = BLOCK) -> lis
 
 def settled(*nodes: Node) -> None:
     """Nothing is on its way to another node."""
-    until("all blocks are where they belong", lambda: all(remote(each)["putting"] == 0 for each in nodes), limit=20)
+    until("all blocks are where they belong", lambda: all(remote(each)["putting"] == 0 for each in nodes))
 
 
 def found(session: Any, keys: list[bytes], block: int = BLOCK) -> int:
     """How many blocks a prefetch finds; their bytes are looked at."""
     ticket = session.prefetch(keys, "wait_complete", prefill_tokens_per_s=0)
-    length = int(ticket.wait(30))
+    length = int(ticket.wait(LIMIT))
     with ticket.held() as held:
         assert blocks.wrong_blocks(keys[:length], [each.view() for each in held], block) == []
     ticket.release()
@@ -119,7 +118,7 @@ def test_what_one_node_stores_the_others_find(pool: Pool, attach: Attach) -> Non
     for node in (b, c):
         session = attach(node, "model", block=BLOCK)
         assert session.match(keys).resident == 0 or session.match(keys).resident < COUNT
-        assert session.locate(keys, timeout=5).reachable == COUNT
+        assert session.locate(keys, timeout=LIMIT).reachable == COUNT
         assert found(session, keys) == COUNT
         assert of_pool(node, "fetched") == COUNT - of_pool(node, "hosted")
     assert found(attach(b, "another model", block=BLOCK), keys) == 0
@@ -175,11 +174,11 @@ def test_a_home_that_stands_still_hangs_nobody(pool: Pool, attach: Attach) -> No
     with b.worker_stopped():
         found(reader, keys)  # as far as it goes
         put(writer, "while it slept")
-        until("puts end", lambda: remote(a)["putting"] == 0 and remote(c)["getting"] == 0, limit=20)
+        until("puts end", lambda: remote(a)["putting"] == 0 and remote(c)["getting"] == 0)
         becomes(c, "b", "suspect", "gone", "dialling", "greeting")
         loses_at_most(reader, keys, hosted)
     pool.all_ask()
-    until("it is asked again", lambda: found(reader, keys) == COUNT, limit=40)
+    until("it is asked again", lambda: found(reader, keys) == COUNT)
 
 
 class Traffic:
@@ -213,7 +212,7 @@ class Traffic:
     def goes_on(self, rounds: int = 2) -> None:
         """Some rounds are over that begin from now on."""
         wanted = self.rounds + rounds + 1
-        until("traffic goes on", lambda: self.rounds >= wanted or self.failures, limit=40)
+        until("traffic goes on", lambda: self.rounds >= wanted or self.failures)
         assert self.failures == []
 
 
@@ -254,12 +253,12 @@ def test_nodes_that_are_cut_off_from_each_other_do_without(pool: Pool, attach: A
     assert run_cenote("debug", "partition", "a", "b", direction, "--socket", a.socket).returncode == 0
     found(reader, keys)
     put(writer, "meanwhile")
-    until("puts end", lambda: remote(a)["putting"] == 0 and remote(b)["getting"] == 0, limit=20)
+    until("puts end", lambda: remote(a)["putting"] == 0 and remote(b)["getting"] == 0)
     becomes(b, "a", "suspect", "gone", "dialling", "greeting")
     loses_at_most(reader, keys, COUNT - away)
     assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
     pool.all_live()
-    until("it is asked again", lambda: found(reader, keys) == COUNT, limit=40)
+    until("it is asked again", lambda: found(reader, keys) == COUNT)
 
 
 @pytest.mark.sanitizer
@@ -307,13 +306,13 @@ def test_a_home_that_comes_back_with_its_disk_serves_what_it_had(
     keys = put(attach(a, "model", block=BLOCK), "shared")
     away_of(a)
     hosted = of_pool(b, "hosted")
-    until("it is on b's disk", lambda: b.status()["nvme"]["blocks"] >= hosted > 0, limit=20)
+    until("it is on b's disk", lambda: b.status()["nvme"]["blocks"] >= hosted > 0)
     b.stop()
     reader = attach(c, "model", block=BLOCK)
     assert sum(found(reader, [key]) for key in keys) < COUNT
     b.start()
     pool.all_ask()
-    until("all of it is found", lambda: found(reader, keys) == COUNT, limit=30)
+    until("all of it is found", lambda: found(reader, keys) == COUNT)
     assert of_pool(b, "brought_up") > 0
 
 
@@ -345,9 +344,9 @@ def test_what_only_a_homes_disk_has_is_brought_up_for_others(
     away_of(a)
     for n in range(12):  # more than DRAM has room for
         put(writer, f"more{n}")
-    until("it is on the disks", lambda: all(node.status()["dram"]["evicted"] > 0 for node in nodes), limit=20)
+    until("it is on the disks", lambda: all(node.status()["dram"]["evicted"] > 0 for node in nodes))
     reader = attach(b, "model", block=BLOCK)
-    until("all of it is found", lambda: found(reader, keys) == COUNT, limit=30)
+    until("all of it is found", lambda: found(reader, keys) == COUNT)
     assert of_pool(a, "brought_up") > 0
 
 
@@ -386,7 +385,7 @@ def test_a_clear_reaches_a_node_that_was_away_when_it_is_back(pool: Pool, attach
     both = [writer, reader] if asks_first == "who cleared" else [reader, writer]
     for each in both:  # binds the instance anew
         found(each, blocks.keys_of("nobody's", 0, COUNT))
-    until("b has forgotten them", lambda: found(reader, keys) == 0, limit=30)
+    until("b has forgotten them", lambda: found(reader, keys) == 0)
 
 
 def test_a_worker_that_is_replaced_clears_once_more_when_it_hears_of_the_last_clear(pool: Pool, attach: Attach) -> None:
@@ -421,7 +420,7 @@ def test_a_node_that_was_away_forgets_when_it_asks_another_before_that_one_asks_
     assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
     pool.all_live()
     found(reader, blocks.keys_of("others", 0, COUNT))  # binds the instance anew
-    until("b has forgotten them", lambda: found(reader, keys) == 0, limit=30)
+    until("b has forgotten them", lambda: found(reader, keys) == 0)
     assert found(writer, keys) == 0
 
 
@@ -457,7 +456,7 @@ def test_a_block_with_two_homes_survives_the_death_of_one(start_node: StartNode,
     until("each is at two nodes", lambda: of_pool(b, "hosted") + of_pool(c, "hosted") + away_of(a) >= 2 * COUNT)
     kill_node(a)  # which has all of them, and so one of the two homes of some
     reader = attach(b, "model", block=BLOCK)
-    until("all are found without it", lambda: found(reader, keys) == COUNT, limit=20)
+    until("all are found without it", lambda: found(reader, keys) == COUNT)
     assert of_pool(b, "wrong") == 0
 
 
@@ -532,7 +531,7 @@ def test_a_node_that_is_drained_hands_its_blocks_on_and_loses_none_of_them(pool:
     assert of_pool(b, "hosted") == hosted  # nothing belongs there any more
     b.stop()
     reader = attach(c, "model", block=BLOCK)
-    until("all are found without it", lambda: found(reader, keys) == COUNT, limit=20)
+    until("all are found without it", lambda: found(reader, keys) == COUNT)
 
 
 def test_a_node_that_rejoins_is_a_home_again(pool: Pool, attach: Attach) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import blocks
 import pytest
 from conftest import StartNode
-from node import PATIENCE, KiB, MiB, Node, run_cenote, until
+from node import KiB, MiB, Node, run_cenote, until
 
 Attach = Callable[..., Any]
 BLOCK = 64 * KiB
@@ -31,8 +31,9 @@ def slab_files(pid: int) -> dict[int, int]:
     """Memory files of slabs, and of what may be one: inode -> bytes that are touched."""
     found = {}
     for entry in Path(f"/proc/{pid}/fd").iterdir():
-        if "cenote-slab" in os.readlink(entry):
-            found[entry.stat().st_ino] = entry.stat().st_blocks * 512
+        with contextlib.suppress(FileNotFoundError):  # one that is just being closed
+            if "cenote-slab" in os.readlink(entry):
+                found[entry.stat().st_ino] = entry.stat().st_blocks * 512
     return found
 
 
@@ -57,12 +58,11 @@ def test_slabs_are_made_of_it_and_what_is_given_up_is_touched_anew(start_node: S
     keys = blocks.keys_of("i", 0, 100)
     session.put(keys, blocks.contents_of(keys, BLOCK))
     assert all(session.exists(keys))
-    assert len(slab_files(node.pid)) == len(before)
-    assert slab_files(node.pid).keys() == before.keys()
+    until("the keeper holds the same files", lambda: slab_files(node.pid).keys() == before.keys())
     assert 0 < populate(node)["ready"] < total
     session.close()
-    until("its memory is ready for others", lambda: populate(node)["ready"] == total, limit=30.0)
-    assert sum(slab_files(node.pid).values()) <= 32 * MiB
+    until("its memory is ready for others", lambda: populate(node)["ready"] == total)
+    until("what was given up is closed", lambda: sum(slab_files(node.pid).values()) <= 32 * MiB)
 
 
 def test_the_next_worker_has_what_was_touched(start_node: StartNode, attach: Attach) -> None:
@@ -80,14 +80,12 @@ def test_the_next_worker_has_what_was_touched(start_node: StartNode, attach: Att
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_it_ends_promptly_in_the_midst_of_it(start_node: StartNode, number: signal.Signals) -> None:
-    node = start_node(capacity="1GiB")
+def test_a_node_ends_in_the_midst_of_it(start_node: StartNode, number: signal.Signals) -> None:
+    node = start_node(capacity="8GiB")  # which takes seconds of a processor
     if number is signal.SIGKILL:
         node.restart_worker()
-        return
-    begun = time.monotonic()
-    node.stop()
-    assert time.monotonic() - begun < 1.5 * PATIENCE
+    assert node.stop() == 0
+    assert node.logged("memory is populated") == []
 
 
 def test_a_node_that_shall_not_populate_takes_memory_as_blocks_come(start_node: StartNode, attach: Attach) -> None:

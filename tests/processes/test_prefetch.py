@@ -10,7 +10,7 @@ import blocks
 import cenote
 import pytest
 from conftest import StartAgent, StartNode
-from node import KiB, MiB, Node, preloading, until
+from node import LIMIT, KiB, MiB, Node, preloading, until
 from test_nvme import filled, nvme, serving, settled
 from test_nvme_faults import SHIM, Faults, faults, only_below
 
@@ -67,16 +67,16 @@ def test_what_is_in_dram_is_offered_below_the_threshold_and_nothing_is_loaded(
     below = only_below(session, node, count=COUNT)
     here = blocks.keys_of("after a", 130, 10)
     ticket = session.prefetch([*here, *below[:15]])  # 240 tokens
-    assert ticket.wait(10) == 10
+    assert ticket.wait(LIMIT) == 10
     right(ticket, here, 10)
     assert ended(node, "below_threshold") == 1
     assert status(node)["blocks_loaded"] == 0
     ticket = session.prefetch([*here, *below[:16]])
-    assert ticket.wait(10) == 26
+    assert ticket.wait(LIMIT) == 26
     right(ticket, [*here, *below[:16]], 26)
     assert ended(node, "complete") == 1
     ticket = session.prefetch(below[16:18], threshold_tokens=32)  # this client knows better
-    assert ticket.wait(10) == 2
+    assert ticket.wait(LIMIT) == 2
     right(ticket, below[16:18], 2)
 
 
@@ -86,7 +86,7 @@ def test_a_timeout_answers_with_what_came_by_then(start: Callable[..., Node], at
     keys = only_below(session, node, count=COUNT)
     faults.give("store", "hold")
     ticket = session.prefetch(keys, "timeout", base=0.05, per_ki_token=0.05)
-    assert ticket.wait(10) == 0
+    assert ticket.wait(LIMIT) == 0
     assert ticket.done
     assert ended(node, "timeout") == 1
     faults.end()
@@ -105,7 +105,7 @@ def test_progress_is_seen_before_the_end_and_wait_complete_waits_for_all(
     seen = {until("more blocks", lambda least=least: ticket.length >= least and ticket.length) for least in (1, 9, 33)}
     assert len(seen) > 1
     ticket.stop()  # says nothing to this policy
-    assert ticket.wait(30) == COUNT
+    assert ticket.wait(LIMIT) == COUNT
     right(ticket, keys, COUNT)
 
 
@@ -136,7 +136,7 @@ def test_best_effort_ends_at_the_stop_with_a_pinned_prefix(
     assert not ticket.done
     faults.give("store", "hold")
     ticket.stop()
-    length = ticket.wait(10)
+    length = ticket.wait(LIMIT)
     assert 4 <= length < COUNT
     assert ended(node, "stopped") == 1
     right(ticket, keys, length)
@@ -171,10 +171,10 @@ def test_the_node_s_configuration_is_what_a_client_does_not_say(
     session = attach(node, "i", block=BLOCK)
     keys = only_below(session, node, count=COUNT)
     faults.give("store", "hold")
-    assert session.prefetch(keys).wait(10) == 0
+    assert session.prefetch(keys).wait(LIMIT) == 0
     assert ended(node, "timeout") == 1
     faults.end()
-    assert session.prefetch(keys, "wait_complete").wait(30) == COUNT
+    assert session.prefetch(keys, "wait_complete").wait(LIMIT) == COUNT
 
 
 # ---- never slower than recomputing
@@ -188,7 +188,7 @@ def test_a_disk_that_recomputing_beats_is_left_alone_and_found_again_when_it_is_
     keys = only_below(session, node, count=COUNT)
     faults.give("store", "delay_ms=100")
     slow = session.prefetch(keys, "wait_complete", prefill_tokens_per_s=16_000)  # a block in 1 ms, all in 64 ms
-    assert slow.wait(30) <= 4
+    assert slow.wait(LIMIT) <= 4
     assert ended(node, "cut") == 1
     slow.release()
     until("the window has come", lambda: nothing_left(node))
@@ -196,16 +196,16 @@ def test_a_disk_that_recomputing_beats_is_left_alone_and_found_again_when_it_is_
     assert (first["probes"], first["compared"]) == (1, 1)
     assert 8 <= first["blocks_loaded"] <= 20
     assert first["bytes_per_s"] < 16 * MiB
-    assert session.prefetch(keys[32:], prefill_tokens_per_s=16_000).wait(30) <= 1
+    assert session.prefetch(keys[32:], prefill_tokens_per_s=16_000).wait(LIMIT) <= 1
     assert ended(node, "cannot_win") == 1
     faults.end()
     until("what is behind it has come", lambda: nothing_left(node))
     ungated = session.prefetch(keys, "wait_complete", prefill_tokens_per_s=0)
-    assert ungated.wait(30) == COUNT, "an engine that does not compare gets all"
+    assert ungated.wait(LIMIT) == COUNT, "an engine that does not compare gets all"
     ungated.release()
     filled(session, "out", 140, pace=node)
     fast = session.prefetch(keys, "wait_complete", prefill_tokens_per_s=200)  # 80 ms a block
-    assert fast.wait(30) == COUNT
+    assert fast.wait(LIMIT) == COUNT
     right(fast, keys, COUNT)
     now = status(node)
     assert now["saved_s"] > 1
@@ -220,7 +220,7 @@ def test_a_rate_that_nobody_gave_is_assumed_and_the_log_says_so(
     session = attach(node, "i", block=BLOCK)
     keys = only_below(session, node, count=COUNT)
     faults.give("store", "delay_ms=100")
-    assert session.prefetch(keys, "wait_complete").wait(30) <= 4
+    assert session.prefetch(keys, "wait_complete").wait(LIMIT) <= 4
     assert ended(node, "cut") == 1
     assert len(node.logged("prefetch.assumed_tokens_per_s")) == 1
 
@@ -239,7 +239,7 @@ def test_what_came_survives_a_burst_of_puts_until_its_client_takes_it_over(
     until("the node holds them", lambda: status(node)["held_bytes"] == 40 * BLOCK)
     filled(session, "burst", 300, pace=node)
     assert session.match(keys).resident == 40
-    assert ticket.wait(10) == 40
+    assert ticket.wait(LIMIT) == 40
     until("the client pins them itself", lambda: status(node)["held_bytes"] == 0)
     right(ticket, keys, 40)
     filled(session, "burst 2", 300, pace=node)
@@ -279,7 +279,7 @@ def test_a_worker_that_dies_in_the_middle_ends_every_ticket(
     start: Callable[..., Node], attach: Attach, faults: Faults
 ) -> None:
     node = start()
-    session = attach(node, "i", block=BLOCK, deadline=60.0)
+    session = attach(node, "i", block=BLOCK)
     keys = only_below(session, node, count=COUNT)
     faults.give("store", "hold")
     tickets = [session.prefetch(keys, policy) for policy in ("wait_complete", "best_effort", "timeout")]
@@ -287,13 +287,13 @@ def test_a_worker_that_dies_in_the_middle_ends_every_ticket(
     node.worker_dies()
     faults.end()
     for each in tickets:
-        assert each.wait(60) == 0
+        assert each.wait(LIMIT) == 0
         assert each.done
         each.release()
     serving(node)
     until("the next worker has nothing of them", lambda: nothing_left(node))
     again = session.prefetch(keys, "wait_complete")
-    assert again.wait(60) == COUNT
+    assert again.wait(LIMIT) == COUNT
     right(again, keys, COUNT)
 
 
@@ -309,10 +309,10 @@ def test_a_chain_longer_than_a_request_is_one_prefetch(start: Callable[..., Node
     settled(node)
     assert not any(session.exists(keys))
     assert session.match(keys).reachable == 600
-    assert session.prefetch(keys[:599], "wait_complete").wait(30) == 0
+    assert session.prefetch(keys[:599], "wait_complete").wait(LIMIT) == 0
     assert ended(node, "below_threshold") == 1
     ticket = session.prefetch(keys, "wait_complete")
-    assert ticket.wait(30) == 600
+    assert ticket.wait(LIMIT) == 600
     assert status(node)["started"] == 2
     assert status(node)["blocks_loaded"] == 600
     ticket.release()
@@ -327,13 +327,13 @@ def test_a_session_with_too_many_prefetches_is_told_so(
     faults.give("store", "hold")
     tickets = [session.prefetch(keys, "wait_complete") for _ in range(257)]
     with pytest.raises(cenote.CenoteError, match="too many prefetches"):
-        tickets[-1].wait(10)
+        tickets[-1].wait(LIMIT)
     assert tickets[-1].done
     for each in tickets:
         each.cancel()
     faults.end()
     until("nothing is left", lambda: nothing_left(node))
-    assert session.prefetch(keys, "wait_complete").wait(30) == COUNT
+    assert session.prefetch(keys, "wait_complete").wait(LIMIT) == COUNT
     assert nvme(node)["counters"]["read"] == COUNT
 
 
@@ -346,12 +346,12 @@ def test_the_next_turn_of_a_conversation_is_there_before_it_is_asked_for(
     keys = only_below(session, node, count=COUNT)
     for turn in (32, COUNT):  # the node sees which blocks follow the first 32
         ticket = session.prefetch(keys[:turn], "wait_complete")
-        assert ticket.wait(30) == turn
+        assert ticket.wait(LIMIT) == turn
         ticket.release()
     filled(session, "between", 140, BLOCK, pace=node)
     assert not any(session.exists(keys))
     ticket = session.prefetch(keys[:32], "wait_complete")
-    assert ticket.wait(30) == 32
+    assert ticket.wait(LIMIT) == 32
     until("what followed has come, too", lambda: session.match(keys).resident == 48)
     right(ticket, keys, 32)
     assert status(node)["read_ahead"] == 16
@@ -362,7 +362,7 @@ def test_metrics_tell_of_prefetches(start: Callable[..., Node], attach: Attach) 
     node = start()
     session = attach(node, "i", block=BLOCK)
     keys = only_below(session, node, count=COUNT)
-    assert session.prefetch(keys, "wait_complete").wait(30) == COUNT
+    assert session.prefetch(keys, "wait_complete").wait(LIMIT) == COUNT
     now = status(node)
     assert (now["started"], now["finished"], now["blocks_wanted"], now["blocks_loaded"]) == (1, 1, COUNT, COUNT)
     assert sum(now["ended"].values()) == 1

@@ -15,7 +15,7 @@ import cenote
 import numpy as np
 import pytest
 from conftest import StartAgent, StartNode, pin_all
-from node import PATIENCE, KiB, MiB, Node, until
+from node import UNREACHED, KiB, MiB, Node, until
 from tier import both_tiers, seen
 
 Attach = Callable[..., Any]
@@ -63,14 +63,12 @@ def test_an_instance_that_names_no_group_is_its_own(start_node: StartNode, attac
 @pytest.mark.sanitizer
 def test_a_quota_full_of_pins_says_no_space_at_once_and_others_go_on(start_node: StartNode, attach: Attach) -> None:
     node = start_node("groups.g.quota=4MiB")
-    session = attach(node, "i", block=64 * KiB, instance_group="g")
+    session = attach(node, "i", block=64 * KiB, instance_group="g", deadline=UNREACHED)
     other = attach(node, "other", block=64 * KiB)
     held = pin_all(session, blocks.keys_of("a", 0, 200), 64 * KiB)
     assert len(held) == 64
-    begin = time.monotonic()
     with pytest.raises(cenote.NoSpace):
         session.put(blocks.keys_of("b", 0, 4), blocks.contents_of(blocks.keys_of("b", 0, 4), 64 * KiB))
-    assert time.monotonic() - begin < 1.0 * PATIENCE
     assert node.group_used("g") <= 4 * MiB
     fill(other, "o", 100, 64 * KiB)
     assert other.match(blocks.keys_of("o", 0, 100)).resident == 100
@@ -83,12 +81,10 @@ def test_a_quota_full_of_pins_says_no_space_at_once_and_others_go_on(start_node:
 @pytest.mark.sanitizer
 def test_a_block_larger_than_the_quota_is_refused_at_once(start_node: StartNode, attach: Attach) -> None:
     node = start_node("groups.g.quota=64KiB")
-    session = attach(node, "i", block=128 * KiB, instance_group="g")
-    begin = time.monotonic()
+    session = attach(node, "i", block=128 * KiB, instance_group="g", deadline=UNREACHED)
     with pytest.raises(cenote.NoSpace) as why:
         session.put([bytes(16)], [bytes(128 * KiB)])
     assert why.value.stored == 0
-    assert time.monotonic() - begin < 1.0 * PATIENCE
 
 
 @both_tiers
@@ -102,7 +98,7 @@ def test_quotas_change_while_the_node_runs(tmp_path: Path, start_node: StartNode
     def reload() -> None:
         before = len(node.logged("configuration reloaded"))
         node.send_signal(signal.SIGHUP)
-        until("it is reloaded", lambda: len(node.logged("configuration reloaded")) > before, limit=5)
+        until("it is reloaded", lambda: len(node.logged("configuration reloaded")) > before)
 
     quota("32MiB")
     node = start_node(config=file)
@@ -111,7 +107,7 @@ def test_quotas_change_while_the_node_runs(tmp_path: Path, start_node: StartNode
     assert 28 * MiB < node.group_used("g") <= 32 * MiB
     quota("8MiB")
     reload()
-    until("the group shrinks without a put", lambda: node.group_used("g") <= 8 * MiB, limit=5)
+    until("the group shrinks without a put", lambda: node.group_used("g") <= 8 * MiB)
     assert session.match(blocks.keys_of("a", 560, 40)).resident == 40, "the newest stay"
     fill(session, "b", 200, 64 * KiB)
     assert node.group_used("g") <= 8 * MiB
@@ -132,16 +128,16 @@ def test_a_second_instance_takes_most_of_a_full_tier_while_the_first_reads(
 ) -> None:
     node = start_node(capacity="128MiB")
     first = start_agent(node)
-    first.call("attach", instance="first", block=64 * KiB, deadline=30)
-    first.call("put", label="a", count=2000, limit=60)
+    first.call("attach", instance="first", block=64 * KiB)
+    first.call("put", label="a", count=2000)
     used = node.tier()["used"]
     assert used > 0.9 * 128 * MiB
     reader = start_agent(node)
-    reader.call("attach", instance="first", block=64 * KiB, deadline=30)
+    reader.call("attach", instance="first", block=64 * KiB)
     # The newest hundred are read all the time and stay; all the rest may go.
     hot = blocks.keys_of("a", 1900, 100)
     session = attach(node, "first", block=64 * KiB)
-    second = attach(node, "second", block=48 * KiB, deadline=30)
+    second = attach(node, "second", block=48 * KiB)
     reader.call("start_reader", label="a", first=1900, count=100)  # what is read all the time would stay, rightly
     begin = time.monotonic()
     count = 0
@@ -153,7 +149,7 @@ def test_a_second_instance_takes_most_of_a_full_tier_while_the_first_reads(
         count += 128
         assert count < 3 * 128 * MiB // (48 * KiB), node.status()
     print(f"80 % moved in {time.monotonic() - begin:.2f} s, {count} puts")
-    (report,) = reader.call("stop_readers", limit=60)
+    (report,) = reader.call("stop_readers")
     assert report["wrong"] == []
     assert report["errors"] == []
     assert report["rounds"] > 0
@@ -166,7 +162,7 @@ def test_a_second_instance_takes_most_of_a_full_tier_while_the_first_reads(
         assert len(held) == 1000
         assert blocks.wrong_blocks(newest, seen(second, held), 48 * KiB) == []
     # And back again.
-    first.call("put", label="c", count=1500, limit=60)
+    first.call("put", label="c", count=1500)
     assert first.call("verify", label="c", first=1000, count=500) == {"there": 500, "wrong": 0}
 
 
@@ -179,7 +175,7 @@ def test_capacity_moves_while_workers_are_killed(
     agents = {}
     for name, size in sizes.items():
         agents[name] = start_agent(node)
-        agents[name].call("attach", instance=name, block=size, deadline=60)
+        agents[name].call("attach", instance=name, block=size)
     for turn in range(9 if node.device is None else 3):
         name = "xyz"[turn % 3]
         count = 48 * MiB // sizes[name]
@@ -187,7 +183,7 @@ def test_capacity_moves_while_workers_are_killed(
         time.sleep(0.05)
         node.restart_worker()
         agents[name].answer(90)
-        seen = agents[name].call("verify", label=f"t{turn}", first=count // 2, count=count // 2, limit=60)
+        seen = agents[name].call("verify", label=f"t{turn}", first=count // 2, count=count // 2)
         assert seen["wrong"] == 0
         # A restart knows the order of last uses to a tenth of a second: a few younger blocks, or a slab of them (a
         # sixth of this half), may have gone first.
@@ -205,7 +201,7 @@ def test_200_instances_of_64_kib_blocks_share_a_node_of_1_gib(start_node: StartN
     sessions = []
     begin = time.monotonic()
     for number in range(200):
-        session = attach(node, f"i{number}", block=64 * KiB, deadline=30)
+        session = attach(node, f"i{number}", block=64 * KiB)
         sessions.append(session)
         keys = blocks.keys_of(f"k{number}", 0, 16)
         assert session.put(keys, blocks.contents_of(keys, 64 * KiB)) == 16

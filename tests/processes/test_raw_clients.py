@@ -86,7 +86,7 @@ def test_a_client_that_never_drains_its_completion_ring_harms_only_itself(node: 
     for _ in range(20):
         send(500)
         puts_and_reads(session, "alive", 5)
-    until("both rings are full", both_full, limit=30)
+    until("both rings are full", both_full)
     answered = raw.waiting_completions()
     assert wire.COMPLETIONS // 2 < answered <= wire.COMPLETIONS
     assert sent > answered, "the rest waits in the ring"
@@ -100,7 +100,7 @@ def test_a_client_that_never_drains_its_completion_ring_harms_only_itself(node: 
         got += len(raw.take())
         return got == sent
 
-    until("every request is answered", drained, limit=10)
+    until("every request is answered", drained)
     raw.close()
 
 
@@ -157,13 +157,13 @@ def test_ring_indices_that_make_no_sense_end_the_reading_of_that_ring_only(
     worker = node.worker_pid
     raw.set_word(word, value)
     raw.ring()
-    until("the node has said why", lambda: node.logged("malformed ring"), limit=5)
+    until("the node has said why", lambda: node.logged("malformed ring"))
     (line,) = node.logged("malformed ring")
     assert (line["level"], line["session"], line["pid"]) == ("warn", raw.number, os.getpid())
     puts_and_reads(session, "alive")
     assert node.worker_pid == worker
     raw.close()
-    until("its session is gone", lambda: len(node.status()["sessions"]) == 1, limit=3)
+    until("its session is gone", lambda: len(node.status()["sessions"]) == 1)
 
 
 @pytest.mark.sanitizer
@@ -172,7 +172,7 @@ def test_a_batch_that_never_ends_is_not_waited_for_by_others(node: Node, attach:
     session = attach(node, "i")
     for number in range(wire.SUBMISSIONS):
         raw.submit(wire.REMOVE, key=blocks.key_of("x", number), last=False)
-    until("it is called malformed", lambda: node.logged("malformed ring"), limit=10)
+    until("it is called malformed", lambda: node.logged("malformed ring"))
     puts_and_reads(session, "alive")
     raw.close()
 
@@ -212,7 +212,7 @@ def test_fuzzed_session_memory_harms_nobody(start_node: StartNode, start_agent: 
     with session.acquire(keys) as held:
         assert blocks.wrong_blocks(keys, [b.view() for b in held], 4096) == []
     agent.kill()
-    until("the fuzzer's sessions are gone", lambda: len(node.status()["sessions"]) == 1, limit=5)
+    until("the fuzzer's sessions are gone", lambda: len(node.status()["sessions"]) == 1)
     state, own = node.instance("fuzzed"), node.session_of(os.getpid())
     assert own is not None
     assert (state["pending"], state["quarantined"], node.blocks()["granted"]) == (0, 0, own["grants"])
@@ -231,7 +231,7 @@ def test_a_fuzzer_of_the_instance_itself_spoils_at_most_its_own_blocks(
     worker = node.worker_pid
     agent = start_agent(node, script="fuzzer.py")
     for number in range(8):
-        agent.call("fuzz", seed=1000 + number, instance="shared", gentle=True, limit=60)
+        agent.call("fuzz", seed=1000 + number, instance="shared", gentle=True)
     targets = [bytearray(4096) for _ in keys]
     assert session.get_into(keys, targets) == 200
     assert blocks.wrong_blocks(keys, targets, 4096) == []

@@ -77,7 +77,7 @@ def test_blocks_go_through_the_tunnel_of_the_recipe(
         sets = [f'remote.backends=["redis://127.0.0.1:{port}"]', f"remote.state_dir={tmp_path / name}"]
         nodes.append(start_node(*sets, "prefetch.threshold_tokens=0", "prefetch.policy=wait_complete"))
     here, there = nodes
-    until(lambda: remote(here)["serving"] == 1 and remote(there)["serving"] == 1, 60)
+    until(lambda: remote(here)["serving"] == 1 and remote(there)["serving"] == 1)
     keys = put(attach(here, "model", block=BLOCK), "shared")
     all_put(here, COUNT)
     assert found(attach(there, "model", block=BLOCK), keys) == COUNT

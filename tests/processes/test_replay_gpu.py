@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import wire
-from node import BINARY, PATIENCE, node_environment, processes_naming, run_cenote, until
+from node import BINARY, LIMIT, node_environment, processes_naming, run_cenote, until
 from redis import Redis
 
 BLOCK = 4096
@@ -34,7 +34,7 @@ def home() -> Iterator[Path]:
 
 def run(home: Path, *arguments: str | Path, code: int = 0, **more: str) -> str:
     env = node_environment() | {"TMPDIR": str(home)} | more
-    ended = run_cenote("replay", *arguments, limit=60, env=env)
+    ended = run_cenote("replay", *arguments, env=env)
     assert ended.returncode == code, ended.stderr
     return ended.stdout if code == 0 else ended.stdout + ended.stderr
 
@@ -191,7 +191,7 @@ def test_a_killed_worker_costs_nothing_but_time(home: Path) -> None:
         status = served_by(home)
         assert status
         os.kill(status["node"]["worker_pid"], signal.SIGKILL)
-        out, errors = running.communicate(timeout=40 * PATIENCE)
+        out, errors = running.communicate(timeout=LIMIT)
     finally:
         running.kill()
         running.wait()

@@ -14,7 +14,7 @@ from typing import Any
 import policies
 import pytest
 import wire
-from node import BINARY, PATIENCE, Node, is_alive, node_environment, processes_naming, run_cenote, until
+from node import BINARY, LIMIT, Node, is_alive, node_environment, processes_naming, run_cenote, until
 from redis import Redis
 
 BLOCK = "64KiB"
@@ -56,7 +56,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 def run_json(trace: Path | None, *arguments: str | Path, code: int = 0, **more: Any) -> dict[str, Any]:
     first = [] if trace is None else [trace]
-    ended = run_cenote("replay", *first, "--json", *arguments, limit=60, **more)
+    ended = run_cenote("replay", *first, "--json", *arguments, **more)
     assert ended.returncode == code, ended.stderr
     return dict(json.loads(ended.stdout))
 
@@ -88,7 +88,7 @@ class Running:
         return found
 
     def end(self, code: int) -> dict[str, Any]:
-        out, self.errors = self.process.communicate(timeout=40 * PATIENCE)
+        out, self.errors = self.process.communicate(timeout=LIMIT)
         assert self.process.returncode == code, self.errors
         return dict(json.loads(out))
 
@@ -427,7 +427,7 @@ def test_a_replay_whose_server_is_killed_goes_on_without_it(home: Path, start_re
 def test_a_replay_does_not_begin_without_its_server(home: Path, tmp_path: Path) -> None:
     nowhere = f"unix://{tmp_path}/redis.sock"
     ended = run_cenote(
-        "replay", "--generate", "chat:requests=5", *DRAM_ONLY, "--remote", nowhere, env=environment(home), limit=60
+        "replay", "--generate", "chat:requests=5", *DRAM_ONLY, "--remote", nowhere, env=environment(home)
     )
     assert ended.returncode == 1
     assert "redis.sock" in ended.stderr and "does not answer" in ended.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node import PATIENCE, node_environment, run_cenote
+from node import LIMIT, node_environment, run_cenote
 
 CHROMIUM = shutil.which("chromium")
 SMALL = ("--block-bytes", "4KiB", "--limit", "150")
@@ -59,7 +59,7 @@ def measured(page: Path, home: Path) -> dict[str, Any]:
         ],
         capture_output=True,
         text=True,
-        timeout=60 * PATIENCE,
+        timeout=LIMIT,
         check=False,
     )
     found = re.search(r'<pre id="measured">(.*?)</pre>', ended.stdout, re.DOTALL)
@@ -98,7 +98,7 @@ def embedded(page: Path) -> Any:
 
 def replay(page: Path | None, *arguments: str | Path, cwd: Path) -> str:
     report = () if page is None else ("--report", page)
-    ended = run_cenote("replay", *arguments, *report, limit=60, env=node_environment() | {"TMPDIR": str(cwd)})
+    ended = run_cenote("replay", *arguments, *report, env=node_environment() | {"TMPDIR": str(cwd)})
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

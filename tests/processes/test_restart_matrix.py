@@ -23,7 +23,7 @@ import blocks
 import cenote
 import pytest
 from conftest import StartAgent, StartNode, make_spec
-from node import FULL, PATIENCE, ROOT, KiB, Node, run_cenote, until
+from node import FULL, LIMIT, PATIENCE, ROOT, KiB, Node, run_cenote, until
 from tier import both_tiers, seen, write
 
 BLOCK = 32 * KiB
@@ -87,7 +87,7 @@ class Work:
                 done.append(what())
             return bool(done)
 
-        until("a client is served", tried, limit=30.0, pause=0.02)
+        until("a client is served", tried, pause=0.02)
         return done[0]
 
     def go_on(self) -> None:
@@ -191,7 +191,7 @@ def killed_in_turn(start_node: StartNode, folder: Path, names: list[str]) -> Non
         launch_only=True,
     )
     node.allowed_errors += ["did not start", "the keeper"]
-    until("the node has a socket", node.socket.exists, limit=20.0)
+    until("the node has a socket", node.socket.exists)
     work = Work(node)
     for epoch, name in enumerate(names, 1):
         end = time.monotonic() + PASSED_WITHIN * PATIENCE
@@ -218,8 +218,8 @@ def test_an_upgrade_whose_worker_dies_behind_its_wish_keeps_every_block(start_no
     node = start_node(*kills("keeper.upgrade_asked"), *disk(tmp_path), capacity="20MiB")
     work = Work(node)
     work.go_on()
-    run_cenote("node", "upgrade", "--socket", node.socket, limit=40)  # its answer died with the worker
-    until("the next worker serves", lambda: node.epoch > 1, limit=20.0)
+    run_cenote("node", "upgrade", "--socket", node.socket)  # its answer died with the worker
+    until("the next worker serves", lambda: node.epoch > 1)
     work.go_on()
     node.announced_deaths = len(node.logged("worker died"))
     work.end()
@@ -235,12 +235,12 @@ def test_a_session_whose_end_is_cut_short_is_ended_by_the_next_command(
     agent.call("put", label="a", count=20)
     ended = ("session", "kill", str(node.sessions()[0]["id"]), "--socket", str(node.socket))
     run_cenote(*ended)  # its answer died with the worker
-    until("the next worker serves", lambda: node.epoch > 1, limit=20.0)
+    until("the next worker serves", lambda: node.epoch > 1)
     node.announced_deaths = 1
     if node.sessions():
         assert run_cenote(*ended).returncode == 0
     until("its memory is back", lambda: not node.sessions() and node.blocks()["granted"] == 0)
-    agent.process.wait(10)
+    agent.process.wait(LIMIT)
 
 
 @both_tiers
@@ -251,7 +251,7 @@ def test_a_cold_start_that_is_cut_short_is_ended_by_the_next_worker(start_node: 
     work.go_on()
     make_unreadable(node)
     node.worker_dies()
-    until("a worker lives", lambda: node.epoch > len(dying) + 1 and node.tier(), limit=30.0)
+    until("a worker lives", lambda: node.epoch > len(dying) + 1 and node.tier())
     node.announced_deaths = len(node.logged("worker died"))
     assert node.announced_deaths == len(dying) + 1
     with pytest.raises(cenote.Closed):  # nothing of an old layout is a hit

@@ -16,23 +16,21 @@ import blocks
 import cenote
 import pytest
 from conftest import StartAgent, StartNode, make_spec
-from node import PATIENCE, AgentError, KiB, MiB, Node, is_alive, until
+from node import LIMIT, UNREACHED, AgentError, KiB, MiB, Node, is_alive, until
 from tier import both_tiers
 
 Attach = Callable[..., Any]
 BLOCK = 16 * KiB
+UNTIL_DRAINED = "node.drain_timeout=10m"  # an end that needs it would end no test
 
 
 # ---- start
 
 
-def test_the_socket_is_there_within_5_seconds_of_the_start(start_node: StartNode) -> None:
-    begin = time.monotonic()
+def test_whoever_asks_as_soon_as_the_socket_is_there_is_answered(start_node: StartNode) -> None:
     node = start_node(launch_only=True)
-    until("the socket is there", node.socket.exists, limit=5, pause=0.005)
-    there = time.monotonic() - begin
-    node.status()
-    print(f"socket after {there * 1000:.0f} ms, serving after {(time.monotonic() - begin) * 1000:.0f} ms")
+    until("the socket is there", node.socket.exists, pause=0.001)
+    assert node.status()["node"]["pid"] == node.pid
 
 
 def test_a_node_needs_no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +51,7 @@ def test_a_node_needs_no_configuration(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_service_manager_is_told_what_the_node_does(tmp_path: Path, start_node: StartNode) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(10 * PATIENCE)
+        manager.settimeout(LIMIT)
         said: list[str] = []
 
         def hears(what: str) -> None:
@@ -90,25 +88,17 @@ def test_a_worker_that_can_never_start_is_given_up_with_its_reason(start_node: S
 
 @pytest.mark.sanitizer
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
-def test_an_orderly_end_is_quick_and_says_0_and_clients_are_told(
-    node: Node, start_agent: StartAgent, number: int
-) -> None:
+def test_an_orderly_end_says_0_and_clients_are_told(node: Node, start_agent: StartAgent, number: int) -> None:
     agent = start_agent(node)
-    agent.call("attach", instance="i", block=BLOCK)
+    agent.call("attach", instance="i", block=BLOCK, deadline=UNREACHED)
     agent.call("put", label="a", count=100)
     agent.call("pin", label="a", count=100)
-    begin = time.monotonic()
     node.send_signal(number)
     assert node.wait() == 0
-    took = time.monotonic() - begin
-    print(f"ended after {took * 1000:.0f} ms")
-    assert took < 10 * PATIENCE
     assert agent.call("verify_pinned") == 0, "what is mapped stays readable"
-    begin = time.monotonic()
     with pytest.raises(AgentError) as why:
-        agent.call("put", label="b")
+        agent.call("put", label="b")  # which need not wait for its deadline to hear it
     assert why.value.code in ("not_running", "closed")
-    assert time.monotonic() - begin < 2 * PATIENCE, "it need not wait for its deadline to hear that"
     with pytest.raises(AgentError) as why:
         agent.call("attach", instance="i", block=BLOCK, name="again")
     assert why.value.code == "not_running"
@@ -117,16 +107,16 @@ def test_an_orderly_end_is_quick_and_says_0_and_clients_are_told(
 
 def test_puts_under_way_end_in_order_when_the_node_drains(node: Node, start_agent: StartAgent) -> None:
     agent = start_agent(node)
-    agent.call("attach", instance="i", block=BLOCK, deadline=30)
+    agent.call("attach", instance="i", block=BLOCK)
     agent.send("timed", what="put", label="a", count=3000, batch=64)
     until("it is under way", lambda: node.counter("commits") > 100, pause=0.002)
     assert node.stop() == 0
-    result = agent.answer(40)
+    result = agent.answer()
     assert result["code"] in ("ok", "not_running", "closed"), result
-    assert result["seconds"] < 12 * PATIENCE
 
 
-def test_a_node_with_a_stuck_client_still_ends_within_10_seconds(node: Node, start_agent: StartAgent) -> None:
+def test_a_node_with_stuck_clients_drains_all_the_same(start_node: StartNode, start_agent: StartAgent) -> None:
+    node = start_node(UNTIL_DRAINED)
     agents = [start_agent(node) for _ in range(3)]
     for agent in agents:
         agent.call("attach", instance="i", block=BLOCK)
@@ -134,32 +124,27 @@ def test_a_node_with_a_stuck_client_still_ends_within_10_seconds(node: Node, sta
         agent.call("pin", label="a", count=10)
         agent.call("reserve", label=f"r{agent.pid}", count=10)
         agent.pause()
-    begin = time.monotonic()
     assert node.stop() == 0
-    assert time.monotonic() - begin < 10 * PATIENCE
 
 
-def test_a_second_signal_ends_at_once_and_says_130(node: Node) -> None:
+def test_a_second_signal_ends_it_without_a_drain_and_says_130(start_node: StartNode) -> None:
+    node = start_node(UNTIL_DRAINED)
     with node.worker_stopped() as worker:  # it cannot drain
         node.send_signal(signal.SIGTERM)
         until("it is draining", lambda: node.logged("stopping"), pause=0.005)
-        begin = time.monotonic()
         node.send_signal(signal.SIGTERM)
         assert node.wait() == 130
-        assert time.monotonic() - begin < 2 * PATIENCE
-        until("the worker is dead", lambda: not is_alive(worker), limit=2)
+        until("the worker is dead", lambda: not is_alive(worker))
     assert not node.socket.exists()
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.full  # takes ten seconds, as a keeper gives at least; unit_keeper has it in less
 def test_a_worker_that_does_not_drain_is_killed_in_the_end(start_node: StartNode) -> None:
     node = start_node("node.drain_timeout=1s")
     node.allowed_errors = ["killing the worker"]
     with node.worker_stopped():
-        begin = time.monotonic()
         node.send_signal(signal.SIGTERM)
-        assert node.wait(30) == 1
-        assert time.monotonic() - begin < 12 * PATIENCE
+        assert node.wait() == 1
 
 
 def test_sigterm_before_the_worker_is_ready_is_no_accident(start_node: StartNode) -> None:
@@ -182,21 +167,17 @@ def test_a_keeper_that_is_killed_takes_its_worker_along_and_clients_are_told(
     node = start_node()
     node.allowed_errors = ["no memory for a slab"]  # which the worker was making, and asked the keeper to hold
     agent = start_agent(node)
-    agent.call("attach", instance="i", block=BLOCK)
+    agent.call("attach", instance="i", block=BLOCK, deadline=UNREACHED)
     agent.call("put", label="a", count=100)
     agent.call("pin", label="a", count=100)
     worker = node.worker_pid
     node.send_signal(signal.SIGKILL)
     node.wait()
-    begin = time.monotonic()
-    until("the worker has ended", lambda: not is_alive(worker), limit=10)
-    print(f"the worker ended after {(time.monotonic() - begin) * 1000:.0f} ms")
+    until("the worker has ended", lambda: not is_alive(worker))
     assert agent.call("verify_pinned") == 0
-    begin = time.monotonic()
     with pytest.raises(AgentError) as why:
         agent.call("put", label="b")
     assert why.value.code in ("not_running", "closed")
-    assert time.monotonic() - begin < 2 * PATIENCE
     # A new node is a new node: the old session does not creep into it.
     node.start()
     with pytest.raises(AgentError) as why:
@@ -207,14 +188,12 @@ def test_a_keeper_that_is_killed_takes_its_worker_along_and_clients_are_told(
     assert agent.call("verify_pinned") == 0
 
 
-def test_a_new_node_starts_at_once_in_the_place_of_a_killed_one(start_node: StartNode, attach: Attach) -> None:
+def test_a_new_node_starts_in_the_place_of_a_killed_one(start_node: StartNode, attach: Attach) -> None:
     node = start_node()
     for _ in range(3):
         node.send_signal(signal.SIGKILL)
         node.wait()
-        begin = time.monotonic()
         node.start()
-        assert time.monotonic() - begin < 8 * PATIENCE
     assert attach(node, "i").put([bytes(16)], [bytes(4096)]) == 1
 
 
@@ -230,7 +209,7 @@ def configured(tmp_path: Path, **tables: str) -> Path:
 def reload(node: Node) -> None:
     before = len(node.logged("configuration reloaded"))
     node.send_signal(signal.SIGHUP)
-    until("it is reloaded", lambda: len(node.logged("configuration reloaded")) > before, limit=5)
+    until("it is reloaded", lambda: len(node.logged("configuration reloaded")) > before)
 
 
 @pytest.mark.sanitizer
@@ -245,26 +224,34 @@ def test_sighup_reloads_water_marks(tmp_path: Path, start_node: StartNode, attac
     assert used > 0.85 * 64 * MiB
     configured(tmp_path, dram='policy = "lru"\nhigh_water = 0.5\nlow_water = 0.4')
     reload(node)
-    until("eviction went down to the new mark", lambda: node.status()["dram"]["used"] <= 0.42 * 64 * MiB, limit=5)
+    until("eviction went down to the new mark", lambda: node.status()["dram"]["used"] <= 0.42 * 64 * MiB)
     assert session.match(blocks.keys_of("a", 1900, 100)).resident == 100, "the newest are still there"
+
+
+def quota_of_g(node: Node) -> int:
+    return int(next(g["quota"] for g in node.status()["groups"] if g["name"] == "g"))
 
 
 @pytest.mark.sanitizer
 def test_sighup_reloads_the_log_level_of_keeper_and_worker(tmp_path: Path, start_node: StartNode) -> None:
-    file = configured(tmp_path, log='level = "info"')
+    file = configured(tmp_path, log='level = "info"', groups__g='quota = "1MiB"')
     node = start_node(config=file)
-    configured(tmp_path, log='level = "error"')
-    node.send_signal(signal.SIGHUP)
-    until("it was heard", lambda: node.logged("reloading"), limit=5)
-    time.sleep(0.3)
+    kept = cenote.attach(make_spec("kept", instance_group="g"), socket=str(node.socket))
+
+    def reload_with_quota(bytes_: int) -> None:  # of which the status says when it counts, at any level
+        configured(tmp_path, log='level = "error"', groups__g=f"quota = {bytes_}")
+        node.send_signal(signal.SIGHUP)
+        until("the worker took it over", lambda: quota_of_g(node) == bytes_)
+
+    reload_with_quota(2 * MiB)
     lines = len(list(node.log_lines()))
     cenote.attach(make_spec("x"), socket=str(node.socket)).close()
-    node.send_signal(signal.SIGHUP)
-    time.sleep(0.3)
+    reload_with_quota(3 * MiB)
     assert len(list(node.log_lines())) == lines
+    kept.close()
     configured(tmp_path, log='level = "debug"')
     node.send_signal(signal.SIGHUP)
-    until("debug lines", lambda: any(each.get("level") == "info" for each in list(node.log_lines())[lines:]), limit=5)
+    until("debug lines", lambda: any(each.get("level") == "info" for each in list(node.log_lines())[lines:]))
 
 
 @pytest.mark.sanitizer
@@ -277,7 +264,7 @@ def test_sighup_with_a_broken_file_changes_nothing_and_says_so(
     session = attach(node, "i")
     file.write_text("[dram]\nhihg_water = 0.5\n")
     node.send_signal(signal.SIGHUP)
-    until("it said so", lambda: [e for e in node.logged("not reloaded") if "high_water" in e["reason"]], limit=5)
+    until("it said so", lambda: [e for e in node.logged("not reloaded") if "high_water" in e["reason"]])
     assert session.put([bytes(16)], [bytes(4096)]) == 1
     assert node.running
 
@@ -302,41 +289,38 @@ def test_a_reload_survives_a_restart_of_the_worker(tmp_path: Path, start_node: S
         keys = blocks.keys_of("a", first, 50)
         session.put(keys, blocks.contents_of(keys, 64 * KiB))
         assert node.group_used("g") <= 8 * MiB
-    assert next(g["quota"] for g in node.status()["groups"] if g["name"] == "g") == 8 * MiB
+    assert quota_of_g(node) == 8 * MiB
 
 
 def test_a_file_that_was_edited_or_broken_meanwhile_changes_nothing_when_a_worker_dies(
     tmp_path: Path, start_node: StartNode, attach: Attach
 ) -> None:
-    def quota() -> int:
-        return int(next(g["quota"] for g in node.status()["groups"] if g["name"] == "g"))
-
     file = configured(tmp_path, groups__g='quota = "16MiB"\ntoken = "secret \\"7"', dram="populate = false")
     node = start_node(config=file)
     node.allowed_errors = ["configuration"]
     attach(node, "i", instance_group="g", token='secret "7')
     configured(tmp_path, groups__g='quota = "8MiB"')
     node.restart_worker()
-    assert quota() == 16 * MiB
+    assert quota_of_g(node) == 16 * MiB
     with pytest.raises(cenote.CenoteError, match="token"):
         attach(node, "i", instance_group="g")
     file.write_text("this is no TOML")
     node.restart_worker()
-    assert quota() == 16 * MiB
+    assert quota_of_g(node) == 16 * MiB
     node.send_signal(signal.SIGHUP)
     until("it is refused", lambda: node.logged("not reloaded"))
     node.restart_worker()
-    assert quota() == 16 * MiB
+    assert quota_of_g(node) == 16 * MiB
     configured(tmp_path, groups__g='quota = "4MiB"')
     reload(node)
     file.write_text("this is no TOML")
     node.restart_worker()
-    assert quota() == 4 * MiB
+    assert quota_of_g(node) == 4 * MiB
     configured(tmp_path, groups__g='quota = "8MiB"')
     epoch = node.status()["node"]["epoch"]
     node.send_signal(signal.SIGUSR2)
-    until("it is upgraded", lambda: node.status()["node"]["epoch"] > epoch, limit=20)
-    assert quota() == 4 * MiB
+    until("it is upgraded", lambda: node.status()["node"]["epoch"] > epoch)
+    assert quota_of_g(node) == 4 * MiB
 
 
 def test_a_log_that_nobody_reads_any_more_is_no_reason_to_die(tmp_path: Path) -> None:
@@ -376,7 +360,7 @@ def test_an_idle_node_costs_next_to_nothing(node: Node, attach: Attach) -> None:
             total += int(fields[11]) + int(fields[12])
         return total
 
-    time.sleep(0.5)
+    node.until_populated()
     before, begin = ticks(), time.monotonic()
     time.sleep(2.0)
     share = (ticks() - before) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - begin)

@@ -16,7 +16,7 @@ from typing import Any
 
 import blocks
 from conftest import StartNode
-from node import BINARY, PATIENCE, Node, node_environment, run_cenote
+from node import BINARY, LIMIT, Node, node_environment, run_cenote
 
 
 class Terminal:
@@ -40,10 +40,10 @@ class Terminal:
     def resize(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def read_until(self, text: str, limit: float = 10.0) -> None:
+    def read_until(self, text: str) -> None:
         """Until the view shows `text` anew."""
         self.seen = b""
-        end = time.monotonic() + limit * PATIENCE
+        end = time.monotonic() + LIMIT
         while text.encode() not in self.seen:
             left = end - time.monotonic()
             assert left > 0 and select.select([self.master], [], [], left)[0], f"no {text!r} in {self.seen!r}"
@@ -53,7 +53,7 @@ class Terminal:
         """Its exit code after `key`, and what it drew at last in `seen`."""
         os.write(self.master, key)
         self.read_until("\x1b[?1049l")
-        return self.process.wait(10 * PATIENCE)
+        return self.process.wait(LIMIT)
 
     def close(self) -> None:
         self.process.kill()

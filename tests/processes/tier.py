@@ -34,7 +34,7 @@ def sets_of(device: str | None, capacity: str) -> tuple[str, ...]:
         f"gpu.capacity={capacity}",
         f"dram.capacity={below}",
         "dram.populate=false",
-        "gpu.quarantine=1s",  # the least: Node.set_aside
+        "gpu.quarantine=1s",  # the least: what a dead client was writing is free behind it
     )
 
 

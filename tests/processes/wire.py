@@ -126,7 +126,7 @@ def encode_reattach(
 class Link:
     """One connection. Not for several threads."""
 
-    def __init__(self, path: str | Path, timeout: float = 10.0) -> None:
+    def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(timeout)
         self.socket.connect(str(path))
@@ -186,7 +186,7 @@ class Link:
         return json.loads(whole)
 
 
-def ask_node(path: str | Path, command: str, timeout: float = 10.0, **arguments: Any) -> Any:
+def ask_node(path: str | Path, command: str, timeout: float = 60.0, **arguments: Any) -> Any:
     with Link(path, timeout) as link:
         return link.admin(command, **arguments)
 

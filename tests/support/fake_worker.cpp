@@ -166,7 +166,7 @@ class worker {
     const auto text = local::receive_text(client_.get(), std::move(**asked), local::deadline::max());
     const auto reply = text ? act(*text) : text.error().describe();
     [[maybe_unused]] const auto sent =
-        local::send_text(client_.get(), header, reply, std::chrono::steady_clock::now() + 5s);
+        local::send_text(client_.get(), header, reply, std::chrono::steady_clock::now() + 60s);
   }
 
   std::string act(const std::string& line) {

@@ -202,7 +202,7 @@ void local_node::serve_socket() {
   auto got = local::try_receive_frame(socket_.get());
   if (!got || !*got) return;
   const local::frame& asked = **got;
-  const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   if (asked.header.type == local::frame_type::slabs) {
     const auto indices = must(local::decode_slab_query(asked.payload));
     const auto fd = must(owner_->slab_segment().fd().duplicate());

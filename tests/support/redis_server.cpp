@@ -106,7 +106,7 @@ void redis_server::start() {
   process_ = ::fork();
   BOOST_REQUIRE(process_ >= 0);
   if (process_ == 0) become_server(arguments);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < until) {
     const std::unique_ptr<redisContext, free_context> context(redisConnectUnix(socket().c_str()));
     if (context && context->err == 0 && ask(context.get(), {"PING"})) return;

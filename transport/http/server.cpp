@@ -123,7 +123,7 @@ class server::loop {
   };
   struct known_page {
     answer last;
-    clock::time_point made{};
+    std::optional<clock::time_point> made;  ///< nothing: never; the clock may have begun to count a moment ago
     bool asked = false;
   };
 
@@ -236,7 +236,8 @@ class server::loop {
     if (found == pages_.end()) return begin(peer, refusal_of(404));
     if (found->second.from_memory) return begin(peer, make_answer(found->second));
     known_page& page = last_pages_[found->first];
-    if (!page.asked && clock::now() - page.made < limits_.fresh) return begin(peer, page.last);
+    const bool is_fresh = page.made && clock::now() - *page.made < limits_.fresh;
+    if (!page.asked && is_fresh) return begin(peer, page.last);
     peer.stage = phase::waiting;
     if (!std::exchange(page.asked, true)) maker_->ask(found->first);
   }

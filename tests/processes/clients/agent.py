@@ -94,27 +94,43 @@ class Reader(threading.Thread):
 
 
 class Asker(threading.Thread):
-    """Asks one question after the other until it is told to stop, or the group is lost."""
+    """Asks one question after the other until it is stopped, or the group is lost. Ranks that wait for each other's
+    answers end without a wait if one holds, and all end behind the question that it would have asked next."""
 
     def __init__(self, group: cenote.Group, first: int) -> None:
         super().__init__(daemon=True)
         self.group = group
-        self.first = first
+        self.question = first
+        self.last: int | None = None
         self.stopping = threading.Event()
+        self.holding = threading.Event()
+        self.held = threading.Event()
+        self.resumed = threading.Event()
         self.answers: dict[int, int] = {}
         self.error: tuple[str, str] | None = None
-        self.longest = 0.0
 
     def run(self) -> None:
-        question = self.first
-        while not self.stopping.is_set() and self.error is None:
-            begin = time.monotonic()
+        while not self.stopping.is_set() and self.error is None and (self.last is None or self.question <= self.last):
+            if self.holding.is_set() and not self.resumed.is_set():
+                self.held.set()
+                self.resumed.wait()
+                continue
             try:
-                self.answers[question] = self.group.agree(question, length_of(question, self.group.rank))
+                self.answers[self.question] = self.group.agree(self.question, length_of(self.question, self.group.rank))
             except cenote.CenoteError as why:
                 self.error = (why.code, str(why))
-            self.longest = max(self.longest, time.monotonic() - begin)
-            question += 1
+            self.question += 1
+        self.held.set()
+
+    def hold(self) -> int:
+        """The question that it would ask next."""
+        self.holding.set()
+        assert self.held.wait(60), "a question hangs"
+        return self.question
+
+    def end_with(self, last: int) -> None:
+        self.last = last
+        self.resumed.set()
 
     def report(self) -> dict[str, Any]:
         return {
@@ -122,7 +138,6 @@ class Asker(threading.Thread):
             "answers": [[question, length] for question, length in self.answers.items()],
             "error": self.error[0] if self.error else None,
             "why": self.error[1] if self.error else "",
-            "longest": self.longest,
         }
 
 
@@ -162,7 +177,7 @@ class Agent:
             instance_group=instance_group,
         )
         self.size = block
-        self.sessions[name] = cenote.attach(spec, device=self.device, **options)
+        self.sessions[name] = cenote.attach(spec, device=self.device, **{"deadline": 60.0, **options})
         return int(self.sessions[name].stats()["session"])
 
     def become(self, uid: int, gid: int) -> int:
@@ -197,7 +212,7 @@ class Agent:
         """Attaches, puts one block, leaves; `count` times. How many puts stored their block."""
         stored = 0
         for number in range(count):
-            self.attach(instance, block=block, name="visitor", deadline=60)
+            self.attach(instance, block=block, name="visitor")
             stored += self.put(label, number, 1, name="visitor")
             self.close("visitor")
         return stored
@@ -414,6 +429,18 @@ class Agent:
     def asked(self) -> dict[str, Any]:
         """Of start_asking(), so far."""
         return self.asker.report()
+
+    def hold_asking(self) -> int:
+        return int(self.asker.hold())
+
+    def end_asking_with(self, last: int) -> None:
+        self.asker.end_with(last)
+
+    def end_asking(self, wait: float = 60.0) -> dict[str, Any]:
+        """Behind the last question that it was given, or the group's loss."""
+        self.asker.join(wait)
+        assert not self.asker.is_alive(), "a question hangs"
+        return dict(self.asker.report())
 
     def stop_asking(self, wait: float = 60.0) -> dict[str, Any]:
         self.asker.stopping.set()

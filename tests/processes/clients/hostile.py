@@ -366,16 +366,13 @@ class Hostile:
             self.leave()
 
 
-def campaign(seed: int, seconds: float, instance: str, gentle: bool = False) -> dict[str, int]:
-    """Goes on for so long; what it did, by name."""
+def campaign(seed: int, steps: int, instance: str, gentle: bool = False) -> dict[str, int]:
+    """Takes so many steps, as several clients in turn; what it did, by name."""
     dice = random.Random(seed)
-    end = time.monotonic() + seconds
     done: Counter[str] = Counter()
-    while time.monotonic() < end:
+    while done.total() < steps:
         client = Hostile(dice, instance, gentle)
-        for _ in range(dice.randrange(20, 200)):
-            if time.monotonic() > end:
-                break
+        for _ in range(min(dice.randrange(20, 200), steps - done.total())):
             done[client.step()] += 1
         client.forget()
     return dict(done)

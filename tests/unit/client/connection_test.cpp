@@ -96,7 +96,7 @@ BOOST_FIXTURE_TEST_CASE(a_worker_that_answers_late_is_met_all_the_same, reattach
   BOOST_TEST((asked->header.type == local::frame_type::reattach));
   BOOST_TEST((code_of(fetch()) == error_code::deadline_exceeded), "it is still awaited");
   must(local::send_frame(caller.get(), local::reply_to(asked->header, local::frame_type::reattach_reply), {}, {},
-                         in(seconds(5))));
+                         in(seconds(60))));
   looking.join();
   BOOST_TEST(outcome.has_value());
   BOOST_TEST(!socket->hung_up());

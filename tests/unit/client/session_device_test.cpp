@@ -23,7 +23,7 @@ using testing::run_of;
 
 namespace {
 
-constexpr auto patience = 20s;
+constexpr auto patience = 60s;
 
 /// Keeps a stream from going on, for good.
 class gate {

@@ -32,12 +32,14 @@ inline memory::shared_file opened_again(const memory::shared_file& file) {
 /// `node_device` and `home`: where the blocks lie, as the node and as the session have it open; null: host memory.
 struct session_fixture {
   explicit session_fixture(std::uint32_t blocks = 128, std::uint32_t pins = 64, std::uint64_t parts = 1,
-                           std::chrono::milliseconds deadline = std::chrono::seconds(5),
+                           std::chrono::milliseconds deadline = std::chrono::seconds(60),
                            const std::string& socket = "/nonexistent/cenote.sock", device* node_device = nullptr,
-                           std::shared_ptr<device> home = nullptr)
+                           std::shared_ptr<device> home = nullptr,
+                           std::chrono::milliseconds check_interval = std::chrono::milliseconds(100))
       : owner(blocks, parts * part_bytes, pins, node_device), node(owner, (std::uint64_t{1} << parts) - 1) {
     client::session_options options;
     options.deadline = deadline;
+    options.check_interval = check_interval;
     options.socket = socket;
     options.spec.id = "test";
     options.spec.tokens_per_block = 16;
@@ -62,7 +64,7 @@ struct session_fixture {
   /// Waits for what a thread does soon.
   template <class Condition>
   static bool comes(Condition&& condition) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!condition() && std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return condition();

@@ -31,7 +31,7 @@ using testing::run_of;
 
 namespace {
 
-constexpr auto patience = 20s;
+constexpr auto patience = 60s;
 
 struct devices {
   std::shared_ptr<sim_device> nodes = std::make_shared<sim_device>();

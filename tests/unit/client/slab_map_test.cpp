@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(retired_slabs_are_looked_for_each_second_also_while_there_i
   client::slab_map slabs;
   std::atomic<int> looks{0};
   slabs.register_with(std::make_shared<sim_device>(), [&] { ++looks; });
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (looks.load() < 3 && std::chrono::steady_clock::now() < until) {
     slabs.do_later([] {});
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

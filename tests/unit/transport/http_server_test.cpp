@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(neither_silence_nor_a_slow_page_is_in_the_way_of_one_from_m
 }
 
 BOOST_AUTO_TEST_CASE(a_page_is_made_once_for_all_who_ask_within_a_moment) {
-  const served test({.fresh = 1h});
+  const served test({.fresh = 100'000h});  // longer than any machine is up: the clock counts from its start
   for (int i = 0; i < 20; ++i) BOOST_TEST(ask(*test.at, "/page").ends_with("page 1"));
   BOOST_TEST(test.pages == 1);
 }

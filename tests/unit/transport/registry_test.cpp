@@ -40,7 +40,7 @@ void must(bool held, const char* what) {
 
 link_packet next(int fd) {
   for (;;) {
-    must(detail::wait_for(fd, POLLIN, std::chrono::steady_clock::now() + 5s).has_value(), "no packet came");
+    must(detail::wait_for(fd, POLLIN, std::chrono::steady_clock::now() + 60s).has_value(), "no packet came");
     auto got = try_receive_link(fd);
     must(got.has_value(), "a packet is malformed");
     if (*got) return std::move(**got);

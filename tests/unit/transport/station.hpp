@@ -68,7 +68,7 @@ class station {
   template <class Condition>
   [[nodiscard]] bool wait(Condition until) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::seconds(20), until);
+    return changed.wait_for(lock, std::chrono::seconds(60), until);
   }
 
   /// Of a list of what was heard.

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto patience = 20s;
+constexpr auto patience = 60s;
 
 /// A driver, and what a test sees of it.
 struct driver_state {

@@ -96,7 +96,7 @@ class backend_under_test {
     return what;
   }
   presence locate(const std::vector<std::uint64_t>& numbers,
-                  std::chrono::milliseconds patience = std::chrono::seconds(2),
+                  std::chrono::milliseconds patience = std::chrono::seconds(60),
                   std::uint64_t identity = some_identity) {
     std::vector<block_name> names;
     for (const auto each : numbers) names.push_back(name_of(each, identity));
@@ -120,13 +120,13 @@ class backend_under_test {
   /// Waits until the backend last said that the place answers, or does not; gives the text of the latter.
   std::string wait_until(bool stands) {
     std::unique_lock lock(mutex_);
-    BOOST_REQUIRE(changed_.wait_for(lock, std::chrono::seconds(30),
+    BOOST_REQUIRE(changed_.wait_for(lock, std::chrono::seconds(60),
                                     [&] { return standing_ && standing_->has_value() == stands; }));
     return stands ? "" : standing_->error().message();
   }
   /// Puts or gets `number` until the answer is `wanted`.
   bool gets_to_be(item_result wanted, const std::function<item_result()>& call) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (std::chrono::steady_clock::now() < until) {
       if (call() == wanted) return true;
     }
@@ -134,7 +134,7 @@ class backend_under_test {
   }
   /// Counts are told at the end of the backend's turn, which may be after an answer.
   bool counts_until(const std::function<bool(const redis_counts&)>& wanted) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!wanted(backend_->counts())) {
       if (std::chrono::steady_clock::now() > until) return false;
       std::this_thread::yield();
@@ -163,7 +163,7 @@ class backend_under_test {
   }
   item_result outcome(outcomes& of, std::uint64_t token) {
     std::unique_lock lock(mutex_);
-    BOOST_REQUIRE(changed_.wait_for(lock, std::chrono::seconds(30), [&] { return of.contains(token); }));
+    BOOST_REQUIRE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return of.contains(token); }));
     return of[token];
   }
 

@@ -62,7 +62,7 @@ struct answered_tokens {
   }
   bool come(std::size_t count) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::seconds(30), [&] { return tokens.size() == count; });
+    return changed.wait_for(lock, std::chrono::seconds(60), [&] { return tokens.size() == count; });
   }
 
   std::mutex mutex;
