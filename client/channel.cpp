@@ -396,9 +396,9 @@ bool channel::spin() {
   return came;
 }
 
-/// Poll timeout until `until`, at most check_interval_; at least 1 ms, so that it is never a busy loop.
-int channel::poll_timeout(time_point until) const {
-  const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
+/// Poll timeout until `deadline`, at most check_interval_; at least 1 ms, so that it is never a busy loop.
+int channel::poll_timeout(time_point deadline) const {
+  const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
   return static_cast<int>(std::clamp(left, milliseconds{1}, check_interval_).count());
 }
 

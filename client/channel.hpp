@@ -134,7 +134,7 @@ class channel {
   void end(const error& why);
   void ring() const noexcept;
   [[nodiscard]] error late() const;
-  [[nodiscard]] int poll_timeout(time_point until) const;
+  [[nodiscard]] int poll_timeout(time_point deadline) const;
 
   memory::session_memory memory_;
   unique_fd submit_bell_;

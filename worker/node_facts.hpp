@@ -22,7 +22,7 @@ struct node_facts {
   server_report server;
   blocks::populate_status populated;
   std::shared_ptr<const machine_decisions> copies = std::make_shared<const machine_decisions>();  ///< never null
-  report_ptr report;  ///< never null
+  report_ptr report;                                                                              ///< never null
 };
 
 template <>

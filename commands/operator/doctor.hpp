@@ -28,7 +28,7 @@ struct doctor_subject {
   bool populate = true;
   bool huge_pages = true;
   std::filesystem::path runtime_dir{};  ///< has the node's measurements
-  config::cluster_section cluster{};  ///< without a name: the node is alone
+  config::cluster_section cluster{};    ///< without a name: the node is alone
 };
 
 /// Looks at this machine and process for such a node. `root` replaces "/" in tests, for what is read from files.

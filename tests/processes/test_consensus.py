@@ -54,7 +54,7 @@ def start_all(ranks: Sequence[Agent], first: int = 0) -> None:
 
 def progress(agent: Agent, beyond: int = 20) -> bool:
     """Questions above 0 that a rank has an answer to."""
-    return sum(1 for _, length in agent.call("asked")["answers"] if length) > beyond
+    return sum(1 for _, length in agent.call("asker_report")["answers"] if length) > beyond
 
 
 def stop_all(ranks: Sequence[Agent]) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def all_lost(reports: Sequence[dict[str, Any]]) -> None:
 
 def until_lost(ranks: Sequence[Agent]) -> None:
     """A node that is gone takes a group with it after a grace of two seconds."""
-    until("all are told", lambda: all(agent.call("asked")["error"] for agent in ranks))
+    until("all are told", lambda: all(agent.call("asker_report")["error"] for agent in ranks))
 
 
 def join_again_and_ask(ranks: Sequence[Agent], first: int) -> None:
@@ -149,12 +149,12 @@ def test_a_rank_that_stands_still_makes_it_0_and_then_goes_on(node: Node, start_
     start_all(ranks)
     until("they agree", lambda: all(progress(agent) for agent in ranks))
     ranks[2].pause()
-    before = len(ranks[0].call("asked")["answers"])
-    until("0 comes", lambda: 0 in [n for _, n in ranks[0].call("asked")["answers"][before:]])
+    before = len(ranks[0].call("asker_report")["answers"])
+    until("0 comes", lambda: 0 in [n for _, n in ranks[0].call("asker_report")["answers"][before:]])
     ranks[2].resume()
     for agent in ranks:
         agent.call("stop_asking", limit=90)
-    reports = [agent.call("asked") for agent in ranks]
+    reports = [agent.call("asker_report") for agent in ranks]
     check(reports, 3)
     assert reports[2]["error"] in (None, "group_lost")  # lost: it stood still for longer than a question may take
 
@@ -427,12 +427,12 @@ def test_a_short_cut_is_survived_or_lost_by_all_alike(cluster: Cluster, start_ag
             == 0
         )
         assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
-        before = [len(agent.call("asked")["answers"]) for agent in ranks]
+        before = [len(agent.call("asker_report")["answers"]) for agent in ranks]
         until(
             "they go on, or are lost",
             lambda before=before: all(
                 said["error"] or len(said["answers"]) > count
-                for said, count in zip([agent.call("asked") for agent in ranks], before, strict=True)
+                for said, count in zip([agent.call("asker_report") for agent in ranks], before, strict=True)
             ),
         )
         stop_all(ranks)

@@ -1,5 +1,5 @@
 // Tests of what an emulated kernel does not do: qemu takes advice about memory without following it, and has no limit
-// of address space. ctest says that programs run under it (CENOTE_EMULATED).
+// of address space. CENOTE_EMULATED, which ctest sets, marks programs under it.
 #pragma once
 
 #include <boost/test/unit_test.hpp>

@@ -426,7 +426,7 @@ class Agent:
         self.asker = Asker(self.groups[group], first)
         self.asker.start()
 
-    def asked(self) -> dict[str, Any]:
+    def asker_report(self) -> dict[str, Any]:
         """Of start_asking(), so far."""
         return self.asker.report()
 
