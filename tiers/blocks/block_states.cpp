@@ -21,6 +21,7 @@ using memory::index_value;
 /// `checksum`: of the bytes, as far as somebody took it.
 void block_states::publish(instance& instance, slab& home, block_ref ref, const full_key& key, boot_time now,
                            std::optional<std::uint64_t> checksum, block_kind kind) {
+  order_.prepare_kind(home.what.first_record + ref.block(), kind);
   memory::block_record& record = state_.record_of(home, ref);
   const std::uint32_t version_index = version_index_of(home, ref);
   const pool& group = pool_of(home);

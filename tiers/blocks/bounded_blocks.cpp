@@ -1,6 +1,7 @@
 #include "tiers/blocks/bounded_blocks.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "tiers/blocks/structures.hpp"
 #include "tiers/eviction/lru.hpp"
@@ -51,27 +52,38 @@ void bounded_blocks::equip(pool& group) {
   for (auto& each : group.bounded.by_kind) each = std::make_unique<eviction::lru>(links_);
 }
 
-void bounded_blocks::cover(std::uint32_t end) {
-  links_.cover(end);
-  if (end > kinds_.size()) kinds_.resize(end);
+block_kind bounded_blocks::kind_of(std::uint32_t record) const noexcept {
+  const block_kind* const known = kinds_.find(record);
+  return known == nullptr ? block_kind::own : *known;
+}
+
+void bounded_blocks::prepare(std::uint32_t record, block_kind kind) {
+  if (!bound_of(kind)) return;
+  links_.cover(record + 1);
+  std::ignore = kinds_.make(record);
+}
+
+void bounded_blocks::set_kind(std::uint32_t record, block_kind kind) {
+  prepare(record, kind);
+  if (kinds_.find(record) != nullptr) kinds_[record] = kind;
 }
 
 void bounded_blocks::enter(pool& group, std::uint32_t record, boot_time now) {
-  const auto kind = bound_of(kinds_[record]);
+  const auto kind = bound_of(kind_of(record));
   if (!kind) return;
   group.bounded.by_kind[*kind]->insert(record, 0, count_of(now));
   shares_.used[*kind] += group.stride;
 }
 
 void bounded_blocks::leave(pool& group, std::uint32_t record) {
-  const auto kind = bound_of(kinds_[record]);
+  const auto kind = bound_of(kind_of(record));
   if (!kind) return;
   group.bounded.by_kind[*kind]->forget(record);
   shares_.used[*kind] -= group.stride;
 }
 
 void bounded_blocks::touch(pool& group, std::uint32_t record, boot_time now) {
-  if (const auto kind = bound_of(kinds_[record])) group.bounded.by_kind[*kind]->touch(record, count_of(now));
+  if (const auto kind = bound_of(kind_of(record))) group.bounded.by_kind[*kind]->touch(record, count_of(now));
 }
 
 }  // namespace cenote::blocks

@@ -50,17 +50,18 @@ struct bounded_order {
   [[nodiscard]] std::uint32_t size() const noexcept;
 };
 
-/// Keeps the kinds of all blocks, by record, and the bounded orders of all pools. Not thread-safe.
+/// Keeps the kinds of all blocks, by record, and the bounded orders of all pools. Takes memory only for blocks of
+/// bounded kinds and their neighbours: a node alone has none. Not thread-safe.
 class bounded_blocks {
  public:
   explicit bounded_blocks(kind_shares& shares) noexcept : shares_(shares) {}
 
   void equip(pool& group);
-  /// There are records up to `end` now.
-  void cover(std::uint32_t end);
-  [[nodiscard]] block_kind kind_of(std::uint32_t record) const noexcept { return kinds_[record]; }
-  /// Of a block that is in no order.
-  void set_kind(std::uint32_t record, block_kind kind) noexcept { kinds_[record] = kind; }
+  [[nodiscard]] block_kind kind_of(std::uint32_t record) const noexcept;
+  /// Makes room in the orders, so that set_kind() does not fail. Throws std::bad_alloc.
+  void prepare(std::uint32_t record, block_kind kind);
+  /// Of a block that is in no order. Throws std::bad_alloc, and has changed nothing then.
+  void set_kind(std::uint32_t record, block_kind kind);
 
   // Of a block that its pool's policy orders, or ordered until now.
   void enter(pool& group, std::uint32_t record, boot_time now);
@@ -70,7 +71,7 @@ class bounded_blocks {
  private:
   kind_shares& shares_;
   eviction::block_links links_;
-  std::vector<block_kind> kinds_;
+  eviction::per_block<block_kind> kinds_;  ///< own where there is none
 };
 
 }  // namespace cenote::blocks

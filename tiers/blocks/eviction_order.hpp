@@ -29,8 +29,10 @@ class eviction_order {
   /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller
   /// for some tenths of a microsecond a block. Unknown names are refused.
   result<void> set_policy(const std::string& name, boot_time now);
-  /// Of a block that is in no order yet.
-  void set_kind(std::uint32_t record, block_kind kind) noexcept { bounded_.set_kind(record, kind); }
+  /// Has set_kind() and change_kind() not fail. Throws std::bad_alloc.
+  void prepare_kind(std::uint32_t record, block_kind kind) { bounded_.prepare(record, kind); }
+  /// Of a block that is in no order yet. Throws std::bad_alloc if it was not prepared.
+  void set_kind(std::uint32_t record, block_kind kind) { bounded_.set_kind(record, kind); }
   [[nodiscard]] block_kind kind_of(std::uint32_t record) const noexcept { return bounded_.kind_of(record); }
   /// Of a block that may be in its pool's order.
   void change_kind(pool& group, std::uint32_t record, block_kind kind, boot_time now);
@@ -39,10 +41,7 @@ class eviction_order {
   /// The policies of a new pool.
   void equip(pool& group);
   /// There are records up to `end` now.
-  void cover(std::uint32_t end) {
-    links_.cover(end);
-    bounded_.cover(end);
-  }
+  void cover(std::uint32_t end) { links_.cover(end); }
   [[nodiscard]] std::uint64_t written_back_bytes() const noexcept { return written_back_bytes_; }
 
  private:

@@ -28,9 +28,8 @@ void arc::insert(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
 }
 
 /// What is known of the block counts here, but its coming back was no miss: the target stays.
-void arc::insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
-  const bool often = often_ghosts_.take(id).has_value() || uses > 1;
-  once_ghosts_.take(id);
+void arc::insert_with_history(std::uint32_t block, std::uint32_t /*then*/, std::uint32_t uses) {
+  const bool often = uses > 1;
   is_often_.make(block) = often ? 1 : 0;
   (often ? often_ : once_).push_back(block);
   keep_bounds();

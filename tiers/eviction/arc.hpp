@@ -16,7 +16,7 @@ class arc final : public policy {
   void resize(std::uint32_t capacity) override;
   [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t now) override;
   void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
-  void insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
+  void insert_with_history(std::uint32_t block, std::uint32_t then, std::uint32_t uses) override;
   /// Imports what another instance has learned from a sample of the same requests. Without its ghosts: they would admit
   /// some blocks of a chain and not the others. To be called while empty.
   void import_history(const arc& predecessor);

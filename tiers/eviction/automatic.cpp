@@ -58,19 +58,25 @@ bool automatic::should_admit(std::uint64_t id, std::uint32_t now) {
 
 void automatic::insert(std::uint32_t block, std::uint64_t id, std::uint32_t time) {
   const std::uint32_t now = clock_.at(time);
-  blocks_.make(block) = {.id = id, .turn = ++turns_, .touched = now, .uses = 1, .where = place::live};
+  state& entry = blocks_.make(block);
+  entry.turn = next_turn(now) & turn_mask;
+  entry.where = place::live;
+  entry.uses = 1;
   active_->insert(block, id, now);
   capacity_ = std::max(capacity_, size());
 }
 
 void automatic::touch(std::uint32_t block, std::uint32_t time) {
-  state& entry = renew(block, time);
+  const std::uint32_t now = clock_.at(time);
+  state& entry = renew(block, now);
   if (entry.uses < most_counted_uses) ++entry.uses;
-  active_->touch(block, entry.touched);
+  active_->touch(block, now);
 }
 
 void automatic::refresh(std::uint32_t block, std::uint32_t time) {
-  active_->refresh(block, renew(block, time).touched);
+  const std::uint32_t now = clock_.at(time);
+  renew(block, now);
+  active_->refresh(block, now);
 }
 
 void automatic::skip_victim(std::uint32_t block, std::uint32_t time) {
@@ -180,12 +186,11 @@ void automatic::switch_to(std::size_t candidate) {
   selector_.take_over(candidate);
   waiting_.clear();
   oldest_ = 0;
-  for (std::uint32_t block = 0; block < blocks_.size(); ++block) {
-    state& entry = blocks_[block];
-    if (entry.where != place::live) continue;
+  blocks_.visit_all([this](std::uint32_t block, state& entry) {
+    if (entry.where != place::live) return;
     entry.where = place::waiting;
-    waiting_.push_back({entry.turn, block});
-  }
+    waiting_.push_back({turn_of(entry), block});
+  });
   std::ranges::sort(waiting_, {}, &waiting::turn);
   waits_ = static_cast<std::uint32_t>(waiting_.size());
   active_ = candidates()[candidate]->make(*links_);
@@ -194,8 +199,7 @@ void automatic::switch_to(std::size_t candidate) {
 }
 
 bool automatic::is_stale(const waiting& entry) const noexcept {
-  const state& known = blocks_[entry.block];
-  return known.where != place::waiting || known.turn != entry.turn;
+  return blocks_[entry.block].where != place::waiting;
 }
 
 /// Has the policy at work order a block that waited, as older than all that it has.
@@ -203,15 +207,25 @@ void automatic::bring(std::uint32_t block) {
   --waits_;
   state& entry = blocks_[block];
   entry.where = place::live;
-  active_->insert_with_history(block, entry.id, entry.touched, entry.uses);
+  active_->insert_with_history(block, times_.at(turn_of(entry)), entry.uses);
+}
+
+std::uint64_t automatic::next_turn(std::uint32_t now) {
+  times_.note(++turns_, now);
+  return turns_;
+}
+
+/// The turn of the block's last use: the latest one with its low bits, so that only a block that was not used while
+/// 2^38 others were is taken for a younger one.
+std::uint64_t automatic::turn_of(const state& entry) const noexcept {
+  return turns_ - ((turns_ - entry.turn) & turn_mask);
 }
 
 /// The block is the latest from now on, and in the care of the policy at work.
-automatic::state& automatic::renew(std::uint32_t block, std::uint32_t time) {
+automatic::state& automatic::renew(std::uint32_t block, std::uint32_t now) {
   state& entry = blocks_[block];
   if (entry.where == place::waiting) bring(block);
-  entry.turn = ++turns_;
-  entry.touched = clock_.at(time);
+  entry.turn = next_turn(now) & turn_mask;
   return entry;
 }
 

@@ -9,6 +9,7 @@
 #include "tiers/eviction/policy_selector.hpp"
 #include "tiers/eviction/request_clock.hpp"
 #include "tiers/eviction/shadow_caches.hpp"
+#include "tiers/eviction/use_times.hpp"
 
 namespace cenote::eviction {
 
@@ -30,7 +31,7 @@ struct auto_options {
 /// Residents are kept: they move into the new policy in the order of their last use, the youngest first and each older
 /// than what is there, some with each request, with the number of their uses; what a request finds moves with it, and
 /// the oldest that still wait are the first victims. So the new policy begins with an order by last use, in which no
-/// tail outlives its head. 24 bytes a block, 16 more while they move, and about 0.3 MB for the shadow caches, not
+/// tail outlives its head. 6 bytes a block, 16 more while they move, and about 0.3 MB for the shadow caches, not
 /// counting what TBLRU's remember of sessions. Nothing is decided until the pool first has to evict. Where time stands
 /// still, requests are counted instead. Without begin_request() it stays what it started as.
 class automatic final : public policy {
@@ -58,14 +59,16 @@ class automatic final : public policy {
 
  private:
   enum class place : std::uint8_t { nowhere, waiting, live };
-  struct state {
-    std::uint64_t id = 0;
-    std::uint64_t turn = 0;  ///< of its last use among all: a parent's is never older than its child's
-    std::uint32_t touched = 0;
-    std::uint8_t uses = 0;  ///< since it came, at most 255
-    place where = place::nowhere;
+  /// Packed, since there is one for each block of the pool, and most pools never switch.
+  struct [[gnu::packed]] state {
+    static constexpr unsigned turn_bits = 38;
+    std::uint64_t turn : turn_bits = 0;  ///< the low bits of its last use's; see turn_of()
+    place where : 2 = place::nowhere;
+    std::uint8_t uses : 8 = 0;  ///< since it came, at most 255
   };
-  /// A block that the policy at work did not order when it came; stale if that is no more so.
+  static_assert(sizeof(state) == 6);
+  static constexpr std::uint64_t turn_mask = (std::uint64_t{1} << state::turn_bits) - 1;
+  /// A block that the policy at work did not order when it came; stale if that is no more so, and then for good.
   struct waiting {
     std::uint64_t turn = 0;
     std::uint32_t block = 0;
@@ -80,7 +83,9 @@ class automatic final : public policy {
   void switch_to(std::size_t candidate);
   [[nodiscard]] bool is_stale(const waiting& entry) const noexcept;
   void bring(std::uint32_t block);
-  state& renew(std::uint32_t block, std::uint32_t time);
+  [[nodiscard]] std::uint64_t next_turn(std::uint32_t now);
+  [[nodiscard]] std::uint64_t turn_of(const state& entry) const noexcept;
+  state& renew(std::uint32_t block, std::uint32_t now);
   void bring_resident(const request& request);
   void bring_some();
 
@@ -92,7 +97,9 @@ class automatic final : public policy {
   std::vector<waiting> waiting_;  ///< the oldest first
   std::size_t oldest_ = 0;        ///< what lies before in it is stale
   std::uint32_t waits_ = 0;       ///< blocks that are in it and not stale
-  std::uint64_t turns_ = 0;       ///< uses so far
+  /// Uses so far. The number of a block's last use orders blocks: a parent's is never older than its child's.
+  std::uint64_t turns_ = 0;
+  use_times times_;  ///< by turn
   std::uint32_t capacity_ = 0;
   bool full_ = false;  ///< a victim was asked for
   // The shadow caches and the choice between them.

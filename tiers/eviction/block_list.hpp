@@ -1,8 +1,9 @@
 // Intrusive lists over block numbers, and what policies remember of each block.
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace cenote::eviction {
@@ -70,26 +71,44 @@ class block_list {
   std::uint32_t size_ = 0;
 };
 
-/// A value for each block number, made when it is first asked for.
+/// A value for each block number, made when it is first asked for. Values lie in pages of some hundred, each allocated
+/// with its first value: a pool takes memory for its own blocks, not for the numbers of other pools, and growing moves
+/// no value.
 template <class T>
 class per_block {
  public:
-  /// Grows, so references into it end here.
+  /// Throws std::bad_alloc, and has changed nothing then.
   [[nodiscard]] T& make(std::uint32_t block) {
-    if (block >= values_.size()) values_.resize(std::max<std::size_t>(std::size_t{block} + 1, values_.size() * 2));
-    return values_[block];
+    const std::size_t page = block / page_values;
+    if (page >= pages_.size()) pages_.resize(page + 1);
+    if (pages_[page] == nullptr) pages_[page] = std::make_unique<T[]>(page_values);
+    return pages_[page][block % page_values];
   }
-  /// Null when it was never made.
+  /// Null when no value of its page was made.
   [[nodiscard]] const T* find(std::uint32_t block) const noexcept {
-    return block < values_.size() ? &values_[block] : nullptr;
+    const std::size_t page = block / page_values;
+    return page < pages_.size() && pages_[page] != nullptr ? &pages_[page][block % page_values] : nullptr;
   }
-  /// Numbers below this may have a value.
-  [[nodiscard]] std::size_t size() const noexcept { return values_.size(); }
-  [[nodiscard]] T& operator[](std::uint32_t block) noexcept { return values_[block]; }
-  [[nodiscard]] const T& operator[](std::uint32_t block) const noexcept { return values_[block]; }
+  /// Calls `visit` with the number and the value of each block of the pages that there are, in ascending order.
+  template <class Visit>
+  void visit_all(Visit&& visit) {
+    for (std::size_t page = 0; page < pages_.size(); ++page) {
+      if (pages_[page] == nullptr) continue;
+      for (std::uint32_t place = 0; place < page_values; ++place) {
+        visit(static_cast<std::uint32_t>(page * page_values + place), pages_[page][place]);
+      }
+    }
+  }
+  /// Of a block whose value was made.
+  [[nodiscard]] T& operator[](std::uint32_t block) noexcept { return pages_[block / page_values][block % page_values]; }
+  [[nodiscard]] const T& operator[](std::uint32_t block) const noexcept {
+    return pages_[block / page_values][block % page_values];
+  }
 
  private:
-  std::vector<T> values_;
+  static constexpr std::uint32_t page_values = 512;
+
+  std::vector<std::unique_ptr<T[]>> pages_;
 };
 
 }  // namespace cenote::eviction

@@ -6,8 +6,7 @@ void lru::insert(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*
   list_.push_front(block);
 }
 
-void lru::insert_with_history(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*then*/,
-                              std::uint32_t /*uses*/) {
+void lru::insert_with_history(std::uint32_t block, std::uint32_t /*then*/, std::uint32_t /*uses*/) {
   list_.push_back(block);
 }
 

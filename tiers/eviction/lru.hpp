@@ -11,7 +11,7 @@ class lru final : public policy {
   explicit lru(block_links& links) noexcept : list_(links) {}
 
   void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
-  void insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
+  void insert_with_history(std::uint32_t block, std::uint32_t then, std::uint32_t uses) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
   void refresh(std::uint32_t block, std::uint32_t now) override;
   void forget(std::uint32_t block) override;

@@ -60,10 +60,9 @@ void mq::insert(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
   touch(block, 0);
 }
 
-void mq::insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
+void mq::insert_with_history(std::uint32_t block, std::uint32_t /*then*/, std::uint32_t uses) {
   if (size_ >= capacity_) resize(size_ + 1);
-  const std::uint32_t known = ghosts_.take(id).value_or(0);
-  const std::uint32_t all = std::max({known, uses, 1U});
+  const std::uint32_t all = std::max(uses, 1U);
   const std::size_t queue = queue_of(all);
   states_.make(block) = {.expires = clock_ + lifetime_, .uses = all, .queue = static_cast<std::uint32_t>(queue)};
   queues_[queue].push_back(block);

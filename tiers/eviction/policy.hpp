@@ -69,10 +69,10 @@ class policy {
   /// `block` became evictable.
   virtual void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) = 0;
   /// `block` comes from another policy of the same pool, where it was used `uses` times, its insertion included, at
-  /// last at `then`. It is older than all blocks that are here. No use, and no part of a request. For policies that
-  /// `auto` puts to work; another one takes it as new.
-  virtual void insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t /*uses*/) {
-    insert(block, id, then);
+  /// last at `then`. It is older than all blocks that are here. No use, and no part of a request. Without its identity:
+  /// a block that is held has no ghost. For policies that `auto` puts to work; another one takes it as new.
+  virtual void insert_with_history(std::uint32_t block, std::uint32_t then, std::uint32_t /*uses*/) {
+    insert(block, 0, then);
   }
   /// `block`, inserted before, was used.
   virtual void touch(std::uint32_t block, std::uint32_t now) = 0;

@@ -69,7 +69,7 @@ constexpr std::array registry{
     row_of<tblru>({.name = "tblru",
                    .summary = "LRU with a bonus for sessions that went on before; no partial blocks",
                    .source = "below",
-                   .memory = "16 bytes",
+                   .memory = "8 bytes",
                    .use = policy_use::requests,
                    .candidate = candidacy::order}),
     row_of<mq, partial_blocks::admitted>({.name = "mq+partial",
@@ -78,12 +78,12 @@ constexpr std::array registry{
                                           .use = policy_use::replays}),
     row_of<tblru, partial_blocks::admitted>({.name = "tblru+partial",
                                              .summary = "`tblru`, admitting partial blocks; simulation only",
-                                             .memory = "16 bytes",
+                                             .memory = "8 bytes",
                                              .use = policy_use::replays}),
     row_of<automatic>({.name = "auto",
                        .summary = "the one of its candidates that does best on the tier's own requests",
                        .source = "below",
-                       .memory = "24 bytes, and what the policy at work needs",
+                       .memory = "6 bytes, and what the policy at work needs",
                        .use = policy_use::requests}),
 };
 

@@ -32,8 +32,7 @@ void s3fifo::insert(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/
   (to_main ? main_ : small_).push_front(block);
 }
 
-void s3fifo::insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
-  ghosts_.take(id);
+void s3fifo::insert_with_history(std::uint32_t block, std::uint32_t /*then*/, std::uint32_t uses) {
   if (size() >= capacity_) resize(size() + 1);
   const bool to_main = small_.size() >= small_capacity_;
   states_.make(block) = {.uses = 0, .in_main = to_main};

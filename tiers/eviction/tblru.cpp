@@ -14,6 +14,9 @@ constexpr std::uint32_t smallest_delay = 10;
 constexpr std::uint32_t tip_lifetime = 15'360;
 constexpr std::size_t most_tips = 65'536;
 
+constexpr std::uint32_t most_rank = 3;
+constexpr std::uint64_t child_spread = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio
+
 template <std::size_t... I>
 std::array<block_list, sizeof...(I)> make_lists(block_links& links, std::index_sequence<I...> /*indices*/) {
   return {((void)I, block_list(links))...};
@@ -71,9 +74,12 @@ void tblru::insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
   place(block, rank_, now);
 }
 
-void tblru::insert_with_history(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t then, std::uint32_t uses) {
-  const auto rank = static_cast<std::uint8_t>(std::clamp<std::uint32_t>(uses, 1, class_count) - 1);
-  states_.make(block) = {.touched = clock_.at(then), .rank = rank, .earned = rank};
+void tblru::insert_with_history(std::uint32_t block, std::uint32_t then, std::uint32_t uses) {
+  const std::uint32_t rank = std::clamp<std::uint32_t>(uses, 1, class_count) - 1;
+  state& of = states_.make(block);
+  of = {};
+  of.touched = clock_.at(then);
+  of.rank = of.earned = rank & most_rank;
   lists_[rank].push_back(block);
   ends_[rank] = {};
   chosen_ = none;
@@ -86,9 +92,9 @@ void tblru::import_history(const tblru& predecessor) {
 }
 
 void tblru::touch(std::uint32_t block, std::uint32_t now) {
-  const std::uint8_t earned = states_[block].earned;
+  const std::uint32_t earned = states_[block].earned;
   lists_[states_[block].rank].remove(block);
-  place(block, std::max(earned, rank_), now);
+  place(block, std::max<std::uint32_t>(earned, rank_), now);
 }
 
 void tblru::refresh(std::uint32_t block, std::uint32_t now) {
@@ -96,10 +102,10 @@ void tblru::refresh(std::uint32_t block, std::uint32_t now) {
 }
 
 void tblru::skip_victim(std::uint32_t block, std::uint32_t now) {
-  const std::uint8_t earned = states_[block].earned;
+  const std::uint32_t earned = states_[block].earned;
   lists_[states_[block].rank].remove(block);
-  place(block, class_count - 1, now);  // or another class might still be worth more
-  states_[block].earned = earned;      // which it has again once it is used
+  place(block, most_rank, now);                // or another class might still be worth more
+  states_[block].earned = earned & most_rank;  // which it has again once it is used
 }
 
 void tblru::forget(std::uint32_t block) {
@@ -136,14 +142,19 @@ std::uint32_t tblru::bonus() const noexcept {
 bool tblru::branches(const request& request, std::size_t position) const noexcept {
   if (!request.whole.empty() || position >= request.resident.size()) return false;  // of a sample it is not known
   const state* const here = states_.find(request.resident[position]);
-  return here != nullptr && here->branches;
+  return here != nullptr && here->branches != 0;
 }
 
-void tblru::note_child(std::uint32_t parent, std::uint64_t child) {
+/// What is kept of a child's identity: of two children one in many millions looks like one. Never 0.
+std::uint32_t tblru::child_of(std::uint64_t id) noexcept {
+  return static_cast<std::uint32_t>((id * child_spread) >> (64 - child_bits)) | 1U;
+}
+
+void tblru::note_child(std::uint32_t parent, std::uint64_t id) {
   state& of = states_.make(parent);  // it may be here without being admitted
-  if (of.has_child && of.child != child) of.branches = true;
-  of.child = child;
-  of.has_child = true;
+  const std::uint32_t child = child_of(id);
+  if (of.child != 0 && of.child != child) of.branches = 1;
+  of.child = child & ((1U << child_bits) - 1);
 }
 
 /// The tip at this place of the request, if there is one and it is no common beginning: neither a block here nor a tip
@@ -180,10 +191,9 @@ void tblru::leave_tip(const request& request, std::uint32_t turn, std::uint32_t 
   tips_.push(ids.back(), left);
 }
 
-void tblru::place(std::uint32_t block, std::uint8_t rank, std::uint32_t now) {
+void tblru::place(std::uint32_t block, std::uint32_t rank, std::uint32_t now) {
   state& of = states_[block];
-  of.rank = rank;
-  of.earned = rank;
+  of.rank = of.earned = rank & most_rank;
   of.touched = clock_.at(now);
   lists_[rank].push_front(block);
   if (ends_[rank].block == block) ends_[rank] = {};

@@ -32,7 +32,7 @@ class tblru final : public policy {
   [[nodiscard]] touch_order order() const noexcept override { return touch_order::chain; }
   [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t now) override;
   void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
-  void insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
+  void insert_with_history(std::uint32_t block, std::uint32_t then, std::uint32_t uses) override;
   /// Imports what another instance has learned from a sample of the same requests. Without its ghosts: they would admit
   /// some blocks of a chain and not the others. To be called while empty.
   void import_history(const tblru& predecessor);
@@ -48,14 +48,16 @@ class tblru final : public policy {
   static constexpr std::size_t class_count = 4;
   static constexpr std::uint32_t none = block_list::none;
 
+  static constexpr unsigned child_bits = 27;
+
   struct state {
-    std::uint64_t child = 0;  ///< identity of the block that came after it, if there was one
     std::uint32_t touched = 0;
-    std::uint8_t rank = 0;    ///< the class of its list
-    std::uint8_t earned = 0;  ///< the class that its uses gave it; lower where it was spared
-    bool has_child = false;
-    bool branches = false;  ///< another block came after it, too
+    std::uint32_t child : child_bits = 0;  ///< child_of() the block that came after it; 0: none did
+    std::uint32_t rank : 2 = 0;            ///< the class of its list
+    std::uint32_t earned : 2 = 0;          ///< the class that its uses gave it; lower where it was spared
+    std::uint32_t branches : 1 = 0;        ///< another block came after it, too
   };
+  static_assert(sizeof(state) == 8);
   struct tip {
     std::uint32_t time = 0;
     std::uint32_t turn = 0;
@@ -66,10 +68,11 @@ class tblru final : public policy {
   [[nodiscard]] std::uint32_t bonus() const noexcept;
   [[nodiscard]] bool branches(const request& request, std::size_t position) const noexcept;
   [[nodiscard]] const tip* find_tip(const request& request, std::span<const std::uint64_t> ids, std::size_t position);
-  void note_child(std::uint32_t parent, std::uint64_t child);
+  [[nodiscard]] static std::uint32_t child_of(std::uint64_t id) noexcept;
+  void note_child(std::uint32_t parent, std::uint64_t id);
   [[nodiscard]] std::uint32_t find_turn(const request& request, std::uint32_t now);
   void leave_tip(const request& request, std::uint32_t turn, std::uint32_t now);
-  void place(std::uint32_t block, std::uint8_t rank, std::uint32_t now);
+  void place(std::uint32_t block, std::uint32_t rank, std::uint32_t now);
 
   partial_blocks admits_partial_;
   std::array<block_list, class_count> lists_;

@@ -27,8 +27,8 @@ void two_queue::insert(std::uint32_t block, std::uint64_t id, std::uint32_t /*no
   (returns ? main_ : arrivals_).push_front(block);
 }
 
-void two_queue::insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
-  const bool often = ghosts_.take(id).has_value() || uses > 1;
+void two_queue::insert_with_history(std::uint32_t block, std::uint32_t /*then*/, std::uint32_t uses) {
+  const bool often = uses > 1;
   if (size() >= capacity_) resize(size() + 1);
   in_main_.make(block) = often ? 1 : 0;
   (often ? main_ : arrivals_).push_back(block);

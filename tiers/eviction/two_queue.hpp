@@ -15,7 +15,7 @@ class two_queue final : public policy {
   void resize(std::uint32_t capacity) override;
   [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t now) override;
   void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
-  void insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
+  void insert_with_history(std::uint32_t block, std::uint32_t then, std::uint32_t uses) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
   void refresh(std::uint32_t block, std::uint32_t now) override;
   void skip_victim(std::uint32_t block, std::uint32_t now) override;
