@@ -207,7 +207,7 @@ void automatic::bring(std::uint32_t block) {
   --waits_;
   state& entry = blocks_[block];
   entry.where = place::live;
-  active_->insert_with_history(block, times_.at(turn_of(entry)), entry.uses);
+  active_->insert_with_history(block, times_.time_of(turn_of(entry)), entry.uses);
 }
 
 std::uint64_t automatic::next_turn(std::uint32_t now) {

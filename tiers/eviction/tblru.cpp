@@ -145,7 +145,7 @@ bool tblru::branches(const request& request, std::size_t position) const noexcep
   return here != nullptr && here->branches != 0;
 }
 
-/// What is kept of a child's identity: of two children one in many millions looks like one. Never 0.
+/// The part of a child's identity that is kept: of two children one pair in many millions looks alike. Never 0.
 std::uint32_t tblru::child_of(std::uint64_t id) noexcept {
   return static_cast<std::uint32_t>((id * child_spread) >> (64 - child_bits)) | 1U;
 }

@@ -1,4 +1,4 @@
-// When the uses of a pool's blocks were, told from their running numbers.
+// Times of the uses of a pool's blocks, by the running numbers of the uses.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ class use_times {
     starts_.push_back({turn, time});
   }
   /// The time of a use; 0 when none was noted before it.
-  [[nodiscard]] std::uint32_t at(std::uint64_t turn) const noexcept {
-    const auto next = std::ranges::upper_bound(starts_, turn, {}, &start::turn);
+  [[nodiscard]] std::uint32_t time_of(std::uint64_t turn) const noexcept {
+    const auto next = std::ranges::upper_bound(starts_, turn, {}, &first_use::turn);
     return next == starts_.begin() ? 0 : std::prev(next)->time;
   }
   [[nodiscard]] std::size_t size() const noexcept { return starts_.size(); }
@@ -31,7 +31,7 @@ class use_times {
   static constexpr std::uint32_t precision = 64;  ///< ages are right to one part of so many
 
   /// The first use of a tenth of a second, or of several that were merged.
-  struct start {
+  struct first_use {
     std::uint64_t turn = 0;
     std::uint32_t time = 0;
   };
@@ -49,7 +49,7 @@ class use_times {
     thin_at_ = std::max(fewest, 2 * kept);
   }
 
-  std::vector<start> starts_;  ///< ascending
+  std::vector<first_use> starts_;  ///< ascending
   std::size_t thin_at_ = fewest;
 };
 
