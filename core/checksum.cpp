@@ -16,6 +16,8 @@ class variant_table {
     add({"SSE2", 1, cenote_checksum_plain, cenote_checksum_add_plain});
     if (__builtin_cpu_supports("avx2")) add({"AVX2", 2, cenote_checksum_avx2, cenote_checksum_add_avx2});
     if (__builtin_cpu_supports("avx512f")) add({"AVX-512", 3, cenote_checksum_avx512, cenote_checksum_add_avx512});
+#elif defined(__aarch64__)
+    add({"NEON", 4, cenote_checksum_plain, cenote_checksum_add_plain});
 #else
     add({"baseline", 1, cenote_checksum_plain, cenote_checksum_add_plain});
 #endif

@@ -29,5 +29,7 @@ extern "C" {
 #if defined(__x86_64__)
 const cenote_streaming_copy* cenote_copies_avx2() noexcept;
 const cenote_streaming_copy* cenote_copies_avx512() noexcept;
+#elif defined(__aarch64__)
+const cenote_streaming_copy* cenote_copies_neon() noexcept;
 #endif
 }

@@ -16,6 +16,7 @@ namespace {
 constexpr std::uint8_t rep_movsb_number = 2;
 constexpr std::uint8_t avx2_numbers = 16;
 constexpr std::uint8_t avx512_numbers = 32;
+constexpr std::uint8_t neon_numbers = 48;
 constexpr std::size_t numbers = 64;
 
 void copy_by_memcpy(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
@@ -48,6 +49,8 @@ class routine_table {
     add({"rep movsb", rep_movsb_number, copy_by_rep_movsb});
     if (__builtin_cpu_supports("avx2")) add("AVX2", avx2_numbers, cenote_copies_avx2());
     if (__builtin_cpu_supports("avx512f")) add("AVX-512", avx512_numbers, cenote_copies_avx512());
+#elif defined(__aarch64__)
+    add("NEON", neon_numbers, cenote_copies_neon());
 #endif
   }
 

@@ -24,7 +24,7 @@ static_assert(session_memory::segment_bytes(0) % page_bytes == 0 && session_memo
 static_assert(session_memory::segment_bytes(8192) == session_memory::pins_offset + 65'536);
 static_assert(sizeof(segment_header) == 64 && sizeof(block_ref) == 8);
 static_assert(offsetof(session_header, worker_epoch) % 64 == 0 && offsetof(session_header, submit_tail) % 64 == 0);
-static_assert(offsetof(session_header, machine_choice) == 88 && offsetof(session_header, submit_tail) == 128);
+static_assert(offsetof(session_header, machine_choice) == 152 && offsetof(session_header, submit_tail) == 192);
 static_assert(offsetof(session_header, submit_head) % 64 == 0 && offsetof(session_header, complete_tail) % 64 == 0);
 
 namespace {
