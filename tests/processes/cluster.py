@@ -47,7 +47,13 @@ class Cluster:
 
     def all_live(self, nodes: Sequence[Node] = ()) -> None:
         those = nodes or self.nodes
-        until("all nodes see each other", lambda: all(live(each) == len(those) for each in those))
+
+        def see_each_other() -> bool:
+            for each in those:
+                assert each.running, f"a node ended:\n{each.log_text()[-2000:]}"
+            return all(live(each) == len(those) for each in those)
+
+        until("all nodes see each other", see_each_other)
 
 
 def cluster_of(node: Node) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def progress(agent: Agent, beyond: int = 20) -> bool:
 
 def stop_all(ranks: Sequence[Agent]) -> list[dict[str, Any]]:
     last = ranks[0].call("hold_asking")
-    for agent in ranks:
+    for agent in reversed(ranks):  # the one that holds is the last to hear it: until then none is beyond that question
         agent.call("end_asking_with", last=last)
     reports = [agent.call("end_asking", limit=90) for agent in ranks]
     check(reports, len(ranks))

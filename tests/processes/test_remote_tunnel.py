@@ -75,7 +75,8 @@ def test_blocks_go_through_the_tunnel_of_the_recipe(
     nodes = []
     for name in ("here", "there"):
         sets = [f'remote.backends=["redis://127.0.0.1:{port}"]', f"remote.state_dir={tmp_path / name}"]
-        nodes.append(start_node(*sets, "prefetch.threshold_tokens=0", "prefetch.policy=wait_complete"))
+        patience = ("remote.lookup_timeout=8s", "prefetch.threshold_tokens=0", "prefetch.policy=wait_complete")
+        nodes.append(start_node(*sets, *patience))
     here, there = nodes
     until(lambda: remote(here)["serving"] == 1 and remote(there)["serving"] == 1)
     keys = put(attach(here, "model", block=BLOCK), "shared")

@@ -190,7 +190,8 @@ def test_a_keeper_that_is_killed_takes_its_worker_along_and_clients_are_told(
 
 def test_a_new_node_starts_in_the_place_of_a_killed_one(start_node: StartNode, attach: Attach) -> None:
     node = start_node()
-    for _ in range(3):
+    for starts in range(1, 4):  # it answers before the keeper has heard that its worker is ready
+        until("the worker is ready", lambda wanted=starts: len(node.logged("worker is ready")) == wanted)
         node.send_signal(signal.SIGKILL)
         node.wait()
         node.start()
