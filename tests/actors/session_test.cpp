@@ -1,8 +1,11 @@
 #include "actors/session.hpp"
 
+#include <sys/ioctl.h>
+
 #include <random>
 
 #include "tests/actors/actor_fixture.hpp"
+#include "transport/local/doorbell.hpp"
 
 using namespace cenote;
 using namespace cenote::testing;
@@ -59,6 +62,36 @@ BOOST_FIXTURE_TEST_CASE(a_commit_is_visible_in_the_index_before_its_completion_i
   BOOST_TEST(done[0].request == 2U);
   BOOST_TEST(done[0].value == 1U);
   BOOST_TEST(index().find(reduce_key(key_of(42).view(), 0)) != 0U);
+}
+
+/// Wake-ups are the dearest part of a put: one for a client that sleeps, however much it asked for, and none else.
+BOOST_FIXTURE_TEST_CASE(a_client_is_woken_once_for_a_sleep_and_never_while_it_is_awake, session_fixture) {
+  const auto client = make_client(1);
+  auto bell = local::make_doorbell();
+  BOOST_REQUIRE(bell.has_value());
+  client->complete_doorbell = std::move(bell->bell);
+  const auto rings_so_far = [&] {
+    int bytes = 0;
+    BOOST_REQUIRE_EQUAL(::ioctl(bell->ear.get(), FIONREAD, &bytes), 0);
+    return static_cast<std::size_t>(bytes) / sizeof(std::uint64_t);
+  };
+  const auto actor = serve(client);
+  memory::client_rings rings(client->view);
+  std::uint32_t request = 0;
+  const auto ask = [&](int requests) {
+    for (int i = 0; i < requests; ++i) rings.push(entry_of(memory::operation::barrier, ++request));
+    static_cast<void>(rings.publish());
+    ring(actor);
+    return fetch(rings).size();
+  };
+  BOOST_TEST(ask(10) == 10U);
+  BOOST_TEST(rings_so_far() == 0U);
+  for (std::size_t sleep = 1; sleep <= 3; ++sleep) {
+    BOOST_REQUIRE(rings.arm());
+    BOOST_TEST(ask(10) == 10U);
+    BOOST_TEST(ask(10) == 10U);
+    BOOST_TEST(rings_so_far() == sleep);
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(a_ring_tail_out_of_range_stops_that_session_and_no_other, session_fixture) {

@@ -173,9 +173,15 @@ void local_node::start() {
   thread_ = std::thread([this] { serve(); });
 }
 
+void local_node::stand_still(bool still) {
+  still_.store(still);
+  while (still && thread_.joinable() && !stands_.load()) std::this_thread::yield();
+}
+
 void local_node::serve() {
   while (!stop_.load()) {
-    if (still_.load()) {
+    stands_.store(still_.load());
+    if (stands_.load()) {
       ::poll(nullptr, 0, 1);
       continue;
     }

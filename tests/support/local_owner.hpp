@@ -126,8 +126,8 @@ class local_node {
     const std::lock_guard lock(words_mutex_);
     hold_ = count;
   }
-  /// Reads its rings no more, until it goes on.
-  void stand_still(bool still) { still_.store(still); }
+  /// Reads its rings no more, until it goes on. Returns when it stands, and is not about to sleep on a ring either.
+  void stand_still(bool still);
   /// First entries of the batches that published keys so far. A node that forgets knows nothing of a batch any more
   /// when the next one comes, as a worker that is replaced between them.
   [[nodiscard]] std::vector<memory::submission> publications() const {
@@ -195,6 +195,7 @@ class local_node {
   std::atomic<int> refuse_{0};
   std::atomic<bool> silent_{false};
   std::atomic<bool> still_{false};
+  std::atomic<bool> stands_{false};
   std::atomic<bool> forgets_{false};
   std::atomic<bool> follows_end_{false};
   std::atomic<std::uint64_t> reach_{0};

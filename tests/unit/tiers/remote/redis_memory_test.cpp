@@ -5,12 +5,11 @@
 #include <atomic>
 #include <boost/test/unit_test.hpp>
 #include <condition_variable>
-#include <cstdlib>
 #include <mutex>
-#include <new>
 #include <set>
 #include <string_view>
 
+#include "tests/support/allocations.hpp"
 #include "tests/unit/tiers/remote/backend_fixture.hpp"
 #include "tests/unit/tiers/remote/fake_redis.hpp"
 
@@ -20,30 +19,13 @@ std::atomic<int> allocations_left = 0;  // of the backend's thread, until one fa
 thread_local bool is_spared = false;
 
 bool is_to_fail() noexcept {
-  if (allocations_left.load(std::memory_order_relaxed) == 0 || is_spared) return false;
+  if (is_spared) return false;
   std::array<char, 16> name{};
   if (::pthread_getname_np(::pthread_self(), name.data(), name.size()) != 0) return false;
   return std::string_view(name.data()) == "cenote-redis" && allocations_left.fetch_sub(1) == 1;
 }
 
 }  // namespace
-
-// Not inlined: g++ would see free() called on what `new` gave.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  void* const memory = is_to_fail() ? nullptr : std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-// The standard library's algorithms ask for their buffers so, and give them back to the `delete` below.
-[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
-  return is_to_fail() ? nullptr : std::malloc(size == 0 ? 1 : size);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t /*size*/) noexcept {
-  std::free(memory);
-}
 
 namespace cenote::remote {
 
@@ -94,6 +76,7 @@ BOOST_AUTO_TEST_CASE(an_allocation_that_fails_on_the_backends_thread_loses_no_to
   std::vector<std::byte> from(4096);
   std::vector<std::byte> into(4096);
   std::uint64_t token = 0;
+  cenote::test::set_allocation_fault(is_to_fail);
   for (int fails_at = 1; fails_at <= 40; ++fails_at) {
     allocations_left = fails_at;
     for (int i = 0; i < 2; ++i) {
@@ -104,7 +87,7 @@ BOOST_AUTO_TEST_CASE(an_allocation_that_fails_on_the_backends_thread_loses_no_to
     }
     BOOST_REQUIRE_MESSAGE(told.come(token), "allocation " << fails_at);
   }
-  allocations_left = 0;
+  cenote::test::set_allocation_fault(nullptr);
   (*node)->stop();
   BOOST_TEST(exceptions > 0);
   BOOST_TEST(told.is_good);
