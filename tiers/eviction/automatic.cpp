@@ -38,12 +38,15 @@ std::uint32_t automatic::begin_request(const request& request, std::uint32_t tim
   if (waits_ > 0) bring_some();
   watch(request, now);
   if (waits_ > 0) bring_resident(request);
+  partial_.reset();
+  if (!full_ && request.partial && !request.ids.empty()) partial_ = request.ids.back();
   return active_->begin_request(request, now);
 }
 
 void automatic::resume_request(std::uint32_t request_context, std::optional<std::uint32_t> parent) {
   const state* const before = parent ? blocks_.find(*parent) : nullptr;
   if (before != nullptr && before->where == place::waiting) bring(*parent);
+  partial_.reset();
   active_->resume_request(request_context, parent);
 }
 
@@ -53,6 +56,7 @@ touch_order automatic::order() const noexcept {
 }
 
 bool automatic::should_admit(std::uint64_t id, std::uint32_t now) {
+  if (partial_ == id) return false;  // the room that is left is for blocks that longer requests find, too
   return active_->should_admit(id, clock_.at(now));
 }
 
@@ -123,7 +127,7 @@ auto_status automatic::status() const {
                   .leaving = waits_,
                   .scores = {}};
   for (std::size_t i = 0; i < candidates().size(); ++i) {
-    now.scores.push_back({candidates()[i]->name, selector_.saved(i), selector_.lead(i) / switch_threshold(i)});
+    now.scores.push_back({candidates()[i]->name, selector_.saved(i), selector_.lead(i) / switch_threshold(i).lead});
   }
   return now;
 }
@@ -171,19 +175,25 @@ std::uint32_t automatic::take_sample(const request& request) {
 }
 
 void automatic::decide() {
-  std::array<double, policy_selector::most> thresholds{};
+  std::array<policy_selector::threshold, policy_selector::most> thresholds{};
   for (std::size_t each = 0; each < candidates().size(); ++each) thresholds[each] = switch_threshold(each);
   if (const auto winner = selector_.winner(std::span(thresholds).first(candidates().size()))) switch_to(*winner);
 }
 
-/// The lead that a candidate needs.
-double automatic::switch_threshold(std::size_t candidate) const noexcept {
-  return candidates()[candidate]->candidate == candidacy::order ? options_.lead_of_lists : options_.lead;
+/// The leads that a candidate needs. What it starts with was chosen without evidence: a policy that sees sessions go on
+/// needs less against it.
+policy_selector::threshold automatic::switch_threshold(std::size_t candidate) const noexcept {
+  if (candidates()[candidate]->candidate != candidacy::order) return {.lead = options_.lead};
+  const bool is_first = switches_ == 0 && shadow_caches_.sees_sessions(candidate);
+  const bool is_start = candidates()[candidate]->name == options_.start;
+  return {.lead = is_first ? std::min(options_.lead_of_sessions, options_.lead_of_lists) : options_.lead_of_lists,
+          .recent_lead = is_start ? options_.recent_lead_of_start : options_.recent_lead_of_lists};
 }
 
-void automatic::switch_to(std::size_t candidate) {
+void automatic::switch_to(const policy_selector::choice& chosen) {
   ++switches_;
-  selector_.take_over(candidate);
+  const std::size_t candidate = chosen.candidate;
+  selector_.take_over(chosen);
   waiting_.clear();
   oldest_ = 0;
   blocks_.visit_all([this](std::uint32_t block, state& entry) {

@@ -15,12 +15,15 @@ namespace cenote::eviction {
 
 /// When `auto` moves on. A lead is in units of what chance does (policy_selector.hpp).
 struct auto_options {
-  std::string_view start = "tblru";   ///< at work until another one is better
-  std::uint32_t shadow_blocks = 256;  ///< blocks that a shadow cache holds, at most
-  std::uint32_t thinning = 4;         ///< at least: one block in so many is sampled
-  std::uint32_t half_life = 1'000;    ///< sampled requests until one counts half
-  double lead = 3;                    ///< for a policy that has its own state to build up
-  double lead_of_lists = 1.2;         ///< for LRU, MQ and TBLRU, which go on from any order at once
+  std::string_view start = "lru";      ///< at work until another one is better
+  std::uint32_t shadow_blocks = 256;   ///< blocks that a shadow cache holds, at most
+  std::uint32_t thinning = 4;          ///< at least: one block in so many is sampled
+  std::uint32_t half_life = 1'000;     ///< sampled requests until one counts half
+  double lead = 3;                     ///< for a policy that has its own state to build up
+  double lead_of_lists = 1.2;          ///< for LRU, MQ and TBLRU, which go on from any order at once
+  double lead_of_sessions = 0.5;       ///< for a policy that sees sessions go on, over what it started with
+  double recent_lead_of_lists = 1.75;  ///< for those lists, over the latest requests
+  double recent_lead_of_start = 1.25;  ///< … for what it started with
 };
 
 /// Runs a shadow cache of each candidate on a sample of the blocks (C. Waldspurger, N. Park, A. Garthwaite, I. Ahmad,
@@ -32,8 +35,9 @@ struct auto_options {
 /// than what is there, some with each request, with the number of their uses; what a request finds moves with it, and
 /// the oldest that still wait are the first victims. So the new policy begins with an order by last use, in which no
 /// tail outlives its head. 6 bytes a block, 16 more while they move, and about 0.3 MB for the shadow caches, not
-/// counting what TBLRU's remember of sessions. Nothing is decided until the pool first has to evict. Where time stands
-/// still, requests are counted instead. Without begin_request() it stays what it started as.
+/// counting what TBLRU's remember of sessions. Nothing is decided until the pool first has to evict: with nothing to
+/// learn from it keeps what LRU keeps, of full blocks until then. Where time stands still, requests are counted
+/// instead. Without begin_request() it stays what it started as.
 class automatic final : public policy {
  public:
   explicit automatic(block_links& links, const auto_options& options = {});
@@ -79,8 +83,8 @@ class automatic final : public policy {
   [[nodiscard]] bool is_sampled(std::uint64_t id) const noexcept;
   std::uint32_t take_sample(const request& request);
   void decide();
-  [[nodiscard]] double switch_threshold(std::size_t candidate) const noexcept;
-  void switch_to(std::size_t candidate);
+  [[nodiscard]] policy_selector::threshold switch_threshold(std::size_t candidate) const noexcept;
+  void switch_to(const policy_selector::choice& chosen);
   [[nodiscard]] bool is_stale(const waiting& entry) const noexcept;
   void bring(std::uint32_t block);
   [[nodiscard]] std::uint64_t next_turn(std::uint32_t now);
@@ -101,7 +105,8 @@ class automatic final : public policy {
   std::uint64_t turns_ = 0;
   use_times times_;  ///< by turn
   std::uint32_t capacity_ = 0;
-  bool full_ = false;  ///< a victim was asked for
+  bool full_ = false;                     ///< a victim was asked for
+  std::optional<std::uint64_t> partial_;  ///< the present request's block that is not full of tokens, until then
   // The shadow caches and the choice between them.
   shadow_caches shadow_caches_;
   policy_selector selector_;

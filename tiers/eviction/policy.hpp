@@ -61,6 +61,8 @@ class policy {
   virtual void resume_request(std::uint32_t /*request_context*/, std::optional<std::uint32_t> /*parent*/) {}
   /// Whether begin_request() and resume_request() mean anything to it; a caller may leave them out if not.
   [[nodiscard]] virtual bool follows_requests() const noexcept { return false; }
+  /// Whether sessions were seen to go on of late, by a policy that makes something of it.
+  [[nodiscard]] virtual bool sees_sessions() const noexcept { return false; }
   [[nodiscard]] virtual touch_order order() const noexcept { return touch_order::any; }
 
   /// Admission: a missing block is to be inserted next, and no room was made for it yet, so what its ghost says counts

@@ -12,48 +12,68 @@ constexpr double of_pool = 0.25;
 // A pool that keeps less than any policy promises says nothing for one of them.
 constexpr double most_short = 0.5;
 
+constexpr double recent_half_life = 20;   // requests
+constexpr double share_of_deficit = 0.3;  // of the lead in the long run that a recent lead has to outweigh
+constexpr double doubt_of_error = 2;      // factor, for each switch that was taken back
+
+const double keeps_recent = std::exp2(-1.0 / recent_half_life);
+
 }  // namespace
+
+void policy_selector::sums::add(std::span<const std::uint32_t> blocks, std::uint32_t by_pool, double keeps) noexcept {
+  got = got * keeps + by_pool;
+  for (std::size_t one = 0; one < blocks.size(); ++one) {
+    saved[one] = saved[one] * keeps + blocks[one];
+    for (std::size_t other = 0; other < one; ++other) {
+      const double difference = static_cast<double>(blocks[one]) - blocks[other];
+      squares[one][other] = squares[one][other] * keeps + difference * difference;
+    }
+  }
+}
+
+double policy_selector::sums::lead(std::size_t candidate, std::size_t active) const noexcept {
+  const double square = squares[std::max(candidate, active)][std::min(candidate, active)];
+  if (square == 0) return 0;
+  const double promised = (saved[candidate] - saved[active]) / std::sqrt(square);
+  const double kept = of_pool * (got - saved[active]) / std::sqrt(square);
+  return promised - std::max(kept, -most_short);
+}
 
 policy_selector::policy_selector(std::size_t candidates, std::size_t active, std::uint32_t half_life) noexcept
     : candidates_(candidates), active_(active), keeps_(std::exp2(-1.0 / half_life)) {}
 
 void policy_selector::add(std::span<const std::uint32_t> saved, std::uint32_t got) noexcept {
   requests_ = std::min(requests_ + 1, fewest);
-  got_ = got_ * keeps_ + got;
-  for (std::size_t one = 0; one < candidates_; ++one) {
-    totals_[one] += saved[one];
-    sums_[one] = sums_[one] * keeps_ + saved[one];
-    for (std::size_t other = 0; other < one; ++other) {
-      const double difference = static_cast<double>(saved[one]) - saved[other];
-      squares_[one][other] = squares_[one][other] * keeps_ + difference * difference;
-    }
-  }
+  for (std::size_t each = 0; each < candidates_; ++each) totals_[each] += saved[each];
+  long_run_.add(saved, got, keeps_);
+  recent_.add(saved, got, keeps_recent);
+  doubt_ = 1 + (doubt_ - 1) * keeps_;
 }
 
-std::optional<std::size_t> policy_selector::winner(std::span<const double> thresholds) const noexcept {
+std::optional<policy_selector::choice> policy_selector::winner(std::span<const threshold> thresholds) const noexcept {
   if (requests_ < fewest) return std::nullopt;
-  std::optional<std::size_t> best;
+  std::optional<choice> best;
   double most_above = 1;
   for (std::size_t each = 0; each < candidates_; ++each) {
-    const double above = lead(each) / thresholds[each];
-    if (!(above > most_above)) continue;
-    best = each;
-    most_above = above;
+    const double deficit = std::max(0.0, -lead(each));
+    const double above = lead(each) / thresholds[each].lead;
+    const double recent_above =
+        recent_.lead(each, active_) / (doubt_ * (thresholds[each].recent_lead + share_of_deficit * deficit));
+    if (!(std::max(above, recent_above) > most_above)) continue;
+    best = {each, above > 1 ? evidence::long_run : evidence::recent};
+    most_above = std::max(above, recent_above);
   }
   return best;
 }
 
-void policy_selector::take_over(std::size_t candidate) noexcept {
-  active_ = candidate;
-  got_ = sums_[candidate];
-}
-
-double policy_selector::lead(std::size_t candidate) const noexcept {
-  const double square = squares_[std::max(candidate, active_)][std::min(candidate, active_)];
-  if (square == 0) return 0;
-  const double promised = (sums_[candidate] - sums_[active_]) / std::sqrt(square);
-  const double kept = of_pool * (got_ - sums_[active_]) / std::sqrt(square);
-  return promised - std::max(kept, -most_short);
+void policy_selector::take_over(const choice& chosen) noexcept {
+  if (reason_ == evidence::recent && chosen.candidate == previous_) doubt_ *= doubt_of_error;
+  previous_ = active_;
+  reason_ = chosen.basis;
+  active_ = chosen.candidate;
+  if (chosen.basis == evidence::recent) long_run_ = recent_;
+  long_run_.got = long_run_.saved[active_];
+  recent_.got = recent_.saved[active_];
 }
 
 }  // namespace cenote::eviction

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -13,24 +14,43 @@ namespace cenote::eviction {
 /// when its lead is larger than chance explains: in units of the root of the sum of the squared differences of the
 /// two, which is what a lead of equals comes to on average. What the active one saved is a
 /// quarter what the pool really got and else what its shadow cache promised: one that saves more than promised is left
-/// later, one that saves less sooner, by half a unit at most. Not thread-safe.
+/// later, one that saves less sooner, by half a unit at most.
+///
+/// Leads are taken twice: over a long run, and over the recent requests, of which the 20th counts half. A recent lead
+/// shows a change of the workload long before the long run does. It has to be the larger, the further the candidate is
+/// behind in the long run, and twice as large after a switch by a recent lead that was taken back, which fades with the
+/// long run. Where it decides, what was before the change is forgotten. Not thread-safe.
 class policy_selector {
  public:
   static constexpr std::size_t most = 8;
 
-  /// `half_life`: requests until one counts half.
+  /// The leads with which a candidate takes over, in units of chance.
+  struct threshold {
+    double lead = 0;                                               ///< over the long run
+    double recent_lead = std::numeric_limits<double>::infinity();  ///< over the recent requests
+  };
+  /// What a choice rests on.
+  enum class evidence : std::uint8_t { long_run, recent };
+  struct choice {
+    std::size_t candidate = 0;
+    evidence basis = evidence::long_run;
+
+    bool operator==(const choice&) const = default;
+  };
+
+  /// `half_life`: requests until one counts half in the long run.
   policy_selector(std::size_t candidates, std::size_t active, std::uint32_t half_life) noexcept;
 
   /// What each candidate saved of one request, and what the pool itself did, which the active one orders.
   void add(std::span<const std::uint32_t> saved, std::uint32_t got) noexcept;
   /// Of the candidates whose lead exceeds their threshold, the one that does so by most.
-  [[nodiscard]] std::optional<std::size_t> winner(std::span<const double> thresholds) const noexcept;
-  /// `candidate` is at work from here on.
-  void take_over(std::size_t candidate) noexcept;
+  [[nodiscard]] std::optional<choice> winner(std::span<const threshold> thresholds) const noexcept;
+  /// The candidate is at work from here on.
+  void take_over(const choice& chosen) noexcept;
 
   [[nodiscard]] std::size_t active() const noexcept { return active_; }
-  /// Of a candidate over the active one, in units of chance; negative when it is behind.
-  [[nodiscard]] double lead(std::size_t candidate) const noexcept;
+  /// Of a candidate over the active one in the long run, in units of chance; negative when it is behind.
+  [[nodiscard]] double lead(std::size_t candidate) const noexcept { return long_run_.lead(candidate, active_); }
   /// What `candidate` saved in all.
   [[nodiscard]] double saved(std::size_t candidate) const noexcept { return totals_[candidate]; }
 
@@ -38,14 +58,27 @@ class policy_selector {
   /// Below so few requests nobody takes over, as what is usual is not known.
   static constexpr std::uint32_t fewest = 20;
 
+  struct sums {
+    double got = 0;  ///< by the pool; before its time, by the active one's shadow cache
+    std::array<double, most> saved{};
+    std::array<std::array<double, most>, most> squares{};  ///< of differences, for the first above the second
+
+    /// `keeps`: what a request is worth after another one.
+    void add(std::span<const std::uint32_t> blocks, std::uint32_t by_pool, double keeps) noexcept;
+    [[nodiscard]] double lead(std::size_t candidate, std::size_t active) const noexcept;
+  };
+
   std::size_t candidates_;
   std::size_t active_;
-  double keeps_;  ///< what a request is worth after another one
+  double keeps_;
   std::uint32_t requests_ = 0;
-  double got_ = 0;  ///< by the pool; before its time, by the active one's shadow cache
-  std::array<double, most> sums_{};
+  sums long_run_;
+  sums recent_;
   std::array<double, most> totals_{};
-  std::array<std::array<double, most>, most> squares_{};  ///< of differences, for the first above the second
+  // How far recent leads are trusted.
+  std::size_t previous_ = most;           ///< the candidate that was active before this one
+  evidence reason_ = evidence::long_run;  ///< for the present one
+  double doubt_ = 1;                      ///< factor of the leads that are needed
 };
 
 }  // namespace cenote::eviction

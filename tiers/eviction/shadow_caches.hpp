@@ -31,6 +31,10 @@ class shadow_caches {
                                                      std::uint32_t now);
   /// Has `successor`, a policy of the candidate's kind, import what the candidate has learned.
   void export_history(std::size_t candidate, policy& successor) const;
+  /// Whether the candidate's policy sees sessions go on.
+  [[nodiscard]] bool sees_sessions(std::size_t candidate) const noexcept {
+    return pools_[candidate].policy->sees_sessions();
+  }
   /// Blocks that any of them holds.
   [[nodiscard]] std::size_t distinct() const noexcept { return numbers_.size(); }
   /// Identities that they remember of blocks that are gone.

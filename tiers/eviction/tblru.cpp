@@ -1,6 +1,7 @@
 #include "tiers/eviction/tblru.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace cenote::eviction {
@@ -13,6 +14,7 @@ constexpr std::uint32_t smallest_bonus = 50;
 constexpr std::uint32_t smallest_delay = 10;
 constexpr std::uint32_t tip_lifetime = 15'360;
 constexpr std::size_t most_tips = 65'536;
+constexpr int fewest_later_turns = 4;  // of 64 requests
 
 constexpr std::uint32_t most_rank = 3;
 constexpr std::uint64_t child_spread = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio
@@ -41,6 +43,7 @@ std::uint32_t tblru::begin_request(const request& request, std::uint32_t time) {
   const std::uint32_t now = clock_.at(time);
   while (!tips_.empty() && now - tips_.oldest()->note.time > tip_lifetime) tips_.drop_oldest();
   const std::uint32_t turn = find_turn(request, now);
+  if (!request.ids.empty()) later_turns_ = later_turns_ << 1U | (turn > 1 ? 1U : 0U);
   resume_request(turn, request.resident.empty() ? std::nullopt : std::optional(request.resident.back()));
   if (request.partial && !request.ids.empty()) partial_ = request.ids.back();
   leave_tip(request, turn, now);
@@ -58,9 +61,13 @@ void tblru::resume_request(std::uint32_t request_context, std::optional<std::uin
   rank_ = static_cast<std::uint8_t>(std::clamp<std::uint32_t>(request_context, 1, class_count) - 1);
 }
 
+bool tblru::sees_sessions() const noexcept {
+  return std::popcount(later_turns_) >= fewest_later_turns;
+}
+
 bool tblru::should_admit(std::uint64_t id, std::uint32_t now) {
   if (stopped_ || (partial_ == id && admits_partial_ == partial_blocks::refused)) return false;
-  if (!first_turn_ || size_ < capacity_ || size_ == 0) return true;
+  if (!first_turn_ || size_ < capacity_ || size_ == 0 || !sees_sessions()) return true;
   const std::uint64_t age = clock_.at(now) - states_[*victim()].touched;
   stopped_ = age * 4 < std::uint64_t{bonus()} * 3;
   return !stopped_;
@@ -89,6 +96,7 @@ void tblru::insert_with_history(std::uint32_t block, std::uint32_t then, std::ui
 void tblru::import_history(const tblru& predecessor) {
   tips_ = predecessor.tips_;
   delay_ = predecessor.delay_;
+  later_turns_ = predecessor.later_turns_;
 }
 
 void tblru::touch(std::uint32_t block, std::uint32_t now) {

@@ -18,8 +18,9 @@ namespace cenote::eviction {
 /// A class is worth a bonus B of time: the victim is the end of the list with the smallest last use + B * class. B is
 /// the running median of how long sessions take until they go on. A hit raises the class of a block and never lowers
 /// it, so a parent does not go before its child. Not admitted are partial tail blocks, unless they shall be, and what a
-/// first turn still has to insert once the victim is younger than 0.75 B. Where time stands still, requests are counted
-/// instead. Without begin_request() it is an LRU.
+/// first turn still has to insert once the victim is younger than 0.75 B, if at least four of the latest 64 requests
+/// went on from a session: where none does, the latest prompt is as good as any. Where time stands still, requests are
+/// counted instead. Without begin_request() it is an LRU.
 class tblru final : public policy {
  public:
   explicit tblru(block_links& links, partial_blocks partial = partial_blocks::refused) noexcept;
@@ -29,6 +30,7 @@ class tblru final : public policy {
   std::uint32_t begin_request(const request& request, std::uint32_t time) override;
   void resume_request(std::uint32_t request_context, std::optional<std::uint32_t> parent) override;
   [[nodiscard]] bool follows_requests() const noexcept override { return true; }
+  [[nodiscard]] bool sees_sessions() const noexcept override;
   [[nodiscard]] touch_order order() const noexcept override { return touch_order::chain; }
   [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t now) override;
   void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
@@ -80,6 +82,7 @@ class tblru final : public policy {
   ghost_list<tip> tips_;
   request_clock clock_;
   running_median delay_;
+  std::uint64_t later_turns_ = 0;  ///< a bit for each of the latest requests, the last one's is the lowest
   std::uint32_t capacity_ = 0;
   std::uint32_t size_ = 0;
   std::uint32_t chosen_ = none;  ///< the victim, until a list changes

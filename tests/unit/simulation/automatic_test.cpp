@@ -66,6 +66,14 @@ BOOST_AUTO_TEST_CASE(on_generated_workloads_it_is_near_the_best_candidate) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(in_phases_of_five_hundred_requests_it_stays_near_lru_and_the_best_candidate) {
+  for (const char* const kind :
+       {"phases:seed=33,requests=2000", "phases:seed=37,requests=2000", "phases:seed=54,requests=2000",
+        "phases:seed=63,requests=2000", "phases:seed=70,requests=2000", "phases:seed=8"}) {
+    check_regret(kind, full(*generate(kind)), {250, 500, 1'000, 2'000}, 2.0, 1.1);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::eviction

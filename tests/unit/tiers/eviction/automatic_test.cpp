@@ -3,6 +3,7 @@
 #include <array>
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <random>
 #include <string>
@@ -92,6 +93,33 @@ trace alternating(std::uint32_t phases, const std::string& requests) {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(automatic_policy)
+
+BOOST_AUTO_TEST_CASE(with_nothing_to_learn_from_it_keeps_the_latest_prompts_whole) {
+  constexpr std::uint32_t prompts = 20;
+  constexpr std::uint32_t blocks = 512;
+  constexpr std::uint32_t room = 12;
+  trace of;
+  for (std::uint32_t prompt = 0; prompt < prompts; ++prompt) {
+    std::vector<std::uint64_t> ids(blocks);
+    for (std::uint32_t i = 0; i < blocks; ++i) ids[i] = prompt * blocks + i + 1;
+    of.add(prompt * 100, blocks * trace::tokens_per_block, ids);
+  }
+  block_links links;
+  links.cover(of.distinct());
+  automatic by(links);
+  held_blocks pool(of, by, room * blocks);
+  for (const trace::entry& each : of.requests()) pool.ask(each);
+  for (std::uint32_t block = (prompts - room) * blocks; block < prompts * blocks; ++block) {
+    BOOST_REQUIRE_MESSAGE(pool.holds(block), "block " << block % blocks << " of prompt " << block / blocks);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(where_sessions_go_on_beside_prompts_that_come_once_it_keeps_more_than_lru) {
+  const trace of = full(*generate("scans"));
+  const outcome got = run_auto(of, 2'000);
+  BOOST_TEST(got.status.switches > 0U);
+  BOOST_TEST(got.percent >= percent(of, "lru", 2'000) + 0.5, got.percent);
+}
 
 BOOST_AUTO_TEST_CASE(a_workload_that_alternates_does_not_make_it_oscillate) {
   const trace of = full(alternating(8, "1000"));
@@ -282,7 +310,8 @@ BOOST_AUTO_TEST_CASE(a_pool_of_unknown_capacity_is_sampled_by_what_it_holds) {
 
 BOOST_AUTO_TEST_CASE(blocks_are_used_in_the_order_that_the_policy_at_work_wants) {
   block_links links;
-  BOOST_TEST((automatic(links).order() == touch_order::chain));
+  BOOST_TEST((automatic(links).order() == touch_order::tail_first));
+  BOOST_TEST((automatic(links, {.start = "tblru"}).order() == touch_order::chain));
   BOOST_TEST((automatic(links, {.start = "arc"}).order() == touch_order::tail_first));
 }
 
@@ -315,8 +344,20 @@ void let_lead(policy_selector& selector, std::size_t candidate, int blocks, int 
 
 constexpr std::uint32_t long_ago = 1'000'000;
 
-constexpr std::array<double, 3> equal_bars(double height) {
-  return {height, height, height};
+using threshold = policy_selector::threshold;
+using evidence = policy_selector::evidence;
+using choice = policy_selector::choice;
+
+/// The recent requests decide nothing unless `recent` says with which lead.
+constexpr std::array<threshold, 3> equal_bars(double height, double recent = std::numeric_limits<double>::infinity()) {
+  constexpr std::size_t candidates = 3;
+  std::array<threshold, candidates> bars{};
+  bars.fill({.lead = height, .recent_lead = recent});
+  return bars;
+}
+
+constexpr choice by_long_run(std::size_t candidate) {
+  return {.candidate = candidate, .basis = evidence::long_run};
 }
 
 }  // namespace
@@ -326,8 +367,8 @@ BOOST_AUTO_TEST_CASE(a_lead_is_measured_by_what_chance_does) {
   let_lead(of, 1, 2, 100);
   BOOST_TEST(of.lead(1) == 10, boost::test_tools::tolerance(1e-3));  // 200 of sqrt(100 * 4)
   BOOST_TEST(!of.winner(equal_bars(10.1)).has_value());
-  BOOST_TEST((of.winner(equal_bars(9.9)) == 1U));
-  of.take_over(1);
+  BOOST_TEST((of.winner(equal_bars(9.9)) == by_long_run(1)));
+  of.take_over(by_long_run(1));
   BOOST_TEST(of.active() == 1U);
   BOOST_TEST(!of.winner(equal_bars(1e-6)).has_value());
 }
@@ -346,7 +387,7 @@ BOOST_AUTO_TEST_CASE(who_leads_and_falls_behind_by_turns_does_not_take_over) {
     BOOST_REQUIRE(!of.winner(equal_bars(1)).has_value());
   }
   let_lead(of, 1, 100, 20);
-  BOOST_TEST((of.winner(equal_bars(1)) == 1U));
+  BOOST_TEST((of.winner(equal_bars(1)) == by_long_run(1)));
 }
 
 BOOST_AUTO_TEST_CASE(who_was_behind_for_long_is_soon_not_held_back_by_it) {
@@ -354,7 +395,7 @@ BOOST_AUTO_TEST_CASE(who_was_behind_for_long_is_soon_not_held_back_by_it) {
   let_lead(of, 1, -10, 10'000);
   BOOST_TEST(of.lead(1) < -10);
   let_lead(of, 1, 10, 300);
-  BOOST_TEST((of.winner(equal_bars(3)) == 1U));
+  BOOST_TEST((of.winner(equal_bars(3)) == by_long_run(1)));
 }
 
 BOOST_AUTO_TEST_CASE(
@@ -369,11 +410,38 @@ BOOST_AUTO_TEST_CASE(
   BOOST_TEST(lead_when_it_gets(-20) == 10.5, boost::test_tools::tolerance(1e-2));
 }
 
+BOOST_AUTO_TEST_CASE(a_change_is_seen_by_the_recent_requests_long_before_the_long_run) {
+  policy_selector of(3, 0, long_ago);
+  let_lead(of, 1, -10, 60);
+  let_lead(of, 1, 10, 40);
+  BOOST_TEST(of.lead(1) < -1);
+  BOOST_TEST(!of.winner(equal_bars(1.2)).has_value());
+  const auto winner = of.winner(equal_bars(1.2, 1.75));
+  BOOST_REQUIRE(winner.has_value());
+  BOOST_TEST((*winner == choice{.candidate = 1, .basis = evidence::recent}));
+  of.take_over(*winner);
+  BOOST_TEST(of.lead(0) < 0);  // what was before the change is forgotten
+}
+
+BOOST_AUTO_TEST_CASE(after_a_switch_by_recent_requests_that_was_taken_back_the_next_one_needs_more) {
+  const auto can_decide = [](policy_selector& of) {
+    let_lead(of, 1, 10, 60);
+    return of.winner(equal_bars(100, 3)) == choice{.candidate = 1, .basis = evidence::recent};
+  };
+  policy_selector of(3, 0, long_ago);
+  let_lead(of, 1, -10, 20);
+  BOOST_TEST(can_decide(of));
+  of.take_over({.candidate = 1, .basis = evidence::recent});
+  let_lead(of, 1, -10, 60);
+  of.take_over(by_long_run(0));
+  BOOST_TEST(!can_decide(of));
+}
+
 BOOST_AUTO_TEST_CASE(leads_go_on_from_the_new_active_policy) {
   policy_selector of(3, 0, long_ago);
   let_lead(of, 1, 10, 100);
   let_lead(of, 2, 4, 100);
-  of.take_over(2);
+  of.take_over(by_long_run(2));
   BOOST_TEST(of.lead(1) > 0);
   BOOST_TEST(of.lead(0) < 0);
 }

@@ -40,6 +40,14 @@ struct session_pool {
     const std::size_t hits = pool->begin_request(prefix, ids, partial, now);
     use_request(*this, prefix, hits, false, policy.order());
   }
+  /// One session goes on four times, which the policy wants to see before it refuses anything.
+  void show_sessions() {
+    std::vector<std::uint64_t> ids;
+    for (std::uint64_t id = 900; id < 905; ++id) {
+      ids.push_back(id);
+      policy.begin_request({.ids = ids, .resident = {}}, now);
+    }
+  }
 };
 
 }  // namespace
@@ -75,11 +83,26 @@ BOOST_AUTO_TEST_CASE(a_parent_does_not_go_before_its_child) {
 
 BOOST_AUTO_TEST_CASE(a_first_turn_stops_at_young_victims) {
   session_pool pool(5);
+  pool.show_sessions();
   pool.ask({}, 0, 5);
   pool.now = 20 * second;
   pool.ask({}, 10, 15);
   BOOST_TEST(!pool.holds(10));
   pool.now = 90 * second + 1;  // 0.75 of 120 s
+  pool.ask({}, 20, 25);
+  BOOST_TEST(pool.holds(24));
+}
+
+BOOST_AUTO_TEST_CASE(where_no_session_was_seen_to_go_on_the_latest_first_turn_stays_whole) {
+  session_pool pool(5);
+  pool.ask({}, 0, 5);
+  pool.now = 20 * second;
+  pool.ask({}, 10, 15);
+  for (const std::uint32_t block : {10U, 14U}) BOOST_TEST(pool.holds(block));
+  pool.show_sessions();
+  pool.ask({}, 20, 25);
+  BOOST_TEST(!pool.holds(20));
+  for (std::uint32_t i = 0; i < 64; ++i) pool.ask({}, 100 + i, 101 + i);  // none of these goes on
   pool.ask({}, 20, 25);
   BOOST_TEST(pool.holds(24));
 }
