@@ -37,6 +37,7 @@ DATA = ROOT / "tests" / "data" / "benchmarks"
 PAGE = ROOT / "docs" / "benchmarks.md"
 BLOCK = re.compile(r"(<!-- generated: ([^>]*?) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
 NOT_SHOWN = re.compile(r"<!-- not shown: ([^>]*?) -->")
+USED = " (used)"  # of several ways the one that this kind of machine uses
 LARGE_UNITS = (("GiB", 30), ("MiB", 20), ("KiB", 10))
 
 Range: TypeAlias = "tuple[float, float] | None"
@@ -62,6 +63,7 @@ class Figure:
     bound: str
     date: str  # "" where it is not known
     is_judged: bool  # False where it was not measured on what the bound is about
+    is_used: bool  # it is of the way that this kind of machine uses
 
     @classmethod
     def parse(cls, line: dict[str, Any]) -> Figure:
@@ -71,7 +73,10 @@ class Figure:
         bound = line.get("bound", "")
         Bound.parse(bound)
         is_judged = not ("note" in line and line.get("kept", True) is None)
-        return cls(line["bench"], line["case"], line["unit"], value, ratio, bound, line.get("date") or "", is_judged)
+        case, date = line["case"], line.get("date") or ""
+        is_used = case.endswith(USED)
+        case = case.removesuffix(USED)
+        return cls(line["bench"], case, line["unit"], value, ratio, bound, date, is_judged, is_used)
 
     def keeps(self, bound: str) -> bool | None:
         """Whether all runs of it do; None where the data do not decide."""
@@ -169,12 +174,12 @@ def range_text(ends: Range) -> str:
 
 
 def cell(figure: Figure | None, bound: str) -> str:
-    """The figure, its ratio in brackets, and whether the bound is kept on this kind."""
+    """The figure, its ratio in brackets, and whether this kind uses that way and keeps the bound."""
     if figure is None:
         return ""
     ratio = range_text(figure.ratio)
     verdict = {None: "", True: "kept", False: "**missed**"}[figure.keeps(bound)]
-    words = (range_text(figure.value), f"({ratio})" if ratio else "", verdict)
+    words = (range_text(figure.value), f"({ratio})" if ratio else "", "used" if figure.is_used else "", verdict)
     return " ".join(word for word in words if word)
 
 

@@ -73,6 +73,13 @@ def test_the_bound_is_that_of_the_figure_measured_last(tables: ModuleType) -> No
     assert "≤ 1 |" in page and "0.5" not in page
 
 
+def test_ways_stand_in_one_row_whichever_a_kind_uses(tables: ModuleType) -> None:
+    new, old = text_of("new", line("wide (used)"), line("narrow")), text_of("old", line("wide"), line("narrow (used)"))
+    page = page_of(tables, "figures get", ("new", new), ("old", old))
+    assert "| wide | µs | 9.00 (0.9) used | 9.00 (0.9) |" in page
+    assert "| narrow | µs | 9.00 (0.9) | 9.00 (0.9) used |" in page
+
+
 def test_figures_with_and_without_a_bound_stand_in_different_tables(tables: ModuleType) -> None:
     text = text_of("one", line("bounded", bound="<= 2"), line("free"), line("other", bench="put"))
     assert "free" not in page_of(tables, "bounds", ("one", text))
