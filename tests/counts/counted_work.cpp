@@ -9,7 +9,7 @@
 #include "tests/unit/client/session_fixture.hpp"
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-/// What is counted. Its name is what the tool is given.
+/// Runs the work that is counted; the tool finds it by its name.
 extern "C" [[gnu::noipa]] void counted_section(const std::function<void()>& work) {
   work();
 }
@@ -102,10 +102,10 @@ struct full_store {
     return batch_of(std::move(entries));
   }
   void run(blocks::batch& work) {
-    while (at.tier->run(work, at.now) == blocks::progress::waits_for_memory) at.pump();
+    while (fixture.tier->run(work, fixture.now) == blocks::progress::waits_for_memory) fixture.pump();
   }
 
-  blocks::testing::node at;
+  blocks::testing::node fixture;
   blocks::testing::client user;
 };
 

@@ -1,4 +1,4 @@
-// What a session allocates, and which system calls it makes, for what an engine asks of it.
+// Allocations and system calls of a session for the calls of an engine.
 #include <boost/test/unit_test.hpp>
 #include <optional>
 #include <vector>
@@ -54,12 +54,12 @@ struct quiet_session : session_fixture {
     const auto source = run_of(bytes, count);
     const auto batch = batch_of(keys);
     std::optional<client::put_report> report;
-    made = allocations_during(
+    allocations = allocations_during(
         [&] { calls = system_calls_during([&] { report = session->put_async(batch, 0, std::nullopt, source); }); });
     BOOST_REQUIRE_EQUAL(report->stored, count);
   }
 
-  test::allocation_counts made;
+  test::allocation_counts allocations;
   test::system_call_counts calls;
 };
 
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(lookups_make_no_system_call_and_no_allocation) {
   std::uint64_t resident = 0;
   for (int round = 0; round < 3; ++round) {
     test::system_call_counts calls;
-    const auto made = allocations_during([&] {
+    const auto allocations = allocations_during([&] {
       calls = system_calls_during([&] {
         resident = test.session->match_prefix(batch_of(keys), 0)->resident;
         must(test.session->exists(batch_of(keys), 0, present));
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(lookups_make_no_system_call_and_no_allocation) {
     BOOST_TEST(resident == blocks / 2);
     if (round == 0) continue;  // it maps what the put made the index grow by
     BOOST_TEST(calls.all() == 0U);
-    BOOST_TEST(made.calls == 0U);
+    BOOST_TEST(allocations.calls == 0U);
   }
 }
 
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(pinned_reads_make_no_system_call_and_no_allocation) {
   std::vector<client::held_block> held(batch_blocks);
   for (int round = 0; round < 3; ++round) {
     test::system_call_counts calls;
-    const auto made = allocations_during([&] {
+    const auto allocations = allocations_during([&] {
       calls = system_calls_during([&] {
         must(test.session->acquire(batch_of(keys), 0, held));
         must(test.session->release(held));
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(pinned_reads_make_no_system_call_and_no_allocation) {
     });
     if (round == 0) continue;
     BOOST_TEST(calls.all() == 0U);
-    BOOST_TEST(made.calls == 0U);
+    BOOST_TEST(allocations.calls == 0U);
   }
 }
 
@@ -112,12 +112,12 @@ BOOST_AUTO_TEST_CASE(copies_out_make_no_system_call_and_no_allocation) {
   const auto targets = run_of(target, batch_blocks);
   for (int round = 0; round < 3; ++round) {
     test::system_call_counts calls;
-    const auto made = allocations_during([&] {
+    const auto allocations = allocations_during([&] {
       calls = system_calls_during([&] { must(test.session->get_into(batch_of(keys), 0, std::nullopt, targets)); });
     });
     if (round == 0) continue;
     BOOST_TEST(calls.all() == 0U);
-    BOOST_TEST(made.calls == 0U);
+    BOOST_TEST(allocations.calls == 0U);
   }
 }
 
@@ -141,10 +141,10 @@ BOOST_AUTO_TEST_CASE(a_put_allocates_a_few_times_a_call_and_not_for_each_block) 
   test.put_async(1'000, put_blocks);
   test.put_async(2'000, 1);
   test.put_async(3'000, put_blocks);
-  const auto many = test.made.calls;
+  const auto many = test.allocations.calls;
   test.put_async(4'000, 1);
   BOOST_TEST(many == 14U);
-  BOOST_TEST(test.made.calls == 8U);
+  BOOST_TEST(test.allocations.calls == 8U);
 }
 
 BOOST_AUTO_TEST_CASE(a_put_that_waits_rings_once_for_a_grant_and_once_for_a_commit) {

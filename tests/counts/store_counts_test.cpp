@@ -1,4 +1,4 @@
-// What the store allocates for what sessions ask of it.
+// Allocations of the store for the requests of sessions.
 #include <boost/test/unit_test.hpp>
 #include <cstring>
 #include <utility>
@@ -18,7 +18,8 @@ constexpr std::size_t batches = 64;
 
 /// A store with room for some thousand blocks, and a session that has been at work for a while.
 struct busy_store {
-  explicit busy_store(const std::string& policy) : at(with_policy(policy)), user(at, at.add(spec_of("one"))) {
+  explicit busy_store(const std::string& policy)
+      : fixture(with_policy(policy)), user(fixture, fixture.add(spec_of("one"))) {
     for (std::size_t each = 0; each < 3 * batches; ++each) commit(next_batch());
   }
 
@@ -54,7 +55,7 @@ struct busy_store {
       memory::submission entry;
       entry.op = memory::operation::touch;
       for (std::size_t run = 0; run < memory::touch_runs::capacity; ++run) {
-        const auto found = at.index(user.in).find(reduce_key(key_of(key + run, 32).view(), 0));
+        const auto found = fixture.index(user.in).find(reduce_key(key_of(key + run, 32).view(), 0));
         const std::uint64_t word = memory::touch_runs::make(memory::index_value::ref(found), 1);
         std::memcpy(entry.key + run * sizeof word, &word, sizeof word);
       }
@@ -64,20 +65,20 @@ struct busy_store {
     return batch_of(std::move(entries));
   }
 
-  /// How many allocations the store made for it.
+  /// Carries out a batch; returns the number of allocations.
   std::uint64_t commit(batch work) { return run(work); }
   std::uint64_t run(batch& work) {
     auto outcome = progress::more;
     std::uint64_t calls = 0;
     do {
-      calls += test::allocations_during([&] { outcome = at.tier->run(work, at.now); }).calls;
-    } while (outcome == progress::waits_for_memory && at.pump());
+      calls += test::allocations_during([&] { outcome = fixture.tier->run(work, fixture.now); }).calls;
+    } while (outcome == progress::waits_for_memory && fixture.pump());
     BOOST_REQUIRE(outcome == progress::finished);
     BOOST_REQUIRE((work.completions.empty() || work.completions.back().code == 0));
     return calls;
   }
 
-  node at;
+  node fixture;
   client user;
   std::uint64_t next_key = 0;
 };

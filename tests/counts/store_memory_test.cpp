@@ -1,4 +1,4 @@
-// What a block costs beside its slab, counted; tests/bench/memory_per_block.py measures the same of a whole node.
+// Memory of a block beside its slab, counted; tests/bench/memory_per_block.py measures the same of a whole node.
 #include <sys/stat.h>
 
 #include <boost/test/unit_test.hpp>
@@ -34,7 +34,7 @@ double allocated(const memory::shared_file& memory) {
   return ::fstat(memory.fd().get(), &status) == 0 ? static_cast<double>(status.st_blocks) * 512 : 0;
 }
 
-/// Commits `count` blocks that nobody writes.
+/// Commits `count` unwritten blocks.
 void fill(client& writer, std::uint64_t count) {
   std::vector<memory::submission> entries;
   for (std::uint64_t key = 0; key < count;) {

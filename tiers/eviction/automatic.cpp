@@ -190,10 +190,10 @@ policy_selector::threshold automatic::switch_threshold(std::size_t candidate) co
           .recent_lead = is_start ? options_.recent_lead_of_start : options_.recent_lead_of_lists};
 }
 
-void automatic::switch_to(const policy_selector::choice& chosen) {
+void automatic::switch_to(const policy_selector::choice& successor) {
   ++switches_;
-  const std::size_t candidate = chosen.candidate;
-  selector_.take_over(chosen);
+  const std::size_t candidate = successor.candidate;
+  selector_.take_over(successor);
   waiting_.clear();
   oldest_ = 0;
   blocks_.visit_all([this](std::uint32_t block, state& entry) {

@@ -84,7 +84,7 @@ class automatic final : public policy {
   std::uint32_t take_sample(const request& request);
   void decide();
   [[nodiscard]] policy_selector::threshold switch_threshold(std::size_t candidate) const noexcept;
-  void switch_to(const policy_selector::choice& chosen);
+  void switch_to(const policy_selector::choice& successor);
   [[nodiscard]] bool is_stale(const waiting& entry) const noexcept;
   void bring(std::uint32_t block);
   [[nodiscard]] std::uint64_t next_turn(std::uint32_t now);

@@ -7,7 +7,7 @@ namespace cenote::eviction {
 
 namespace {
 
-// What the pool got beside what its shadow cache promised: far fewer requests are behind it.
+// The weight of the savings of the pool beside those that its shadow cache promised: far fewer requests are behind it.
 constexpr double of_pool = 0.25;
 // A pool that keeps less than any policy promises says nothing for one of them.
 constexpr double most_short = 0.5;
@@ -20,8 +20,9 @@ const double keeps_recent = std::exp2(-1.0 / recent_half_life);
 
 }  // namespace
 
-void policy_selector::sums::add(std::span<const std::uint32_t> blocks, std::uint32_t by_pool, double keeps) noexcept {
-  got = got * keeps + by_pool;
+void policy_selector::decayed_savings::add(std::span<const std::uint32_t> blocks, std::uint32_t by_pool,
+                                           double keeps) noexcept {
+  pool = pool * keeps + by_pool;
   for (std::size_t one = 0; one < blocks.size(); ++one) {
     saved[one] = saved[one] * keeps + blocks[one];
     for (std::size_t other = 0; other < one; ++other) {
@@ -31,22 +32,22 @@ void policy_selector::sums::add(std::span<const std::uint32_t> blocks, std::uint
   }
 }
 
-double policy_selector::sums::lead(std::size_t candidate, std::size_t active) const noexcept {
+double policy_selector::decayed_savings::lead(std::size_t candidate, std::size_t active) const noexcept {
   const double square = squares[std::max(candidate, active)][std::min(candidate, active)];
   if (square == 0) return 0;
   const double promised = (saved[candidate] - saved[active]) / std::sqrt(square);
-  const double kept = of_pool * (got - saved[active]) / std::sqrt(square);
+  const double kept = of_pool * (pool - saved[active]) / std::sqrt(square);
   return promised - std::max(kept, -most_short);
 }
 
 policy_selector::policy_selector(std::size_t candidates, std::size_t active, std::uint32_t half_life) noexcept
     : candidates_(candidates), active_(active), keeps_(std::exp2(-1.0 / half_life)) {}
 
-void policy_selector::add(std::span<const std::uint32_t> saved, std::uint32_t got) noexcept {
+void policy_selector::add(std::span<const std::uint32_t> saved, std::uint32_t by_pool) noexcept {
   requests_ = std::min(requests_ + 1, fewest);
   for (std::size_t each = 0; each < candidates_; ++each) totals_[each] += saved[each];
-  long_run_.add(saved, got, keeps_);
-  recent_.add(saved, got, keeps_recent);
+  long_run_.add(saved, by_pool, keeps_);
+  recent_.add(saved, by_pool, keeps_recent);
   doubt_ = 1 + (doubt_ - 1) * keeps_;
 }
 
@@ -66,14 +67,14 @@ std::optional<policy_selector::choice> policy_selector::winner(std::span<const t
   return best;
 }
 
-void policy_selector::take_over(const choice& chosen) noexcept {
-  if (reason_ == evidence::recent && chosen.candidate == previous_) doubt_ *= doubt_of_error;
+void policy_selector::take_over(const choice& successor) noexcept {
+  if (reason_ == evidence::recent && successor.candidate == previous_) doubt_ *= doubt_of_error;
   previous_ = active_;
-  reason_ = chosen.basis;
-  active_ = chosen.candidate;
-  if (chosen.basis == evidence::recent) long_run_ = recent_;
-  long_run_.got = long_run_.saved[active_];
-  recent_.got = recent_.saved[active_];
+  reason_ = successor.basis;
+  active_ = successor.candidate;
+  if (successor.basis == evidence::recent) long_run_ = recent_;
+  long_run_.pool = long_run_.saved[active_];
+  recent_.pool = recent_.saved[active_];
 }
 
 }  // namespace cenote::eviction

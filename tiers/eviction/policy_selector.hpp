@@ -1,4 +1,4 @@
-// Which of some candidates saves most of late, and whether its lead is more than chance.
+// Compares the recent savings of some candidates, and chance with the lead of the best.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ class policy_selector {
     double lead = 0;                                               ///< over the long run
     double recent_lead = std::numeric_limits<double>::infinity();  ///< over the recent requests
   };
-  /// What a choice rests on.
+  /// The requests that a choice rests on.
   enum class evidence : std::uint8_t { long_run, recent };
   struct choice {
     std::size_t candidate = 0;
@@ -41,29 +41,29 @@ class policy_selector {
   /// `half_life`: requests until one counts half in the long run.
   policy_selector(std::size_t candidates, std::size_t active, std::uint32_t half_life) noexcept;
 
-  /// What each candidate saved of one request, and what the pool itself did, which the active one orders.
-  void add(std::span<const std::uint32_t> saved, std::uint32_t got) noexcept;
+  /// Adds a request: the blocks that each candidate saved of it, and those of the pool, which the active one orders.
+  void add(std::span<const std::uint32_t> saved, std::uint32_t by_pool) noexcept;
   /// Of the candidates whose lead exceeds their threshold, the one that does so by most.
   [[nodiscard]] std::optional<choice> winner(std::span<const threshold> thresholds) const noexcept;
   /// The candidate is at work from here on.
-  void take_over(const choice& chosen) noexcept;
+  void take_over(const choice& successor) noexcept;
 
   [[nodiscard]] std::size_t active() const noexcept { return active_; }
   /// Of a candidate over the active one in the long run, in units of chance; negative when it is behind.
   [[nodiscard]] double lead(std::size_t candidate) const noexcept { return long_run_.lead(candidate, active_); }
-  /// What `candidate` saved in all.
+  /// Blocks that `candidate` saved in all.
   [[nodiscard]] double saved(std::size_t candidate) const noexcept { return totals_[candidate]; }
 
  private:
-  /// Below so few requests nobody takes over, as what is usual is not known.
+  /// Below so few requests no candidate takes over, as the usual savings are not known.
   static constexpr std::uint32_t fewest = 20;
 
-  struct sums {
-    double got = 0;  ///< by the pool; before its time, by the active one's shadow cache
+  struct decayed_savings {
+    double pool = 0;  ///< by the pool; before its time, by the active one's shadow cache
     std::array<double, most> saved{};
     std::array<std::array<double, most>, most> squares{};  ///< of differences, for the first above the second
 
-    /// `keeps`: what a request is worth after another one.
+    /// `keeps`: the weight of a request after another one.
     void add(std::span<const std::uint32_t> blocks, std::uint32_t by_pool, double keeps) noexcept;
     [[nodiscard]] double lead(std::size_t candidate, std::size_t active) const noexcept;
   };
@@ -72,10 +72,10 @@ class policy_selector {
   std::size_t active_;
   double keeps_;
   std::uint32_t requests_ = 0;
-  sums long_run_;
-  sums recent_;
+  decayed_savings long_run_;
+  decayed_savings recent_;
   std::array<double, most> totals_{};
-  // How far recent leads are trusted.
+  // Trust in recent leads.
   std::size_t previous_ = most;           ///< the candidate that was active before this one
   evidence reason_ = evidence::long_run;  ///< for the present one
   double doubt_ = 1;                      ///< factor of the leads that are needed

@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(what_comes_from_another_policy_is_older_than_all_that_is_he
   }
 }
 
-/// Whatever a caller does in whatever order, while it switches all the time: victims are held, and each goes once.
+/// Any calls in any order, while it switches all the time: victims are held, and each goes once.
 BOOST_AUTO_TEST_CASE(whatever_happens_during_switches_every_block_is_ordered_once) {
   constexpr std::uint32_t numbers = 400;
   std::uint64_t switches = 0;
@@ -348,7 +348,7 @@ using threshold = policy_selector::threshold;
 using evidence = policy_selector::evidence;
 using choice = policy_selector::choice;
 
-/// The recent requests decide nothing unless `recent` says with which lead.
+/// The recent requests decide only by a lead of `recent`.
 constexpr std::array<threshold, 3> equal_bars(double height, double recent = std::numeric_limits<double>::infinity()) {
   constexpr std::size_t candidates = 3;
   std::array<threshold, candidates> bars{};
@@ -424,9 +424,9 @@ BOOST_AUTO_TEST_CASE(a_change_is_seen_by_the_recent_requests_long_before_the_lon
 }
 
 BOOST_AUTO_TEST_CASE(after_a_switch_by_recent_requests_that_was_taken_back_the_next_one_needs_more) {
-  const auto can_decide = [](policy_selector& of) {
-    let_lead(of, 1, 10, 60);
-    return of.winner(equal_bars(100, 3)) == choice{.candidate = 1, .basis = evidence::recent};
+  const auto can_decide = [](policy_selector& selector) {
+    let_lead(selector, 1, 10, 60);
+    return selector.winner(equal_bars(100, 3)) == choice{.candidate = 1, .basis = evidence::recent};
   };
   policy_selector of(3, 0, long_ago);
   let_lead(of, 1, -10, 20);
