@@ -9,7 +9,7 @@
 #include "tests/unit/client/session_fixture.hpp"
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-/// What is counted. Its name is what the tool is given.
+/// The work that is counted. The tool is given this name.
 extern "C" [[gnu::noipa]] void counted_section(const std::function<void()>& work) {
   work();
 }

@@ -1,4 +1,4 @@
-// What a session allocates, and which system calls it makes, for what an engine asks of it.
+// Allocations and system calls of a session, for each call of an engine.
 #include <boost/test/unit_test.hpp>
 #include <optional>
 #include <vector>
