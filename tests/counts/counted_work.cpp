@@ -9,7 +9,7 @@
 #include "tests/unit/client/session_fixture.hpp"
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-/// Runs the work that is counted; the tool finds it by its name.
+/// The work that is counted. The tool is given this name.
 extern "C" [[gnu::noipa]] void counted_section(const std::function<void()>& work) {
   work();
 }
@@ -77,7 +77,7 @@ std::size_t put() {
 
 /// A store under pressure and one session of it.
 struct full_store {
-  full_store() : at(with_auto()), user(at, at.add(blocks::testing::spec_of("one"))) {}
+  full_store() : fixture(with_auto()), user(fixture, fixture.add(blocks::testing::spec_of("one"))) {}
 
   static blocks::store_options with_auto() {
     auto options = blocks::testing::options_of(std::uint64_t{32} << 20, std::uint64_t{4} << 20);
@@ -146,7 +146,7 @@ std::size_t touch() {
     memory::submission entry;
     entry.op = memory::operation::touch;
     for (std::size_t run = 0; run < memory::touch_runs::capacity; ++run) {
-      const auto found = store.at.index(store.user.in).find(reduce_key(chain[first + run].view(), 0));
+      const auto found = store.fixture.index(store.user.in).find(reduce_key(chain[first + run].view(), 0));
       const std::uint64_t word = memory::touch_runs::make(memory::index_value::ref(found), 1);
       std::memcpy(entry.key + run * sizeof word, &word, sizeof word);
     }

@@ -1,4 +1,4 @@
-// Allocations and system calls of a session for the calls of an engine.
+// Allocations and system calls of a session, for each call of an engine.
 #include <boost/test/unit_test.hpp>
 #include <optional>
 #include <vector>

@@ -173,9 +173,9 @@ void local_node::start() {
   thread_ = std::thread([this] { serve(); });
 }
 
-void local_node::stand_still(bool stop) {
-  still_.store(stop);
-  while (stop && thread_.joinable() && !stands_.load()) std::this_thread::yield();
+void local_node::stand_still(bool halt) {
+  still_.store(halt);
+  while (halt && thread_.joinable() && !stands_.load()) std::this_thread::yield();
 }
 
 void local_node::serve() {

@@ -127,7 +127,7 @@ class local_node {
     hold_ = count;
   }
   /// Reads its rings no more, until it goes on. Returns when it stands, and is not about to sleep on a ring either.
-  void stand_still(bool still);
+  void stand_still(bool halt);
   /// First entries of the batches that published keys so far. A node that forgets knows nothing of a batch any more
   /// when the next one comes, as a worker that is replaced between them.
   [[nodiscard]] std::vector<memory::submission> publications() const {
