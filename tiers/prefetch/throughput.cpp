@@ -14,13 +14,31 @@ constexpr nanoseconds window_time = std::chrono::milliseconds(50);
 constexpr nanoseconds slices_together = std::chrono::seconds(1);  // older ones do not speak against newer ones
 constexpr double reports_late = 0.001;                            // ends are reported in batches
 constexpr double newest_counts = 0.3;                             // of latencies
-constexpr double outlier = 4;  // times the latency known so far; more is a pause of the device
+constexpr double outlier = 4;  // times the latency known so far, or the other gaps; more is a pause of the device
+constexpr double least_pause = 0.02;      // seconds
+constexpr std::uint32_t fewest_gaps = 3;  // of which one can be known for a pause
 
 }  // namespace
+
+void throughput::slice::add_gap(double bytes, double took) noexcept {
+  net_bytes += bytes;
+  net_seconds += took;
+  ++gaps;
+  if (took <= pause_seconds) return;
+  pause_bytes = bytes;
+  pause_seconds = took;
+}
+
+/// The longest gap is far longer than the others, which brought as much.
+bool throughput::slice::has_pause() const noexcept {
+  return gaps >= fewest_gaps && pause_seconds >= least_pause && 2 * pause_bytes <= net_bytes &&
+         pause_seconds > outlier * (net_seconds - pause_seconds);
+}
 
 /// At most half of the time counts as latency: where all that was under way comes at once, it says little of bandwidth.
 double throughput::slice::rate() const noexcept {
   if (gross_seconds <= 0) return 0;
+  if (has_pause()) return (net_bytes - pause_bytes) / std::max(net_seconds - pause_seconds, 1e-7);
   const double most = 2 * gross_bytes / gross_seconds;
   return net_seconds > 0 ? std::min(most, net_bytes / net_seconds) : most;
 }
@@ -59,8 +77,7 @@ void throughput::count(std::uint64_t bytes, std::uint64_t good, std::uint64_t lo
     period_.first_end = now;
     period_.first_bytes = static_cast<double>(bytes);
   } else {
-    open_.net_bytes += came;
-    open_.net_seconds += took;
+    open_.add_gap(came, took);
   }
   if (good == 0) return;
   measured_ = now;
@@ -76,13 +93,27 @@ void throughput::count(std::uint64_t bytes, std::uint64_t good, std::uint64_t lo
 
 void throughput::close_slice(time_point now) noexcept {
   open_.at = now;
-  if (open_.is_strong()) {
-    strong_[next_] = open_;
-    next_ = (next_ + 1) % strong_.size();
-  } else {
+  if (!open_.is_strong()) {
     weak_ = open_;
+  } else if (is_doubtful(open_) && !doubted_) {
+    doubted_ = open_;
+  } else {
+    if (doubted_ && is_doubtful(open_)) keep(*doubted_);
+    doubted_.reset();
+    keep(open_);
   }
   open_ = {};
+}
+
+void throughput::keep(const slice& measured) noexcept {
+  strong_[next_] = measured;
+  next_ = (next_ + 1) % strong_.size();
+}
+
+/// One gap makes it far slower than what is known: the machine may have stood still.
+bool throughput::is_doubtful(const slice& measured) const noexcept {
+  return measured.pause_seconds >= least_pause && outlier * measured.rate() < rate_ &&
+         measured.pause_seconds > outlier * (measured.net_seconds - measured.pause_seconds);
 }
 
 double throughput::median_rate() const noexcept {

@@ -28,8 +28,11 @@ struct forecast {
 
 /// Measures latency and bandwidth of loads separately. In a period in which loads are in flight without a gap, the time
 /// until the first of them ends is the latency; what ends after it gives the bandwidth, which is the median of the last
-/// five slices of about 20 ms: one outlier has no effect, three new slices settle it. Nothing is measured while the
-/// device is idle. Not thread-safe; the caller passes the time, which never goes back.
+/// five slices of about 20 ms: one outlier has no effect, three new slices settle it. A shared machine stands still now
+/// and then, which is no property of the device: of each slice the longest gap between two ends is left out where it is
+/// far longer than the others together, and a slice that one gap makes far slower than what is known counts only if the
+/// next one agrees. Nothing is measured while the device is idle. Not thread-safe; the caller passes the time, which
+/// never goes back.
 class throughput {
  public:
   static constexpr nanoseconds proof =
@@ -66,9 +69,13 @@ class throughput {
   struct slice {
     double net_bytes = 0, net_seconds = 0;      ///< without the first end of a period
     double gross_bytes = 0, gross_seconds = 0;  ///< with it
+    double pause_bytes = 0, pause_seconds = 0;  ///< of the longest gap among the net ones
+    std::uint32_t gaps = 0;                     ///< that are net
     time_point begin{};
     time_point at{};
 
+    void add_gap(double bytes, double took) noexcept;
+    [[nodiscard]] bool has_pause() const noexcept;
     [[nodiscard]] double rate() const noexcept;
     [[nodiscard]] bool is_strong() const noexcept { return 2 * net_bytes >= gross_bytes && net_bytes > 0; }
   };
@@ -81,6 +88,8 @@ class throughput {
 
   void count(std::uint64_t bytes, std::uint64_t good, std::uint64_t loads, double took, time_point now) noexcept;
   void close_slice(time_point now) noexcept;
+  void keep(const slice& measured) noexcept;
+  [[nodiscard]] bool is_doubtful(const slice& measured) const noexcept;
   [[nodiscard]] double median_rate() const noexcept;
   void learn_latency() noexcept;
 
@@ -96,6 +105,7 @@ class throughput {
   slice weak_;                     ///< the last one in which most bytes came with first ends, so that it says little
   std::array<slice, 5> strong_{};  ///< the last ones, a ring
   std::size_t next_ = 0;
+  std::optional<slice> doubted_;  ///< put aside until the next one agrees
   double rate_ = 0;
   double latency_ = 0;
 };

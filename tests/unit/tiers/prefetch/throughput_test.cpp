@@ -80,6 +80,51 @@ BOOST_AUTO_TEST_CASE(a_long_pause_that_is_over_tells_nothing_of_what_comes_behin
   BOOST_TEST(speed.last() == 1e9, boost::test_tools::tolerance(0.01));
 }
 
+/// A window of eight: some of them come together after a pause of 300 ms, the others after a millisecond each.
+struct interrupted_window : device {
+  void ask(int ends_before, int ends_together) {
+    window(100, milliseconds(1));
+    now += seconds(2);
+    speed.renew(now);
+    for (int i = 0; i < window_loads; ++i) speed.started(block, now);
+    for (int i = 0; i < ends_before; ++i) speed.ended(block, block, now += milliseconds(1));
+    speed.ended(block * static_cast<std::uint64_t>(ends_together), block * static_cast<std::uint64_t>(ends_together),
+                now += milliseconds(300), static_cast<std::uint64_t>(ends_together));
+    for (int i = ends_before + ends_together; i < window_loads; ++i) speed.ended(block, block, now += milliseconds(1));
+  }
+  static constexpr int window_loads = 8;
+};
+
+BOOST_FIXTURE_TEST_CASE(a_window_in_which_the_machine_stands_still_does_not_make_the_device_slow, interrupted_window) {
+  for (const auto& [first, together] : {std::pair(0, 1), {0, 8}, {1, 1}, {1, 7}, {2, 6}, {4, 1}, {7, 1}}) {
+    *static_cast<device*>(this) = {};
+    ask(first, together);
+    BOOST_TEST_CONTEXT(first << " before, " << together << " together") {
+      BOOST_TEST(speed.last() == 1e9, boost::test_tools::tolerance(0.2));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_device_that_became_slow_is_known_after_two_slices) {
+  window(100, milliseconds(1));
+  now += milliseconds(200);
+  speed.renew(now);
+  window(8, milliseconds(50));
+  BOOST_TEST(speed.last() == 2e7, boost::test_tools::tolerance(0.01));
+}
+
+BOOST_AUTO_TEST_CASE(two_windows_in_a_row_that_stand_still_are_believed) {
+  window(100, milliseconds(1));
+  for (int i = 0; i < 2; ++i) {
+    now += milliseconds(200);
+    speed.renew(now);
+    for (int load = 0; load < 8; ++load) speed.started(block, now);
+    speed.ended(block, block, now += milliseconds(1));
+    speed.ended(7 * block, 7 * block, now += milliseconds(700), 7);
+  }
+  BOOST_TEST(speed.last() == 1e7, boost::test_tools::tolerance(0.01));
+}
+
 BOOST_AUTO_TEST_CASE(a_window_after_a_renewal_speaks_alone) {
   window(100, milliseconds(20));
   now += milliseconds(200);
