@@ -53,6 +53,19 @@ def test_a_policy_changes_while_the_node_runs_and_keeps_what_is_cached(
     assert resident(session, keys) == 0
 
 
+def test_under_auto_the_latest_prompts_stay_whole_though_each_came_once_and_in_several_puts(
+    start_node: StartNode, attach: Attach
+) -> None:
+    node = start_node("dram.policy=auto")
+    session = attach(node, "i", block=BLOCK)
+    prompts = []
+    for number in range(20):
+        session.match(blocks.keys_of(f"prompt {number}", 0, 128))
+        prompts.append(put(session, f"prompt {number}", 128))
+    assert [resident(session, each) for each in prompts[-4:]] == [128] * 4
+    assert resident(session, prompts[0]) == 0
+
+
 def test_an_unknown_policy_is_refused_with_the_known_ones(start_node: StartNode) -> None:
     with pytest.raises(AssertionError, match="one of fifo, lru, lfu"):
         start_node("dram.policy=belady")

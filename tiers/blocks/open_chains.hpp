@@ -24,6 +24,7 @@ class open_chains {
     std::vector<std::uint64_t> asked;   ///< identities of the blocks that were asked for and missing, head to tail
     std::uint64_t last = 0;             ///< … of the last block that was stored; 0: none yet
     std::uint32_t request_context = 0;  ///< what the policy said when the request began
+    bool is_cut = false;                ///< a block of it was refused: what a later put brings serves no prefix
     std::vector<chain_block> blocks;    ///< head to tail, as far as they are here
   };
   static constexpr std::size_t most_chains = 64;

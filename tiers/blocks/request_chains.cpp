@@ -179,32 +179,46 @@ void request_chains::place_stored(session& session, boot_time now) {
     session.chains.add({.asked = {}, .request_context = begin_request(group, {}, ids, now), .blocks = {}});
     before = &session.chains.latest();
   }
-  const bool head_first = group.policy->order() == eviction::touch_order::chain;
-  for (std::size_t left = stored.blocks.size(); left > 0; --left) {
-    place_block(group, stored.blocks[head_first ? stored.blocks.size() - left : left - 1].record, left, now);
-  }
-  if (head_first) refresh_chain(group, stored.blocks, now);
+  place_stored_blocks(group, *before, now);
   refresh_chain(group, before->blocks, now);
   session.chains.grow(*before, stored.blocks, stored.last);
   stored.clear();
   evictor_.stay_within_capacity(0, now);
 }
 
+/// Places what is stored of `request`, in the order that the policy wants. Where a block is refused, what a later put
+/// brings of the request is refused, too.
+void request_chains::place_stored_blocks(pool& group, open_chains::chain& request, boot_time now) {
+  const std::vector<chain_block>& blocks = storing_.blocks;
+  const bool head_first = group.policy->order() == eviction::touch_order::chain;
+  bool refuses = request.is_cut;
+  for (std::size_t left = blocks.size(); left > 0; --left) {
+    const std::uint32_t record = blocks[head_first ? blocks.size() - left : left - 1].record;
+    if (wants(group, record, request, now)) {
+      place_block(group, record, left, now);
+    } else {
+      order_.mark_written_back(group, record, now);
+      refuses = true;
+    }
+    if (!state_.options.has_lower()) continue;
+    slab& home = *state_.slab_of_record(record);
+    edges_.write_through(home, block_ref(home.what.index, record - home.what.first_record));
+  }
+  request.is_cut = refuses;
+  if (head_first) refresh_chain(group, blocks, now);
+}
+
+/// With a tier below, what the policy does not want is still worth writing down.
+bool request_chains::wants(pool& group, std::uint32_t record, const open_chains::chain& request, boot_time now) const {
+  if (state_.options.has_lower() || accounts_.keeps(group, record)) return true;
+  return !request.is_cut && group.policy->should_admit(state_.key_hash(group, record), count_of(now));
+}
+
 /// `left` blocks of the request, this one among them, have no place yet: room is made for each in its turn, so that a
 /// policy meets the same calls as in a simulation.
 void request_chains::place_block(pool& group, std::uint32_t record, std::size_t left, boot_time now) {
-  // With a tier below, what this one does not want is still worth writing down.
-  if (state_.options.has_lower() || accounts_.keeps(group, record) ||
-      group.policy->should_admit(state_.key_hash(group, record), count_of(now))) {
-    evictor_.stay_within_capacity((left - 1) * group.stride, now);
-    order_.enter_order(group, record, now);
-  } else {
-    order_.mark_written_back(group, record, now);
-  }
-  slab& home = *state_.slab_of_record(record);
-  if (state_.options.has_lower()) {
-    edges_.write_through(home, block_ref(home.what.index, record - home.what.first_record));
-  }
+  evictor_.stay_within_capacity((left - 1) * group.stride, now);
+  order_.enter_order(group, record, now);
 }
 
 void request_chains::refresh_chain(pool& group, const std::vector<chain_block>& blocks, boot_time now) {

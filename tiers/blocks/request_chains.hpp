@@ -37,6 +37,8 @@ class request_chains {
   void use_block(pool& group, std::uint32_t record, boot_time now);
   std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks, std::span<const std::uint64_t> asked,
                               boot_time now);
+  void place_stored_blocks(pool& group, open_chains::chain& request, boot_time now);
+  [[nodiscard]] bool wants(pool& group, std::uint32_t record, const open_chains::chain& request, boot_time now) const;
   void place_block(pool& group, std::uint32_t record, std::size_t left, boot_time now);
   void refresh_chain(pool& group, const std::vector<chain_block>& blocks, boot_time now);
 

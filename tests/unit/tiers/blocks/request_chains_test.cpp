@@ -12,17 +12,36 @@ using memory::block_ref;
 
 namespace {
 
+/// Refuses one block, and keeps the others in the order in which they came.
+class refusal_policy final : public eviction::policy {
+ public:
+  explicit refusal_policy(std::uint64_t unwanted) : unwanted_(unwanted) {}
+
+  [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t /*now*/) override { return id != unwanted_; }
+  void insert(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) override { blocks_.push_back(block); }
+  void touch(std::uint32_t /*block*/, std::uint32_t /*now*/) override {}
+  void forget(std::uint32_t block) override { std::erase(blocks_, block); }
+  [[nodiscard]] std::optional<std::uint32_t> victim() override {
+    return blocks_.empty() ? std::nullopt : std::optional(blocks_.front());
+  }
+  [[nodiscard]] std::uint32_t size() const noexcept override { return static_cast<std::uint32_t>(blocks_.size()); }
+
+ private:
+  std::uint64_t unwanted_;
+  std::vector<std::uint32_t> blocks_;
+};
+
 struct fixture : bare_parts {
   instance& in = add();
   session& by = attach(in);
   pool& group = pool_in(in);
 
   /// Published, and in no order yet.
-  std::uint32_t store(std::uint64_t key) {
+  std::uint32_t store(std::uint64_t key, std::uint64_t parent = 0) {
     const block_ref ref = blank(in);
     of.blocks.publish(in, *slab_of(in, ref), ref, key_of(key), now);
     const std::uint32_t record = record_of(in, ref);
-    of.chains.note_stored(group, record, of.all.key_hash(group, record), 0, by, now);
+    of.chains.note_stored(group, record, of.all.key_hash(group, record), parent, by, now);
     return record;
   }
 };
@@ -54,6 +73,22 @@ BOOST_AUTO_TEST_CASE(what_is_stored_behind_a_chain_makes_the_chain_young_again) 
   of.chains.note_stored(group, record, of.all.key_hash(group, record), of.all.key_hash(group, head), by, now);
   of.chains.place_stored(by, now);
   BOOST_TEST(*oldest_of(group) == between);
+}
+
+BOOST_AUTO_TEST_CASE(a_request_of_which_a_block_is_refused_brings_nothing_more_with_later_puts) {
+  const std::uint32_t head = store(1);
+  const std::uint32_t refused = store(2);
+  const std::uint64_t unwanted = of.all.key_hash(group, refused);
+  group.policy = std::make_unique<refusal_policy>(unwanted);
+  of.chains.place_stored(by, now);
+  BOOST_TEST(group.policy->size() == 1U);
+  BOOST_TEST(*group.policy->victim() == head);
+  (void)store(3, unwanted);
+  of.chains.place_stored(by, now);
+  BOOST_TEST(group.policy->size() == 1U);
+  (void)store(4);  // of another request
+  of.chains.place_stored(by, now);
+  BOOST_TEST(group.policy->size() == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(an_instance_that_goes_takes_along_what_it_was_storing) {
