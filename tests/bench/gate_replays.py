@@ -1,4 +1,4 @@
-"""What the comparison with recomputing costs over a disk that is fast enough: one replay without and with it in turn,
+"""The cost of the comparison with recomputing over a disk that is fast enough: one replay without and with it in turn,
 three times, and three times beside two busy loops. Points of the tokens hit.
 
     python gate_replays.py [--times N] [--busy N] [--trace FILE] [--limit N] [--speed 60x] [--nvme-path DIRECTORY]

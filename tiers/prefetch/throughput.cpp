@@ -20,13 +20,13 @@ constexpr std::uint32_t fewest_gaps = 3;  // of which one can be known for a pau
 
 }  // namespace
 
-void throughput::slice::add_gap(double bytes, double took) noexcept {
+void throughput::slice::add_gap(double bytes, double duration) noexcept {
   net_bytes += bytes;
-  net_seconds += took;
+  net_seconds += duration;
   ++gaps;
-  if (took <= pause_seconds) return;
+  if (duration <= pause_seconds) return;
   pause_bytes = bytes;
-  pause_seconds = took;
+  pause_seconds = duration;
 }
 
 /// The longest gap is far longer than the others, which brought as much.

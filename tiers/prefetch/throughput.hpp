@@ -74,7 +74,7 @@ class throughput {
     time_point begin{};
     time_point at{};
 
-    void add_gap(double bytes, double took) noexcept;
+    void add_gap(double bytes, double duration) noexcept;
     [[nodiscard]] bool has_pause() const noexcept;
     [[nodiscard]] double rate() const noexcept;
     [[nodiscard]] bool is_strong() const noexcept { return 2 * net_bytes >= gross_bytes && net_bytes > 0; }
