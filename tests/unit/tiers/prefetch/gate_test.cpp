@@ -89,7 +89,7 @@ disk shared(double run, std::mt19937_64& dice) {
   return alternating(run, lasting(0.5, 5), lasting(0.5, 5), 0.3, dice);
 }
 /// The device stands still for 50 to 500 ms again and again, as on a shared machine.
-disk standing(double run, std::mt19937_64& dice) {
+disk pauses(double run, std::mt19937_64& dice) {
   return alternating(run, lasting(0.2, 2), lasting(0.05, 0.5), 0, dice);
 }
 
@@ -100,7 +100,7 @@ constexpr std::array scenarios{
     scenario{"stalling", stalling, 0.2},
     scenario{"idle, then needed", steady, 0.2, 100},
     scenario{"shared", shared, 0.2},
-    scenario{"standing still", standing, 0.2},
+    scenario{"standing still", pauses, 0.2},
 };
 
 struct demand {
