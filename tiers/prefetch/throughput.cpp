@@ -15,30 +15,19 @@ constexpr nanoseconds slices_together = std::chrono::seconds(1);  // older ones 
 constexpr double reports_late = 0.001;                            // ends are reported in batches
 constexpr double newest_counts = 0.3;                             // of latencies
 constexpr double outlier = 4;  // times the latency known so far, or the other gaps; more is a pause of the device
-constexpr double least_pause = 0.02;      // seconds
-constexpr std::uint32_t fewest_gaps = 3;  // of which one can be known for a pause
+constexpr double least_pause = 0.02;  // seconds
 
 }  // namespace
 
 void throughput::slice::add_gap(double bytes, double duration) noexcept {
   net_bytes += bytes;
   net_seconds += duration;
-  ++gaps;
-  if (duration <= pause_seconds) return;
-  pause_bytes = bytes;
-  pause_seconds = duration;
-}
-
-/// The longest gap is far longer than the others, which brought as much.
-bool throughput::slice::has_pause() const noexcept {
-  return gaps >= fewest_gaps && pause_seconds >= least_pause && 2 * pause_bytes <= net_bytes &&
-         pause_seconds > outlier * (net_seconds - pause_seconds);
+  longest_gap = std::max(longest_gap, duration);
 }
 
 /// At most half of the time counts as latency: where all that was under way comes at once, it says little of bandwidth.
 double throughput::slice::rate() const noexcept {
   if (gross_seconds <= 0) return 0;
-  if (has_pause()) return (net_bytes - pause_bytes) / std::max(net_seconds - pause_seconds, 1e-7);
   const double most = 2 * gross_bytes / gross_seconds;
   return net_seconds > 0 ? std::min(most, net_bytes / net_seconds) : most;
 }
@@ -110,10 +99,11 @@ void throughput::keep(const slice& measured) noexcept {
   next_ = (next_ + 1) % strong_.size();
 }
 
-/// One gap makes it far slower than what is known: the machine may have stood still.
+/// One gap makes it far slower than the known rate: the machine may have stood still. A slow device that serves several
+/// loads at a time has such gaps as well, but in each slice.
 bool throughput::is_doubtful(const slice& measured) const noexcept {
-  return measured.pause_seconds >= least_pause && outlier * measured.rate() < rate_ &&
-         measured.pause_seconds > outlier * (measured.net_seconds - measured.pause_seconds);
+  return measured.longest_gap >= least_pause && outlier * measured.rate() < rate_ &&
+         measured.longest_gap > outlier * (measured.net_seconds - measured.longest_gap);
 }
 
 double throughput::median_rate() const noexcept {

@@ -29,10 +29,9 @@ struct forecast {
 /// Measures latency and bandwidth of loads separately. In a period in which loads are in flight without a gap, the time
 /// until the first of them ends is the latency; what ends after it gives the bandwidth, which is the median of the last
 /// five slices of about 20 ms: one outlier has no effect, three new slices settle it. A shared machine stands still now
-/// and then, which is no property of the device: of each slice the longest gap between two ends is left out where it is
-/// far longer than the others together, and a slice that one gap makes far slower than what is known counts only if the
-/// next one agrees. Nothing is measured while the device is idle. Not thread-safe; the caller passes the time, which
-/// never goes back.
+/// and then, which is no property of the device: a slice that a single gap between two ends makes far slower than the
+/// known rate counts only if the next one agrees. Nothing is measured while the device is idle. Not thread-safe; the
+/// caller passes the time, which never goes back.
 class throughput {
  public:
   static constexpr nanoseconds proof =
@@ -69,13 +68,11 @@ class throughput {
   struct slice {
     double net_bytes = 0, net_seconds = 0;      ///< without the first end of a period
     double gross_bytes = 0, gross_seconds = 0;  ///< with it
-    double pause_bytes = 0, pause_seconds = 0;  ///< of the longest gap among the net ones
-    std::uint32_t gaps = 0;                     ///< that are net
+    double longest_gap = 0;                     ///< seconds between two ends
     time_point begin{};
     time_point at{};
 
     void add_gap(double bytes, double duration) noexcept;
-    [[nodiscard]] bool has_pause() const noexcept;
     [[nodiscard]] double rate() const noexcept;
     [[nodiscard]] bool is_strong() const noexcept { return 2 * net_bytes >= gross_bytes && net_bytes > 0; }
   };
