@@ -136,7 +136,8 @@ def run(tidy: str, job: Job) -> bool:
         if len(job.sources) > 1:
             unit = Path(folder) / "unit.cpp"
             unit.write_text("".join(f'#include "{source}"\n' for source in job.sources))
-        arguments = [tidy, "--quiet", *job.options, f"--header-filter={filter_of(job)}", str(unit), "--"]
+        options = [*job.options, f"--config-file={ROOT / '.clang-tidy'}", f"--header-filter={filter_of(job)}"]
+        arguments = [tidy, "--quiet", *options, str(unit), "--"]
         arguments += compiler_flags(job.command) + (EXTRA if cpp else [])
         done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, check=False)
     if done.returncode == 0:
