@@ -39,7 +39,8 @@ EXTRA = [
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
-LIGHT = ["--checks=-clang-analyzer-*"]
+# Sources are included in place of being compiled alone.
+LIGHT = ["--checks=-clang-analyzer-*,-bugprone-suspicious-include"]
 BATCH = 12  # sources read together, as in a build with CENOTE_UNITY
 # Sources with names of their own for the same things, which cannot be read together.
 ALONE = ("commands/bench/",)
