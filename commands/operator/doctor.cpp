@@ -154,7 +154,7 @@ finding check_huge_pages(bool wanted, const fs::path& root) {
 
 /// "read: AVX-512, 4 pages, 1.8 of memcpy", or "checksum: AVX2".
 std::string copy_text(copy_case kind, const copy_decision& decision) {
-  const std::string name = fmt::format("{}: {}", name_of(kind), name_of_candidate(kind, decision.number));
+  std::string name = fmt::format("{}: {}", name_of(kind), name_of_candidate(kind, decision.number));
   const double by_memcpy = decision.rate_of(memcpy_number);
   if (kind == copy_case::checksum || decision.number == memcpy_number || by_memcpy <= 0) return name;
   return name + fmt::format(", {:.2f} of memcpy", decision.rate_of(decision.number) / by_memcpy);
