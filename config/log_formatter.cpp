@@ -165,7 +165,7 @@ class journal_formatter final : public spdlog::formatter {
   }
 };
 
-class json_formatter final : public spdlog::formatter {
+class json_log_formatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& event, buffer& out) override {
     auto payload = as_view(event.payload);
@@ -185,7 +185,7 @@ class json_formatter final : public spdlog::formatter {
     });
     append(out, "}\n");
   }
-  [[nodiscard]] std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<json_formatter>(); }
+  [[nodiscard]] std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<json_log_formatter>(); }
 };
 
 }  // namespace
@@ -204,7 +204,7 @@ std::string encode_payload(std::string_view message, std::initializer_list<log_f
 
 std::unique_ptr<spdlog::formatter> make_formatter(config::log_format format) {
   switch (format) {
-    case config::log_format::json: return std::make_unique<json_formatter>();
+    case config::log_format::json: return std::make_unique<json_log_formatter>();
     case config::log_format::journal: return std::make_unique<journal_formatter>();
     case config::log_format::automatic:
     case config::log_format::text: break;
