@@ -185,7 +185,9 @@ class json_log_formatter final : public spdlog::formatter {
     });
     append(out, "}\n");
   }
-  [[nodiscard]] std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<json_log_formatter>(); }
+  [[nodiscard]] std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<json_log_formatter>();
+  }
 };
 
 }  // namespace
