@@ -225,6 +225,7 @@ void recovery::recover_grants(instance& instance, slab& home, block_ref ref) {
 huge_vector<std::uint64_t> recovery::summarise(const instance& instance, std::size_t records) const {
   huge_vector<std::uint64_t> summaries(records);
   std::vector<const slab*> slabs;
+  slabs.reserve(instance.slabs.size());
   for (const auto& [index, home] : instance.slabs) slabs.push_back(home.get());
   run_in_parallel(slabs.size(), [&](std::size_t i) {
     const slab_description& range = slabs[i]->what;
