@@ -13,7 +13,7 @@ namespace cenote {
 using copy_function = void (*)(std::byte* target, const std::byte* source, std::size_t bytes) noexcept;
 
 struct copy_routine {
-  std::string name;         ///< "AVX2, 4 pages, next ones fetched"
+  std::string name;         ///< "AVX2, 4 pages, next fetched"
   std::uint8_t number = 0;  ///< the same in all builds, since files and session memory hold it
   copy_function run = nullptr;
 };

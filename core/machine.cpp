@@ -121,6 +121,19 @@ result<void> check_numa_node(std::optional<int> node, const fs::path& root) {
                                               ", and -1 binds to none");
 }
 
+processor_fields read_processor_fields(const fs::path& root) {
+  processor_fields found;
+  std::ifstream file(root / "proc/cpuinfo");
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const auto name_end = line.find_last_not_of(" \t", colon == 0 ? 0 : colon - 1);
+    const auto value = std::min(line.find_first_not_of(' ', colon + 1), line.size());
+    found.emplace(line.substr(0, name_end + 1), line.substr(value));
+  }
+  return found;
+}
+
 std::optional<std::string> first_line(const fs::path& file) {
   std::ifstream in(file);
   std::string line;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -36,6 +38,10 @@ struct memory_limits {
 /// Refuses (invalid_config, with the nodes that there are) a NUMA node that this machine has not. A machine that does
 /// not tell its nodes refuses nothing.
 [[nodiscard]] result<void> check_numa_node(std::optional<int> node, const std::filesystem::path& root = "/");
+
+/// The fields "name : value" of the first processor in /proc/cpuinfo; none if it cannot be read.
+using processor_fields = std::map<std::string, std::string, std::less<>>;
+[[nodiscard]] processor_fields read_processor_fields(const std::filesystem::path& root = "/");
 
 /// A file's first line without its end; nothing if it cannot be read.
 [[nodiscard]] std::optional<std::string> first_line(const std::filesystem::path& file);

@@ -13,6 +13,7 @@
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
 #include "core/copy_routines.hpp"
+#include "core/machine.hpp"
 
 namespace cenote {
 
@@ -157,10 +158,8 @@ std::string machine_identity(const std::filesystem::path& root) {
                                                     "model name", "stepping",    "CPU implementer",
                                                     "CPU part",   "CPU variant", "CPU revision"};
   std::string identity;
-  std::ifstream file(root / "proc/cpuinfo");
-  for (std::string line; std::getline(file, line) && !line.empty();) {
-    const std::string_view key = std::string_view(line).substr(0, line.find_first_of("\t:"));
-    if (std::ranges::find(keys, key) != keys.end()) identity += line + '\n';
+  for (const auto& [name, value] : read_processor_fields(root)) {
+    if (std::ranges::find(keys, name) != keys.end()) identity += name + "\t: " + value + '\n';
   }
   utsname kernel{};
   ::uname(&kernel);

@@ -10,8 +10,6 @@
 #include <cctype>
 #include <charconv>
 #include <cstring>
-#include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -56,23 +54,7 @@ constexpr std::array generations{
     generation{"0x41", 8, 0xd4f, 0xd4f, "Neoverse V2"},
 };
 
-using fields = std::map<std::string, std::string, std::less<>>;
-
-/// The lines "name : value" of the first processor.
-fields processor_fields(const fs::path& root) {
-  fields found;
-  std::ifstream file(root / "proc/cpuinfo");
-  for (std::string line; std::getline(file, line) && !line.empty();) {
-    const auto colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    const auto name_end = line.find_last_not_of(" \t", colon == 0 ? 0 : colon - 1);
-    const auto value = std::min(line.find_first_not_of(' ', colon + 1), line.size());
-    found.emplace(line.substr(0, name_end + 1), line.substr(value));
-  }
-  return found;
-}
-
-std::string text_of(const fields& all, std::initializer_list<std::string_view> names) {
+std::string text_of(const processor_fields& all, std::initializer_list<std::string_view> names) {
   for (const auto name : names) {
     if (const auto found = all.find(name); found != all.end()) return found->second;
   }
@@ -185,7 +167,7 @@ std::string text_of(const machine& host) {
 
 machine read_machine(const fs::path& root) {
   machine host;
-  const fields all = processor_fields(root);
+  const processor_fields all = read_processor_fields(root);
   host.vendor = text_of(all, {"vendor_id", "CPU implementer"});
   host.family = number_of(text_of(all, {"cpu family", "CPU architecture"}));
   host.model = number_of(text_of(all, {"model", "CPU part"}));

@@ -89,12 +89,9 @@ std::string own_command() {
 }
 
 std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown processor";
+  const processor_fields fields = read_processor_fields();
+  const auto model = fields.find("model name");
+  return model == fields.end() ? "unknown processor" : model->second;
 }
 
 /// What sets one class of machines apart from another; no name of this one.
