@@ -159,7 +159,7 @@ std::string machine_identity(const std::filesystem::path& root) {
                                                     "CPU part",   "CPU variant", "CPU revision"};
   std::string identity;
   for (const auto& [name, value] : read_processor_fields(root)) {
-    if (std::ranges::find(keys, name) != keys.end()) identity += name + "\t: " + value + '\n';
+    if (std::ranges::find(keys, name) != keys.end()) identity.append(name).append("\t: ").append(value) += '\n';
   }
   utsname kernel{};
   ::uname(&kernel);
