@@ -39,6 +39,7 @@ class Membership:
         self._open: set[int] = set()
         self._answers: dict[int, int] = {}
         self._met_at: float | None = None
+        self._is_joining = False
         self._ended = False
         self._is_stale = False
         self._said = ""  # the last thing that was logged: a state is told once
@@ -58,9 +59,10 @@ class Membership:
         return self._met_at
 
     def propose(self, question: int, length: int) -> None:
-        """Each question once."""
+        """Each question once. One that comes during an attempt to join waits for its end: the other ranks may ask as
+        soon as all are in, before this one has returned from joining."""
         with self._change:
-            if self._met_at is None:
+            if self._met_at is None and not self._is_joining:
                 self._answers[question] = 0
                 return
             self._open.add(question)
@@ -104,9 +106,11 @@ class Membership:
     def _run(self) -> None:
         while not self._ended:
             session = self._session()
+            self._is_joining = session is not None
             group = self._join(session) if session is not None else None
             if group is None:
                 with self._change:
+                    self._end_questions()
                     self._change.wait_for(lambda: self._ended, _RETRY)
                 continue
             assert session is not None
@@ -130,7 +134,8 @@ class Membership:
     def _serve(self, session: Session, group: Group) -> None:
         """Until it is lost or nobody needs it any more."""
         why = "the session ended"
-        self._is_stale, self._met_at = False, time.monotonic()
+        with self._change:
+            self._is_stale, self._met_at, self._is_joining = False, time.monotonic(), False
         try:
             while not self._ended and self._session() is session and not self._is_stale:
                 self._turn(group)
@@ -138,16 +143,20 @@ class Membership:
         except CenoteError as lost:
             why = str(lost) or type(lost).__name__
         with self._change:
-            self._met_at = None
-            self._proposals.clear()
-            self._answers.update(dict.fromkeys(self._open, 0))
-            self._open.clear()
-            self._change.notify_all()
+            self._end_questions()
         if not self._ended:
             self.losses += 1
             logger.warning(
                 "the nodes of this engine lost each other; nothing is taken from them until they meet: %s", why
             )
+
+    def _end_questions(self) -> None:
+        """Under `_change`: there is no group that could answer them."""
+        self._met_at, self._is_joining = None, False
+        self._proposals.clear()
+        self._answers.update(dict.fromkeys(self._open, 0))
+        self._open.clear()
+        self._change.notify_all()
 
     def _turn(self, group: Group) -> None:
         """GroupLost."""

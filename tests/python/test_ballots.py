@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
@@ -132,6 +133,29 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         yield engine
         for each in made:
             each.close()
+
+
+def test_a_node_that_is_asked_before_it_knows_that_all_have_met_answers_as_the_others(make: Make) -> None:
+    knows, asked = threading.Event(), threading.Event()
+
+    class LateNode(FakeNode):
+        def join_group(self, name: str, rank: int, size: int, timeout: float, wait: float) -> InGroup:
+            mine = super().join_group(name, rank, size, timeout, wait)
+            assert knows.wait(PATIENCE)
+            return mine
+
+        def match(self, keys: Sequence[bytes], group: str = "full") -> Match:
+            asked.set()
+            return super().match(keys, group)
+
+    meeting = Meeting()
+    engine = make(FakeNode(meeting, range(9)), LateNode(meeting, range(7)))
+    ballot = engine.ask(20)
+    engine.step()
+    assert asked.wait(PATIENCE)
+    until("it has proposed", lambda: engine.voters[0]._membership._open)
+    knows.set()
+    assert engine.answer(ballot) == 7
 
 
 def test_all_nodes_pin_what_all_of_them_have_and_nothing_more(make: Make) -> None:
