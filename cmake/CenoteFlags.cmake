@@ -25,6 +25,8 @@ set(CMAKE_UNITY_BUILD ${CENOTE_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
 if(CENOTE_UNITY) # a class of one source may have members of its unnamed namespace; here the compiler takes it for a header's
   target_compile_options(cenote_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  # A unit fills the compiler's heap again and again: collecting its garbage only beyond 512 MiB saves a tenth of the time.
+  target_compile_options(cenote_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
 endif()
 
 if(CENOTE_SANITIZER STREQUAL "address")
