@@ -31,7 +31,7 @@ result<event_loop::watch_id> data_path::watch(session_ptr session, const session
 
 void data_path::stop() {
   if (!events_) return;
-  events_.reset();  // joins the thread; the watches hold references to actors
+  events_->stop();
   runner_.give_up();
 }
 

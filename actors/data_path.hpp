@@ -15,6 +15,7 @@
 #include "actors/actor_runner.hpp"
 #include "actors/messages.hpp"
 #include "core/error.hpp"
+#include "transport/local/alarm.hpp"
 #include "transport/local/event_loop.hpp"
 
 namespace cenote {
@@ -47,14 +48,16 @@ class data_path final {
   }
   /// Runs `task` on the thread, soon.
   void post(std::function<void()> task) { events_->post(std::move(task)); }
-  /// … at `when` or soon after.
-  void post_at(local::event_loop::clock::time_point when, std::function<void()> task) {
-    events_->post_at(when, std::move(task));
+  /// An alarm of the thread, which runs `task`.
+  [[nodiscard]] std::unique_ptr<local::alarm> make_alarm(std::function<void()> task) const {
+    return std::make_unique<local::alarm>(events_, std::move(task));
   }
+  /// That have not run yet.
+  [[nodiscard]] std::size_t timers() const { return events_->timers(); }
   /// For tasks that run on the thread.
   [[nodiscard]] actor_runner& runner() noexcept { return runner_; }
-  /// Ends the thread and all watches. Actors that still have messages go on in the scheduler. Nothing else may be
-  /// called after it.
+  /// Ends the thread and all watches. Actors that still have messages go on in the scheduler. What is posted afterwards
+  /// is dropped.
   void stop();
 
  private:
@@ -62,7 +65,7 @@ class data_path final {
   void remind(std::chrono::milliseconds interval, caf::weak_actor_ptr to, caf::message what);
 
   actor_runner runner_;
-  std::unique_ptr<local::event_loop> events_;
+  std::shared_ptr<local::event_loop> events_;
 };
 
 }  // namespace cenote

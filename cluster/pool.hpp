@@ -81,9 +81,9 @@ class pool {
  public:
   using steady_time = std::chrono::steady_clock::time_point;
   /// Has advance() called on the network's thread at that time or soon after.
-  using alarm = std::function<void(steady_time)>;
+  using alarm_clock = std::function<void(steady_time)>;
 
-  explicit pool(alarm wakes, std::function<steady_time()> clock = std::chrono::steady_clock::now)
+  explicit pool(alarm_clock wakes, std::function<steady_time()> clock = std::chrono::steady_clock::now)
       : wakes_(std::move(wakes)), clock_(std::move(clock)) {}
 
   /// Before the network is used. Halves outlive the network's thread; either may be missing.
@@ -157,7 +157,7 @@ class pool {
   [[nodiscard]] bool drops(peer::link_id link, bool is_sent) const noexcept;
   [[nodiscard]] bool is_closed(peer::link_id link) const noexcept;
 
-  alarm wakes_;
+  alarm_clock wakes_;
   std::function<steady_time()> clock_;
   std::atomic<std::shared_ptr<peer::network>> network_;
   pool_half* asker_ = nullptr;

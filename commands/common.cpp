@@ -8,6 +8,7 @@
 #include <exception>
 #include <filesystem>
 
+#include "core/process_setup.hpp"
 #include "core/text.hpp"
 #include "transport/local/admin_client.hpp"
 
@@ -70,6 +71,10 @@ void end_with(exit_code code) {
 }
 
 int run_program(CLI::App& app, void (*add_subcommands)(CLI::App&), int argc, char** argv) {
+  if (const auto ready = set_up_process(); !ready) {
+    complain(ready.error());
+    return to_int(exit_code::failed);
+  }
   // Not required: CLI11 would say so instead of naming a misspelt one.
   app.require_subcommand(0, 1);
   app.set_version_flag("--version", CENOTE_VERSION);

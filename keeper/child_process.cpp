@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -43,6 +44,7 @@ sigset_t mask_of(const std::vector<int>& signals) {
 }  // namespace
 
 std::string process_end::describe() const {
+  if (value == unknown) return "in a way that is not known";
   if (!by_signal) return fmt::format("exit status {}{}", value, value == 127 ? " (it could not be executed)" : "");
   const char* name = ::sigdescr_np(value);
   return fmt::format("signal {} ({})", value, name == nullptr ? "unknown" : name);
@@ -82,10 +84,12 @@ child_process::~child_process() {
 std::optional<process_end> child_process::ended() noexcept {
   if (end_) return end_;
   siginfo_t info{};
-  if (::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) {
-    return std::nullopt;
+  if (::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG) != 0) {
+    if (errno != ECHILD) return std::nullopt;
+    end_ = process_end{.value = process_end::unknown};
+  } else if (info.si_pid != 0) {
+    end_ = process_end{info.si_code != CLD_EXITED, info.si_status};
   }
-  end_ = process_end{info.si_code != CLD_EXITED, info.si_status};
   return end_;
 }
 

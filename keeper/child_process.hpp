@@ -16,7 +16,9 @@ namespace cenote {
 /// How a process ended.
 struct process_end {
   bool by_signal = false;
-  int value = 0;  ///< the signal, or the exit status
+  int value = 0;  ///< the signal, the exit status, or `unknown`
+
+  static constexpr int unknown = -1;  ///< it has ended, and another part of the process has reaped it
 
   /// "exit status 1", "signal 11 (Segmentation fault)"
   [[nodiscard]] std::string describe() const;

@@ -14,7 +14,7 @@ struct server_report {
 /// Of the node as a whole.
 struct node_figures {
   double uptime_s = 0;
-  std::uint64_t restarts = 0, exceptions = 0, queued_messages = 0, sessions = 0;
+  std::uint64_t restarts = 0, exceptions = 0, queued_messages = 0, timers = 0, sessions = 0;
 };
 
 template <>
@@ -54,6 +54,8 @@ struct figure_table<node_figures> {
        "Exceptions that ended a piece of work of this worker.", &all::exceptions},
       {"node.queued_messages", "cenote_queued_messages", gauge, "messages",
        "Messages that wait in the inboxes of the worker's actors.", &all::queued_messages},
+      {"node.timers", "cenote_timers", gauge, "timers",
+       "Timers of the worker's threads of sockets and of the data path; a constant, whatever waits.", &all::timers},
       {"", "cenote_sessions", gauge, "sessions", "Clients that are attached.", &all::sessions},
   });
 };

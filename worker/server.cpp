@@ -69,6 +69,8 @@ result<std::unique_ptr<server>> server::start(server_context context, config_ptr
 }
 
 void server::make_parts() {
+  next_look_ = std::make_unique<local::alarm>(sockets_, [this] { look_again(); });
+  next_tick_ = std::make_unique<local::alarm>(sockets_, [this] { tick(); });
   reports_ = std::make_unique<shared_reports>(context_.system, context_.node, sockets_);
   sessions_ = std::make_unique<attachments>(
       context_, config_, sockets_,
@@ -175,7 +177,7 @@ result<void> server::serve(unique_fd listener) {
       return;
     }
     accepting_ = *watch;
-    sockets_->post_at(clock::now() + tick_interval, [this] { tick(); });
+    next_tick_->set(clock::now() + tick_interval);
   });
   return served;
 }
@@ -371,15 +373,12 @@ bool server::may_send_descriptors(connection& to, local::frame_type request) {
 }
 
 void server::look_again_soon() {
-  if (std::exchange(looking_again_, true)) return;
-  sockets_->post_at(clock::now() + look_again_interval, [this] {
-    looking_again_ = false;
-    look_again();
-  });
+  if (!std::exchange(looking_again_, true)) next_look_->set(clock::now() + look_again_interval);
 }
 
 /// Tries what was held back, beginning behind the connection that had the last turn.
 void server::look_again() {
+  looking_again_ = false;
   std::vector<int> waiting;
   for (const auto& [socket, each] : connections_) {
     if (each.held || each.out.lacks_descriptors()) waiting.push_back(socket);
@@ -403,7 +402,7 @@ void server::look_again() {
 /// Once a second: who is silent, or does not read, is let go.
 void server::tick() {
   const auto now = clock::now();
-  sockets_->post_at(now + tick_interval, [this] { tick(); });
+  next_tick_->set(now + tick_interval);
   std::erase_if(partings_, [](parting& each) { return each.out.descriptors() == 0; });
   std::vector<int> done;
   for (auto& [socket, each] : connections_) {
@@ -516,6 +515,7 @@ node_facts server::facts_of(const report_ptr& report) {
                       .restarts = context_.restarts,
                       .exceptions = context_.exceptions->load(),
                       .queued_messages = report->queued,
+                      .timers = sockets_->timers() + context_.path.timers(),
                       .sessions = report->dram.sessions.size()},
           .epoch = context_.epoch,
           .socket_path = context_.socket_path,

@@ -134,6 +134,8 @@ class server {
   std::vector<parting> partings_;
   int looked_last_ = -1;  ///< whose held request was tried last: the next one goes first
   bool looking_again_ = false;
+  std::unique_ptr<local::alarm> next_look_;
+  std::unique_ptr<local::alarm> next_tick_;
   server_report counters_;
 };
 

@@ -16,21 +16,20 @@ constexpr auto longest_pause = std::chrono::milliseconds(250);
 
 }  // namespace
 
+shared_reports::shared_reports(caf::actor_system& system, node_actor node,
+                               const std::shared_ptr<local::event_loop>& loop)
+    : system_(system), node_(std::move(node)), loop_(loop), pause_(loop, [this] { begin(); }), deadline_(loop, [this] {
+        end(turn_, fail(error_code::deadline_exceeded, "the node is too busy to answer"));
+      }) {}
+
 void shared_reports::want(hearer who) {
   waiting_.push_back(std::move(who));
   begin();
 }
 
 void shared_reports::begin() {
-  const auto loop = loop_.lock();
-  if (under_way_ || planned_ || waiting_.empty() || !loop) return;
-  if (clock::now() < next_) {
-    planned_ = true;
-    return loop->post_at(next_, [this] {
-      planned_ = false;
-      begin();
-    });
-  }
+  if (under_way_ || waiting_.empty()) return;
+  if (clock::now() < next_) return pause_.set(next_);
   under_way_ = true;
   begun_ = clock::now();
   served_ = std::exchange(waiting_, {});
@@ -41,13 +40,13 @@ void shared_reports::begin() {
         if (const auto still = where.lock()) still->post([this, turn, report] { end(turn, report); });
       },
       node_, report_atom_v);
-  loop->post_at(begun_ + round_deadline,
-                [this, turn] { end(turn, fail(error_code::deadline_exceeded, "the node is too busy to answer")); });
+  deadline_.set(begun_ + round_deadline);
 }
 
 void shared_reports::end(std::uint64_t turn, const result<report_ptr>& report) {
   if (!under_way_ || turn != turn_) return;  // the other of answer and deadline was first
   under_way_ = false;
+  deadline_.cancel();
   const auto now = clock::now();
   next_ = now + std::min<clock::duration>(3 * (now - begun_), longest_pause);
   for (const hearer& each : std::exchange(served_, {})) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "transport/local/alarm.hpp"
 #include "transport/local/event_loop.hpp"
 
 namespace cenote {
@@ -18,8 +19,7 @@ class shared_reports {
  public:
   using hearer = std::function<void(const result<report_ptr>&)>;
 
-  shared_reports(caf::actor_system& system, node_actor node, const std::shared_ptr<local::event_loop>& loop)
-      : system_(system), node_(std::move(node)), loop_(loop) {}
+  shared_reports(caf::actor_system& system, node_actor node, const std::shared_ptr<local::event_loop>& loop);
 
   /// Calls `who` once, later: deadline_exceeded when the actors do not answer in time.
   void want(hearer who);
@@ -39,9 +39,10 @@ class shared_reports {
   std::vector<hearer> served_;             ///< by the one under way
   std::uint64_t turn_ = 0;
   bool under_way_ = false;
-  bool planned_ = false;
   clock::time_point begun_;
   clock::time_point next_;
+  local::alarm pause_;     ///< rings at next_
+  local::alarm deadline_;  ///< of the report under way
 };
 
 }  // namespace cenote

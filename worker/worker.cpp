@@ -328,11 +328,13 @@ class worker {
 
   /// Its network comes later. Alarms ring on the data path's thread, and are heard on the network's.
   void make_pool() {
-    blocks_ = std::make_shared<cluster::pool>([this](cluster::pool::steady_time when) {
-      data_path_->post_at(when, [to = std::weak_ptr(blocks_)] {
-        if (const auto still = to.lock()) (void)still->post([still] { still->advance(); });
-      });
-    });
+    const auto made = std::make_shared<std::weak_ptr<cluster::pool>>();
+    auto advance = [made] {
+      if (const auto still = made->lock()) (void)still->post([still] { still->advance(); });
+    };
+    blocks_ = std::make_shared<cluster::pool>([alarm = std::shared_ptr<local::alarm>(data_path_->make_alarm(std::move(
+                                                   advance)))](cluster::pool::steady_time when) { alarm->set(when); });
+    *made = blocks_;
     handovers_ = std::make_shared<cluster::handovers>(*blocks_, groups_kept_here(*config_));
     blocks_->join_handovers(handovers_.get());
   }

@@ -106,6 +106,23 @@ def test_a_request_that_nobody_publishes_is_waited_for_and_is_then_empty(hands: 
     until("nobody follows", lambda: hands.a.status()["handover"]["followers"] == 0)
 
 
+def test_requests_that_are_waited_for_cost_one_timer(hands: Hands) -> None:
+    def timers() -> int:
+        return max(int(each.status()["node"]["timers"]) for each in (hands.a, hands.b))
+
+    before = timers()
+    tickets = []
+    for number in range(60):
+        tickets.append(hands.wants.follow(f"nothing {number}", "a", deadline=UNREACHED))
+        hands.store(blocks.keys_of(f"other {number}", 0, 2))
+        assert timers() <= before + 1
+    until("all are followed", lambda: hands.a.status()["handover"]["followers"] == len(tickets))
+    for ticket in tickets:
+        ticket.release()
+    until("nobody follows", lambda: hands.a.status()["handover"]["followers"] == 0)
+    assert timers() <= before + 1
+
+
 def test_at_the_deadline_it_has_what_came(hands: Hands) -> None:
     keys = blocks.keys_of("prompt", 0, COUNT)
     hands.makes.publish("r", keys, end=True)

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <exception>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,7 @@ event_loop::~event_loop() {
 
 result<event_loop::watch_id> event_loop::watch(int fd, handler on_event, bool edge) {
   const std::lock_guard lock(mutex_);
+  if (stopping_) return fail(error_code::closed, "the loop has ended");
   const watch_id id = next_++;
   epoll_event event{};
   event.events = EPOLLIN | EPOLLRDHUP | (edge ? static_cast<std::uint32_t>(EPOLLET) : 0U);
@@ -71,20 +73,34 @@ void event_loop::set_interest(watch_id id, bool read, bool write) {
 void event_loop::post(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
+    if (stopping_) return;
     const bool told = !tasks_.empty();
     tasks_.push_back(std::move(task));
     if (told) return;  // whoever came first wakes the thread for all
   }
-  const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);
+  signal();
 }
 
-void event_loop::post_at(clock::time_point when, std::function<void()> task) {
+void event_loop::post_at(clock::time_point due, std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    timed_.emplace(when, std::move(task));
+    const auto added = add_timer(due, std::move(task));
+    if (!added || added != timed_.begin()->first) return;
   }
-  if (std::this_thread::get_id() == thread_.get_id()) return;  // looks at the time before it waits again
+  if (std::this_thread::get_id() != thread_.get_id()) signal();  // which looks at the time before it waits again
+}
+
+std::optional<event_loop::timer_key> event_loop::add_timer(clock::time_point due, std::function<void()> task) {
+  if (stopping_) return std::nullopt;
+  return timed_.emplace(timer_key{due, ++next_timer_}, std::move(task)).first->first;
+}
+
+std::size_t event_loop::timers() {
+  const std::lock_guard lock(mutex_);
+  return timed_.size();
+}
+
+void event_loop::signal() const noexcept {
   const std::uint64_t one = 1;
   (void)!::write(wake_.get(), &one, sizeof one);
 }
@@ -94,9 +110,20 @@ void event_loop::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);
-  if (thread_.joinable() && std::this_thread::get_id() != thread_.get_id()) thread_.join();
+  signal();
+  if (std::this_thread::get_id() == thread_.get_id()) return;
+  if (thread_.joinable()) thread_.join();
+  release();
+}
+
+void event_loop::release() {
+  std::unordered_map<watch_id, watched> watches;  // what they hold may call here while it goes
+  std::vector<std::function<void()>> tasks;
+  std::map<timer_key, std::function<void()>> timed;
+  const std::lock_guard lock(mutex_);
+  watches.swap(watches_);
+  tasks.swap(tasks_);
+  timed.swap(timed_);
 }
 
 void event_loop::run(const std::string& name) {
@@ -130,7 +157,7 @@ int event_loop::milliseconds_to_next() {
   if (more_) return 0;
   const std::lock_guard lock(mutex_);
   if (timed_.empty()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(timed_.begin()->first - clock::now()).count();
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(timed_.begin()->first.first - clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
 }
 
@@ -186,7 +213,7 @@ void event_loop::run_due() {
   std::vector<std::function<void()>> due;
   {
     const std::lock_guard lock(mutex_);
-    const auto end = timed_.upper_bound(clock::now());
+    const auto end = timed_.upper_bound({clock::now(), std::numeric_limits<std::uint64_t>::max()});
     for (auto each = timed_.begin(); each != end; ++each) due.push_back(std::move(each->second));
     timed_.erase(timed_.begin(), end);
   }

@@ -3,14 +3,17 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -52,9 +55,13 @@ class event_loop {
   void set_interest(watch_id id, bool read, bool write);
   /// Runs `task` on the loop's thread, soon.
   void post(std::function<void()> task);
-  /// Runs `task` on the loop's thread at `when` or soon after.
-  void post_at(clock::time_point when, std::function<void()> task);
-  /// Ends the thread after the handler that runs now. Tasks not yet run are dropped.
+  /// Runs `task` on the loop's thread at `due` or soon after. For waits that recur there is the alarm: each
+  /// call here is one more timer.
+  void post_at(clock::time_point due, std::function<void()> task);
+  /// Timers that have not run yet.
+  [[nodiscard]] std::size_t timers();
+  /// Ends the thread after the handler that runs now, and, on another thread, lets go of all handlers, tasks and
+  /// timers. Nothing is taken from then on: watch() fails, post() and timers do nothing.
   void stop();
 
  private:
@@ -62,6 +69,10 @@ class event_loop {
     int fd = -1;
     std::shared_ptr<handler> on_event;
   };
+
+  friend class alarm;
+  /// By the number of a timer, too: two may be due at one time.
+  using timer_key = std::pair<clock::time_point, std::uint64_t>;
 
   event_loop(unique_fd epoll, unique_fd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
   void run(const std::string& name);
@@ -73,6 +84,10 @@ class event_loop {
   void guarded(watch_id id, const std::function<void()>& work);
   [[nodiscard]] int milliseconds_to_next();
   [[nodiscard]] bool stopping();
+  void signal() const noexcept;
+  /// With mutex_; it does not wake the thread. Nothing: the loop is stopping.
+  [[nodiscard]] std::optional<timer_key> add_timer(clock::time_point due, std::function<void()> task);
+  void release();
 
   unique_fd epoll_;
   unique_fd wake_;
@@ -80,7 +95,8 @@ class event_loop {
   std::condition_variable idle_;
   std::unordered_map<watch_id, watched> watches_;
   std::vector<std::function<void()>> tasks_;
-  std::multimap<clock::time_point, std::function<void()>> timed_;
+  std::map<timer_key, std::function<void()>> timed_;
+  std::uint64_t next_timer_ = 0;
   failure_handler on_failure_;
   round_handler after_round_;
   bool more_ = false;     ///< after_round_ has more to do

@@ -1,0 +1,67 @@
+"""Inheritance of a node: standard streams that the parent has closed, signals that it ignores."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import blocks
+import pytest
+from conftest import StartNode
+from node import KiB, is_alive, until
+
+Attach = Callable[..., Any]
+BLOCK = 64 * KiB
+
+
+def parent(*actions: str) -> list[str]:
+    """Words before a node's command: a process that does this and becomes the node."""
+    program = ["import os, signal, sys", *actions, "os.execv(sys.argv[1], sys.argv[1:])"]
+    return [sys.executable, "-c", "\n".join(program)]
+
+
+def ignored_signals(process: int) -> int:
+    """A bit for each, from number 1 on."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn:"))
+
+
+@pytest.mark.parametrize("closed", [(2,), (0, 1, 2)], ids=str)
+def test_a_log_without_a_stream_is_written_into_no_file_of_the_node(
+    start_node: StartNode, attach: Attach, closed: tuple[int, ...]
+) -> None:
+    node = start_node(prefix=parent(*(f"os.close({each})" for each in closed)))
+    worker = node.worker_pid
+    for process in (node.pid, worker):
+        for stream in closed:
+            assert os.readlink(f"/proc/{process}/fd/{stream}") == "/dev/null"
+    session = attach(node, "model", block=BLOCK)
+    keys = blocks.keys_of("prompt", 0, 100)
+    session.put(keys, blocks.contents_of(keys, BLOCK))
+    os.kill(worker, signal.SIGKILL)  # the log has no line of it
+    until("the worker is dead", lambda: not is_alive(worker))
+    assert node.worker_pid != worker
+    with session.acquire(keys) as held:
+        assert len(held) == len(keys)
+        assert blocks.wrong_blocks(keys, [each.view() for each in held], BLOCK) == []
+    assert attach(node, "other", block=BLOCK).match(keys).resident == 0
+
+
+def test_a_worker_is_replaced_where_the_parent_ignores_the_end_of_children(start_node: StartNode) -> None:
+    node = start_node(prefix=parent("signal.signal(signal.SIGCHLD, signal.SIG_IGN)"))
+    node.restart_worker()
+    assert node.epoch == 2
+
+
+def test_signals_that_nobody_expects_end_nothing(start_node: StartNode) -> None:
+    node = start_node()
+    worker = node.worker_pid
+    for process in (node.pid, worker):
+        for number in (signal.SIGUSR1, signal.SIGALRM):
+            assert ignored_signals(process) >> (number - 1) & 1
+            os.kill(process, number)
+    assert node.worker_pid == worker
