@@ -1,9 +1,10 @@
 #include "config/logging.hpp"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "config/level_spec.hpp"
+#include "config/log_stream.hpp"
 
 namespace cenote {
 namespace {
@@ -35,10 +37,40 @@ spdlog::level::level_enum to_spdlog(config::log_level level) {
   return spdlog::level::info;
 }
 
+/// Lines to stderr, as long as it is read. Thread-safe.
+class stream_sink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (stream_.dropped() > reported_ && stream_.is_open()) {
+      const auto lines = stream_.dropped() - std::exchange(reported_, stream_.dropped());
+      const auto payload = encode_payload("lines are missing here: nobody read the log", {{"lines", lines}});
+      write({"log", spdlog::level::warn, payload});
+    }
+    write(message);
+    dropped_.store(stream_.dropped(), std::memory_order_relaxed);
+  }
+  void flush_() override {}
+
+ private:
+  void write(const spdlog::details::log_msg& message) {
+    line_.clear();
+    formatter_->format(message, line_);
+    stream_.write({line_.data(), line_.size()});
+  }
+
+  config::log_stream stream_{STDERR_FILENO};
+  spdlog::memory_buf_t line_;
+  std::uint64_t reported_ = 0;
+  std::atomic<std::uint64_t> dropped_ = 0;
+};
+
 /// All loggers of the process, and what they share. Thread-safe.
 class registry {
  public:
-  registry() : sink_(std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
+  registry() : sink_(std::make_shared<stream_sink>()) {
     sink_->set_formatter(make_formatter(resolved(config::log_format::automatic)));
   }
 
@@ -58,10 +90,12 @@ class registry {
     for (const auto& [component, log] : loggers_) log->set_level(to_spdlog(levels_.of(component)));
   }
 
+  [[nodiscard]] std::uint64_t dropped() const noexcept { return sink_->dropped(); }
+
   void set_format(config::log_format format) { sink_->set_formatter(make_formatter(resolved(format))); }
 
  private:
-  const std::shared_ptr<spdlog::sinks::stderr_sink_mt> sink_;
+  const std::shared_ptr<stream_sink> sink_;
   std::mutex mutex_;
   config::level_spec levels_;
   std::map<std::string, std::shared_ptr<spdlog::logger>, std::less<>> loggers_;
@@ -77,6 +111,10 @@ registry& the_registry() {
 
 std::shared_ptr<spdlog::logger> logger(std::string_view component) {
   return the_registry().get(component);
+}
+
+std::uint64_t dropped_log_lines() noexcept {
+  return the_registry().dropped();
 }
 
 result<> init_logging(std::string_view level_spec, config::log_format format) {

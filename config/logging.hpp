@@ -7,6 +7,7 @@
 
 #include <spdlog/logger.h>
 
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string_view>
@@ -27,6 +28,9 @@ result<> init_logging(std::string_view level_spec, config::log_format format);
 
 /// Sets levels alone, for SIGHUP. On failure (invalid_config) nothing changes. Thread-safe.
 result<> set_levels(std::string_view level_spec);
+
+/// Lines that were dropped for want of a reader. Thread-safe.
+[[nodiscard]] std::uint64_t dropped_log_lines() noexcept;
 
 /// True if `fd` is the stream to the journal that systemd announced as `journal_stream` ("device:inode", the
 /// value of $JOURNAL_STREAM; null or empty: none).

@@ -14,7 +14,7 @@ struct server_report {
 /// Of the node as a whole.
 struct node_figures {
   double uptime_s = 0;
-  std::uint64_t restarts = 0, exceptions = 0, queued_messages = 0, timers = 0, sessions = 0;
+  std::uint64_t restarts = 0, exceptions = 0, queued_messages = 0, timers = 0, log_dropped = 0, sessions = 0;
 };
 
 template <>
@@ -56,6 +56,8 @@ struct figure_table<node_figures> {
        "Messages that wait in the inboxes of the worker's actors.", &all::queued_messages},
       {"node.timers", "cenote_timers", gauge, "timers",
        "Timers of the worker's threads of sockets and of the data path; a constant, whatever waits.", &all::timers},
+      {"node.log_dropped", "cenote_log_dropped_total", counter, "lines",
+       "Lines of the worker's log that were dropped since nobody read it.", &all::log_dropped},
       {"", "cenote_sessions", gauge, "sessions", "Clients that are attached.", &all::sessions},
   });
 };

@@ -516,6 +516,7 @@ node_facts server::facts_of(const report_ptr& report) {
                       .exceptions = context_.exceptions->load(),
                       .queued_messages = report->queued,
                       .timers = sockets_->timers() + context_.path.timers(),
+                      .log_dropped = dropped_log_lines(),
                       .sessions = report->dram.sessions.size()},
           .epoch = context_.epoch,
           .socket_path = context_.socket_path,

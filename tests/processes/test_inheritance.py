@@ -51,6 +51,31 @@ def test_a_log_without_a_stream_is_written_into_no_file_of_the_node(
     assert attach(node, "other", block=BLOCK).match(keys).resident == 0
 
 
+def test_a_log_that_nobody_reads_stops_nothing(start_node: StartNode, attach: Attach) -> None:
+    full = parent(
+        "import fcntl",
+        "reads, writes = os.pipe()",
+        "fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)",
+        "os.set_inheritable(reads, True)",
+        "os.dup2(writes, 2)",
+    )
+    node = start_node("log.level=debug", prefix=full)
+    session = attach(node, "model", block=BLOCK)
+    keys = blocks.keys_of("prompt", 0, 10)
+    session.put(keys, blocks.contents_of(keys, BLOCK))
+
+    def is_full() -> bool:
+        attach(node).close()
+        return int(node.status()["node"]["log_dropped"]) > 0
+
+    until("the pipe is full", is_full)
+    worker = node.worker_pid
+    os.kill(worker, signal.SIGKILL)
+    until("the worker is dead", lambda: not is_alive(worker))
+    assert node.worker_pid != worker, "the keeper has started the next one"
+    assert session.match(keys).resident == len(keys)
+
+
 def test_a_worker_is_replaced_where_the_parent_ignores_the_end_of_children(start_node: StartNode) -> None:
     node = start_node(prefix=parent("signal.signal(signal.SIGCHLD, signal.SIG_IGN)"))
     node.restart_worker()

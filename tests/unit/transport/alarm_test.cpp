@@ -8,10 +8,10 @@
 #include <thread>
 #include <utility>
 
+namespace cenote::local {  // `alarm` is a function of POSIX elsewhere
+
 namespace {
 
-using cenote::local::alarm;
-using cenote::local::event_loop;
 using std::chrono::hours;
 
 std::shared_ptr<event_loop> started() {
@@ -133,3 +133,5 @@ BOOST_AUTO_TEST_CASE(a_loop_that_has_stopped_takes_nothing_and_holds_nothing) {
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::local
