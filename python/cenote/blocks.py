@@ -70,19 +70,25 @@ class _Window(Array):  # type: ignore[type-arg]  # Array[c_ubyte] is no class th
 
 
 class Core:
-    """The C handle. Every view of the session's memory keeps it, so that none outlives its mapping."""
+    """The C handle, as an argument of the library's functions. Every view of the session's memory keeps it, so that
+    none outlives its mapping. So does every call, which may run beside Session.close() in another thread: ctypes holds
+    an argument until the function returns. The number itself is never taken out."""
 
     def __init__(self, handle: int, device: str | None = None) -> None:
-        self.handle = handle
+        self._as_parameter_ = handle
         self.device = device  # that the blocks lie on; None: they are host memory
         self.lingering: list[Held] = []  # ended, but somebody still looks at some of their blocks
 
     def __del__(self) -> None:
-        handle, self.handle = self.handle, 0  # the collector may finalize a Held after this
+        handle, self._as_parameter_ = self._as_parameter_, 0  # the collector may finalize a Held after this
         try:
             lib.library.cenote_free(handle)
         except Exception:  # the interpreter is ending, and the module is gone: so is the process, soon
             return
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._as_parameter_)
 
     def check_reach(self) -> None:
         """Before the processor reads or writes blocks."""
@@ -229,9 +235,9 @@ class Held(Sequence[HeldBlock]):
         busy = self._end_views()
         slots = self._slots_besides(busy)
         if slots is None:
-            lib.check(lib.library.cenote_release_held(self._core.handle, self._raw.buffer_info()[0], self._count))
+            lib.check(lib.library.cenote_release_held(self._core, self._raw.buffer_info()[0], self._count))
         elif slots:
-            lib.check(lib.library.cenote_release(self._core.handle, (c_uint32 * len(slots))(*slots), len(slots)))
+            lib.check(lib.library.cenote_release(self._core, (c_uint32 * len(slots))(*slots), len(slots)))
         self._count = 0
         linger = self in self._core.lingering
         if busy and not linger:
@@ -257,7 +263,7 @@ class Held(Sequence[HeldBlock]):
             raise BufferError("a view of a held block is still in use, through a slice or an array made from it")
         slots = [self._raw[index * lib.HELD_WORDS + 2] & 0xFFFFFFFF for index in range(self._count)]
         raw = (c_uint32 * len(slots))(*slots)
-        lib.check(lib.library.cenote_release_after(self._core.handle, raw, len(slots), stream._raw))
+        lib.check(lib.library.cenote_release_after(self._core, raw, len(slots), stream._raw))
         self._count = 0
 
     def _end_views(self) -> set[int]:

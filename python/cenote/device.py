@@ -5,9 +5,13 @@ from __future__ import annotations
 import ctypes
 import logging
 from ctypes import byref, c_uint32, c_void_p
+from typing import TYPE_CHECKING
 
 from . import _library as lib
 from .errors import CenoteError, DeadlineExceeded, InvalidArgument
+
+if TYPE_CHECKING:
+    from .blocks import Core
 
 logger = logging.getLogger("cenote")
 
@@ -39,12 +43,12 @@ class Device:
         lib.check(lib.library.cenote_device_open(name.encode(), byref(self._raw)))
 
     @classmethod
-    def _of_session(cls, name: str, handle: int) -> Device:
+    def _of_session(cls, name: str, core: Core) -> Device:
         """The one that a session's blocks lie on."""
         made = cls.__new__(cls)
         made.name = name
         made._raw = c_void_p()
-        lib.check(lib.library.cenote_session_device(handle, byref(made._raw)))
+        lib.check(lib.library.cenote_session_device(core, byref(made._raw)))
         return made
 
     def stream(self) -> Stream:

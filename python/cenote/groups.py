@@ -129,7 +129,7 @@ class Group:
 
     def leave(self) -> None:
         """Ends the group for all of its ranks: their calls raise GroupLost. Leaving twice is allowed."""
-        if not self._has_left and self._core.handle:
+        if not self._has_left and self._core.is_open:
             self._has_left = True
             lib.library.cenote_group_leave(self._raw)  # freed with this object: another thread may be in a call
 
@@ -149,7 +149,7 @@ class Group:
 
     def __del__(self) -> None:
         try:
-            if self._core.handle:
+            if self._core.is_open:
                 lib.library.cenote_group_free(self._raw)
         except Exception:  # also when the interpreter is ending: then no module's name can be used here
             return
@@ -168,5 +168,5 @@ def join(core: Core, name: str, rank: int, size: int, timeout: float, wait: floa
     each = _nanoseconds(timeout, "timeout", 0.001, _LONGEST)
     patience = 0 if wait is None else max(1, _nanoseconds(wait, "wait", 0, 86400.0))
     handle = c_void_p()
-    lib.check(lib.library.cenote_group_join(core.handle, raw_name, rank, size, each, patience, byref(handle)))
+    lib.check(lib.library.cenote_group_join(core, raw_name, rank, size, each, patience, byref(handle)))
     return Group(core, handle, name, rank, size, timeout)

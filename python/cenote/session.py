@@ -291,12 +291,12 @@ class Session:
             return self.exists(keys, group=group)
         raw = lib.Match()
         if kind == "prefix":
-            code = lib.library.cenote_match_prefix(self._handle, pack_keys(keys), self._group(group).number, byref(raw))
+            code = lib.library.cenote_match_prefix(self._core, pack_keys(keys), self._group(group).number, byref(raw))
         elif kind == "window":
             if isinstance(window, bool) or not isinstance(window, int) or window < 1:
                 raise InvalidArgument(f"window is {window!r}; a window has at least 1 block")
             number = self._group(group).number
-            code = lib.library.cenote_match_window(self._handle, pack_keys(keys), number, window, byref(raw))
+            code = lib.library.cenote_match_window(self._core, pack_keys(keys), number, window, byref(raw))
         else:
             raise InvalidArgument(f'kind is {kind!r}; it is "prefix", "window" or "each"')
         lib.check(code)
@@ -306,7 +306,7 @@ class Session:
     def asks_tiers(self) -> bool:
         """Whether a tier says what it holds only when it is asked: `match` knows nothing of it, and `locate` asks."""
         asks = c_uint32()
-        lib.check(lib.library.cenote_asks_tiers(self._handle, byref(asks)))
+        lib.check(lib.library.cenote_asks_tiers(self._core, byref(asks)))
         return asks.value == 1
 
     def locate(self, keys: KeyBatch, group: str | None = None, timeout: float = 0.05) -> Match:
@@ -331,14 +331,14 @@ class Session:
             raise InvalidArgument(f"timeout is {timeout!r} s; it must be 0 to {_LONGEST_LOCATE:g}")
         raw = lib.Match()
         number = self._group(group).number
-        lib.check(lib.library.cenote_locate(self._handle, pack_keys(keys), number, int(timeout * 1e9), byref(raw)))
+        lib.check(lib.library.cenote_locate(self._core, pack_keys(keys), number, int(timeout * 1e9), byref(raw)))
         return Match(raw.resident, raw.reachable)
 
     def exists(self, keys: KeyBatch, *, group: str | None = None) -> list[bool]:
         """For each of n keys, whether its block is complete in DRAM: a list of n bool."""
         packed = pack_keys(keys)
         present = (c_uint8 * packed.count)()
-        lib.check(lib.library.cenote_exists(self._handle, packed, self._group(group).number, present))
+        lib.check(lib.library.cenote_exists(self._core, packed, self._group(group).number, present))
         return [flag == 1 for flag in bytes(present)]
 
     def acquire(self, keys: KeyBatch, *, group: str | None = None) -> Held:
@@ -366,7 +366,7 @@ class Session:
         raw = array("Q", bytes(8 * lib.HELD_WORDS * packed.count))
         count = c_size_t()
         address = raw.buffer_info()[0] or None
-        lib.check(lib.library.cenote_acquire(core.handle, packed, layout.number, address, byref(count)))
+        lib.check(lib.library.cenote_acquire(core, packed, layout.number, address, byref(count)))
         return Held(core, layout, raw, count.value, self)
 
     def prefetch(
@@ -415,7 +415,7 @@ class Session:
         ticket = c_void_p()
         number = self._group(group).number
         start = lib.library.cenote_prefetch_start_with
-        lib.check(start(core.handle, pack_keys(chain), number, byref(options), byref(ticket)))
+        lib.check(start(core, pack_keys(chain), number, byref(options), byref(ticket)))
         return Prefetch(
             core,
             ticket,
@@ -503,7 +503,7 @@ class Session:
         number = self._group(group).number
         call = lib.library.cenote_publish
         core = self._core  # kept: another thread may close the session meanwhile
-        lib.check(call(core.handle, name, len(name), pack_keys(keys), number, place, int(end), byref(known)))
+        lib.check(call(core, name, len(name), pack_keys(keys), number, place, int(end), byref(known)))
         return known.value
 
     def follow(
@@ -537,7 +537,7 @@ class Session:
         number = self._group(group).number
         patience = int(min(_not_negative(deadline, "deadline"), _LONGEST_LOCATE) * 1e9)
         start = lib.library.cenote_follow
-        lib.check(start(core.handle, name, len(name), node.encode(), number, patience, byref(ticket)))
+        lib.check(start(core, name, len(name), node.encode(), number, patience, byref(ticket)))
         return Follow(core, ticket, lambda keys: self.acquire(keys, group=group))
 
     def get_into(
@@ -577,7 +577,7 @@ class Session:
         number, size = self._part(layout, part)
         copied = c_size_t()
         with Pinned(buffers, packed, size, writable=True) as raw:
-            code = lib.library.cenote_get_into(self._handle, packed, layout.number, number, raw, byref(copied))
+            code = lib.library.cenote_get_into(self._core, packed, layout.number, number, raw, byref(copied))
             lib.check(code)
         return copied.value
 
@@ -645,7 +645,7 @@ class Session:
         number, size = self._part(layout, part)
         stored = c_uint64()
         with Pinned(buffers, packed, size, writable=False) as raw:
-            code = function(self._handle, packed, layout.number, number, raw, byref(stored))
+            code = function(self._core, packed, layout.number, number, raw, byref(stored))
             lib.check(code, stored.value)
         return stored.value
 
@@ -658,7 +658,7 @@ class Session:
             Blocks that are new since the last flush.
         """
         stored = c_uint64()
-        lib.check(lib.library.cenote_flush(self._handle, byref(stored)))
+        lib.check(lib.library.cenote_flush(self._core, byref(stored)))
         return stored.value
 
     def reserve(self, keys: KeyBatch, part: str | None = None, *, group: str | None = None) -> list[Slot]:
@@ -686,7 +686,7 @@ class Session:
         packed = pack_keys(keys)
         number, _ = self._part(layout, part)
         raw = (lib.Reserved * packed.count)()
-        lib.check(lib.library.cenote_reserve(core.handle, packed, layout.number, number, raw))
+        lib.check(lib.library.cenote_reserve(core, packed, layout.number, number, raw))
         return [Block(core, layout, each) if each.state == lib.WRITABLE else BlockState(each.state) for each in raw]
 
     def commit(self, slots: Sequence[Slot]) -> int:
@@ -704,7 +704,7 @@ class Session:
         """
         raw = self._raw_blocks(slots)
         completed = c_uint64()
-        lib.check(lib.library.cenote_commit(self._handle, raw, len(raw), byref(completed)))
+        lib.check(lib.library.cenote_commit(self._core, raw, len(raw), byref(completed)))
         return completed.value
 
     @property
@@ -713,24 +713,24 @@ class Session:
         use_device() is wanted first."""
         core = self._core
         if self._device is None and core.device is not None:
-            self._device = Device._of_session(core.device, core.handle)
+            self._device = Device._of_session(core.device, core)
         return self._device
 
     def use_device(self, device: Device) -> None:
         """Must be called before `device` works on this session's blocks: their memory is registered with it in the
         background, and the node sets aside what this process was writing when it is killed. One device a session."""
-        lib.check(lib.library.cenote_use_device(self._handle, device._raw))
+        lib.check(lib.library.cenote_use_device(self._core, device._raw))
 
     def commit_after(self, slots: Sequence[Slot], stream: Stream) -> None:
         """Commits when all that the stream was given before has ended; returns at once. flush() waits for it and raises
         the first failure. If the device fails, the blocks are never shown."""
         raw = self._raw_blocks(slots)
-        lib.check(lib.library.cenote_commit_after(self._handle, raw, len(raw), stream._raw))
+        lib.check(lib.library.cenote_commit_after(self._core, raw, len(raw), stream._raw))
 
     def abandon(self, slots: Sequence[Slot]) -> None:
         """Gives reserved blocks back without committing them."""
         raw = self._raw_blocks(slots)
-        lib.check(lib.library.cenote_abandon(self._handle, raw, len(raw)))
+        lib.check(lib.library.cenote_abandon(self._core, raw, len(raw)))
 
     def _raw_blocks(self, slots: Sequence[Slot]) -> ctypes.Array[lib.Reserved]:
         blocks = []
@@ -768,7 +768,7 @@ class Session:
     def _keep(self, keys: KeyBatch, group: str | None, kept: bool) -> int:
         changed = c_uint64()
         number = self._group(group).number
-        lib.check(lib.library.cenote_keep(self._handle, pack_keys(keys), number, int(kept), byref(changed)))
+        lib.check(lib.library.cenote_keep(self._core, pack_keys(keys), number, int(kept), byref(changed)))
         return changed.value
 
     def remove(self, keys: KeyBatch, *, group: str | None = None) -> int:
@@ -785,22 +785,22 @@ class Session:
             They are not served any more, but a tier below DRAM could not write that down.
         """
         removed = c_uint64()
-        code = lib.library.cenote_remove(self._handle, pack_keys(keys), self._group(group).number, byref(removed))
+        code = lib.library.cenote_remove(self._core, pack_keys(keys), self._group(group).number, byref(removed))
         lib.check(code)
         return removed.value
 
     def clear(self) -> None:
         """Forgets this instance in all tiers; done when it returns, else `RemovalPending` is raised."""
-        lib.check(lib.library.cenote_clear(self._handle))
+        lib.check(lib.library.cenote_clear(self._core))
 
     def barrier(self) -> None:
         """Returns when everything that this session handed in before is done."""
-        lib.check(lib.library.cenote_barrier(self._handle))
+        lib.check(lib.library.cenote_barrier(self._core))
 
     def stats(self) -> Stats:
         """Counters of this client since the attach."""
         raw = lib.Stats(struct_size=ctypes.sizeof(lib.Stats))
-        lib.check(lib.library.cenote_stats_of(self._handle, byref(raw)))
+        lib.check(lib.library.cenote_stats_of(self._core, byref(raw)))
         return cast(Stats, {name: int(getattr(raw, name)) for name in lib.STATS_FIELDS})
 
     def close(self) -> None:
@@ -810,7 +810,7 @@ class Session:
             return
         self._open = None
         core.lingering.clear()
-        lib.check(lib.library.cenote_close(core.handle))
+        lib.check(lib.library.cenote_close(core))
 
     def __del__(self) -> None:
         try:
@@ -833,10 +833,6 @@ class Session:
         if self._open is None:
             raise Closed("the session is closed")
         return self._open
-
-    @property
-    def _handle(self) -> int:
-        return self._core.handle
 
     def _group(self, name: str | None) -> Layout:
         if name is None:

@@ -254,7 +254,7 @@ def test_objects_that_go_after_their_modules_are_silent(monkeypatch: pytest.Monk
             monkeypatch.setattr(module, name, None, raising=False)
     for kind in (cenote.blocks.Core, cenote.blocks.Held, cenote.prefetch.Prefetch, cenote.session.Session):
         made = kind.__new__(kind)
-        made.handle = 0  # what a Core has
+        made._as_parameter_ = 0  # what a Core has
         made.__del__()
 
 
