@@ -2,11 +2,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -25,11 +23,6 @@ using std::chrono::steady_clock;
 constexpr std::size_t slabs_a_query = local::max_frame_fds;
 constexpr milliseconds retry_pause{5};       // between attempts to meet a worker that just died
 constexpr milliseconds look_at_caller{100};  // how soon one that waits for the next worker sees that it is closed
-
-bool exists(const std::string& path) noexcept {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0;
-}
 
 result<memory::segment> open_session(unique_fd fd, std::uint64_t bytes) {
   auto mapped = memory::segment::map(std::move(fd), bytes, memory::access::read_write);
@@ -117,18 +110,6 @@ result<attachment> attach_once(const std::string& path, const std::vector<std::b
 
 error never_came() {
   return {error_code::node_restarting, "the node's worker is away and did not come back before the deadline"};
-}
-
-std::string default_socket_path() {
-  if (const char* given = std::getenv("CENOTE_SOCKET"); given != nullptr && *given != '\0') return given;
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string system = "/run/cenote/cenote.sock";
-  std::vector<std::string> places;
-  if (runtime != nullptr && *runtime != '\0') places.push_back(std::string(runtime) + "/cenote/cenote.sock");
-  places.push_back(::getuid() == 0 ? system : "/tmp/cenote-" + std::to_string(::getuid()) + "/cenote.sock");
-  places.push_back(system);
-  const auto found = std::find_if(places.begin(), places.end(), exists);
-  return found == places.end() ? places.front() : *found;
 }
 
 result<attachment> attach_to(const std::string& path, local::attach_request request, time_point until) {

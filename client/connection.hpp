@@ -22,10 +22,6 @@ namespace cenote::client {
 
 using time_point = std::chrono::steady_clock::time_point;
 
-/// Where a node is expected: $CENOTE_SOCKET; else the first socket that exists of the runtime directories
-/// ($XDG_RUNTIME_DIR/cenote, this user's default, /run/cenote); else this user's default.
-[[nodiscard]] std::string default_socket_path();
-
 /// What an attach brings.
 struct attachment {
   unique_fd socket;

@@ -13,6 +13,7 @@
 #include "core/bulk_copy.hpp"
 #include "core/device_spec.hpp"
 #include "core/handover.hpp"
+#include "core/runtime_paths.hpp"
 #include "core/text.hpp"
 
 namespace cenote::client {

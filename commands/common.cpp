@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "core/process_setup.hpp"
+#include "core/runtime_paths.hpp"
 #include "core/text.hpp"
 #include "transport/local/admin_client.hpp"
 
@@ -27,7 +28,7 @@ int exit_value(const CLI::ParseError& end, int reported) {
 }  // namespace
 
 void socket_option::add_to(CLI::App& command) {
-  path = local::default_socket_path();
+  path = default_socket_path();
   command.add_option("--socket", path, "The node's socket ($CENOTE_SOCKET, else the one in the runtime directory)")
       ->capture_default_str();
 }

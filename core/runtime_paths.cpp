@@ -1,16 +1,73 @@
 #include "core/runtime_paths.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <vector>
 
 namespace cenote {
+
+namespace {
+
+constexpr const char* system_runtime_dir = "/run/cenote";
+
+/// Without a directory of the session's manager.
+std::string user_runtime_dir() {
+  const auto user = ::geteuid();
+  return user == 0 ? system_runtime_dir : "/tmp/cenote-" + std::to_string(user);
+}
+
+}  // namespace
 
 std::string default_runtime_dir() {
   const char* const xdg = std::getenv("XDG_RUNTIME_DIR");
   if (xdg != nullptr && *xdg != '\0') return std::string(xdg) + "/cenote";
-  const auto uid = ::geteuid();
-  return uid == 0 ? "/run/cenote" : "/tmp/cenote-" + std::to_string(uid);
+  return user_runtime_dir();
+}
+
+namespace {
+
+/// The status of what lies there itself, which is no link.
+std::optional<struct stat> status_of(const std::filesystem::path& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0 && !S_ISLNK(found.st_mode) ? std::optional(found) : std::nullopt;
+}
+
+/// Of root or this user, and not writable by others.
+bool is_own(const struct stat& place) noexcept {
+  return (place.st_uid == 0 || place.st_uid == ::geteuid()) && (place.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+}  // namespace
+
+bool is_trusted_socket(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const auto socket = status_of(path);
+  const auto place = status_of(folder);
+  if (!socket || !place || !S_ISSOCK(socket->st_mode) || !S_ISDIR(place->st_mode)) return false;
+  if (socket->st_uid != place->st_uid && socket->st_uid != 0) return false;
+  if (is_own(*place)) return true;
+  const auto above = status_of(folder.parent_path());
+  return above && above->st_uid == 0 && is_own(*above);
+}
+
+std::string default_socket_path() {
+  if (const char* given = std::getenv("CENOTE_SOCKET"); given != nullptr && *given != '\0') return given;
+  std::vector<std::string> places{socket_in(default_runtime_dir())};
+  const std::string own = socket_in(user_runtime_dir());
+  const std::string system = socket_in(system_runtime_dir);
+  for (const std::string& each : {own, system}) {
+    if (std::ranges::find(places, each) == places.end()) places.push_back(each);
+  }
+  const auto trusted = std::ranges::find_if(places, is_trusted_socket);
+  if (trusted != places.end()) return *trusted;
+  const auto absent =
+      std::ranges::find_if(places, [](const std::string& each) { return ::access(each.c_str(), F_OK) != 0; });
+  return absent == places.end() ? system : *absent;
 }
 
 std::string socket_in(const std::string& runtime_dir) {

@@ -1,17 +1,10 @@
 #include "transport/local/admin_client.hpp"
 
-#include <cstdlib>
 #include <utility>
 
-#include "core/runtime_paths.hpp"
 #include "transport/local/socket.hpp"
 
 namespace cenote::local {
-
-std::string default_socket_path() {
-  if (const char* chosen = std::getenv("CENOTE_SOCKET"); chosen != nullptr && *chosen != '\0') return chosen;
-  return socket_in(default_runtime_dir());
-}
 
 result<std::string> ask_node(const std::string& socket, std::string_view request, std::chrono::milliseconds limit) {
   const auto until = std::chrono::steady_clock::now() + limit;

@@ -9,10 +9,6 @@
 
 namespace cenote::local {
 
-/// Where a node is sought when nobody says: $CENOTE_SOCKET, else the socket in this user's runtime directory. Reads
-/// the environment: not thread-safe against setenv.
-[[nodiscard]] std::string default_socket_path();
-
 /// Sends `request` (a JSON object with "command") and returns the reply's text. Errors: not_running (the message says
 /// how to start a node), deadline_exceeded, and whatever the node refuses with. Thread-safe.
 [[nodiscard]] result<std::string> ask_node(const std::string& socket, std::string_view request,

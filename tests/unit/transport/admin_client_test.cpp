@@ -83,11 +83,4 @@ BOOST_AUTO_TEST_CASE(brings_the_nodes_refusal_a_lost_connection_and_silence_as_e
   BOOST_TEST((code_of(one_answer::how::nothing) == error_code::deadline_exceeded));
 }
 
-BOOST_AUTO_TEST_CASE(looks_for_the_node_where_the_environment_says) {
-  ::setenv("CENOTE_SOCKET", "/somewhere/else.sock", 1);
-  BOOST_TEST(default_socket_path() == "/somewhere/else.sock");
-  ::unsetenv("CENOTE_SOCKET");
-  BOOST_TEST(default_socket_path().ends_with("/cenote.sock"));
-}
-
 BOOST_AUTO_TEST_SUITE_END()
