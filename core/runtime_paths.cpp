@@ -31,14 +31,16 @@ std::string default_runtime_dir() {
 
 namespace {
 
-/// The status of what lies there itself, which is no link.
-std::optional<struct stat> status_of(const std::filesystem::path& path) {
-  struct stat found {};
-  return ::lstat(path.c_str(), &found) == 0 && !S_ISLNK(found.st_mode) ? std::optional(found) : std::nullopt;
+using file_status = struct stat;
+
+/// Nothing: there is no file, or a link.
+std::optional<file_status> status_of(const std::filesystem::path& path) {
+  file_status status{};
+  return ::lstat(path.c_str(), &status) == 0 && !S_ISLNK(status.st_mode) ? std::optional(status) : std::nullopt;
 }
 
 /// Of root or this user, and not writable by others.
-bool is_own(const struct stat& place) noexcept {
+bool is_own(const file_status& place) noexcept {
   return (place.st_uid == 0 || place.st_uid == ::geteuid()) && (place.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
