@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <vector>
 
 namespace cenote {
@@ -33,10 +34,10 @@ namespace {
 
 using file_status = struct stat;
 
-/// Nothing: there is no file, or a link.
+/// Of a link, not of its target. Nothing: there is no file.
 std::optional<file_status> status_of(const std::filesystem::path& path) {
   file_status status{};
-  return ::lstat(path.c_str(), &status) == 0 && !S_ISLNK(status.st_mode) ? std::optional(status) : std::nullopt;
+  return ::lstat(path.c_str(), &status) == 0 ? std::optional(status) : std::nullopt;
 }
 
 /// Of root or this user, and not writable by others.
@@ -47,9 +48,14 @@ bool is_own(const file_status& place) noexcept {
 }  // namespace
 
 bool is_trusted_socket(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const auto socket = status_of(path);
-  const auto place = status_of(folder);
+  auto place = status_of(folder);
+  if (place && S_ISLNK(place->st_mode) && (place->st_uid == 0 || place->st_uid == ::geteuid())) {
+    std::error_code failed;
+    folder = std::filesystem::canonical(folder, failed);
+    place = status_of(folder);
+  }
   if (!socket || !place || !S_ISSOCK(socket->st_mode) || !S_ISDIR(place->st_mode)) return false;
   if (socket->st_uid != place->st_uid && socket->st_uid != 0) return false;
   if (is_own(*place)) return true;

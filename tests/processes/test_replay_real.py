@@ -330,9 +330,12 @@ def test_node_and_simulation_agree_for_each_policy(policy: str, conversations: P
     )
     assert said["node"]["evicted"] > 0
     assert said["simulated"]["dram_blocks"] == 2_000
-    # A switch of `auto` comes some requests sooner or later, as its miniatures follow the room that others leave.
-    apart = 0.015 if policy == "auto" else 0.005
-    assert said["hit_ratio"] == pytest.approx(said["simulated"]["hit_ratio"], abs=apart)
+    # A switch of `auto` comes some requests sooner or later, as its miniatures follow the room that others leave. One
+    # that does not come may leave the node better off than the simulation, and must not leave it worse off.
+    if policy == "auto":
+        assert said["hit_ratio"] >= said["simulated"]["hit_ratio"] - 0.015
+    else:
+        assert said["hit_ratio"] == pytest.approx(said["simulated"]["hit_ratio"], abs=0.005)
 
 
 def test_a_request_stores_and_looks_up_full_blocks_only(tmp_path: Path, home: Path) -> None:

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::hours;
 
-std::shared_ptr<event_loop> started() {
+std::shared_ptr<event_loop> new_loop() {
   auto loop = event_loop::start("test");
   BOOST_REQUIRE(loop.has_value());
   return std::move(*loop);
@@ -35,7 +35,7 @@ void pass_a_round(event_loop& loop) {
 BOOST_AUTO_TEST_SUITE(alarm_suite)
 
 BOOST_AUTO_TEST_CASE(an_alarm_is_one_timer_however_often_it_is_set) {
-  const auto loop = started();
+  const auto loop = new_loop();
   std::atomic<int> rings = 0;
   alarm one(loop, [&] { ++rings; });
   const auto far = event_loop::clock::now() + hours(1);
@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(an_alarm_is_one_timer_however_often_it_is_set) {
 }
 
 BOOST_AUTO_TEST_CASE(an_alarm_that_sets_itself_stays_one_timer) {
-  const auto loop = started();
+  const auto loop = new_loop();
   std::atomic<int> rings = 0;
   std::optional<alarm> one;
   one.emplace(loop, [&] {
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(an_alarm_that_sets_itself_stays_one_timer) {
 }
 
 BOOST_AUTO_TEST_CASE(an_alarm_that_was_cancelled_or_is_gone_does_not_ring) {
-  const auto loop = started();
+  const auto loop = new_loop();
   std::atomic<int> rings = 0;
   alarm one(loop, [&] { ++rings; });
   {
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(an_alarm_that_was_cancelled_or_is_gone_does_not_ring) {
 }
 
 BOOST_AUTO_TEST_CASE(one_of_two_alarms_that_are_due_together_may_end_the_other) {
-  const auto loop = started();
+  const auto loop = new_loop();
   std::atomic<int> rings = 0;
   std::optional<alarm> first, second;
   first.emplace(loop, [&] {
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(one_of_two_alarms_that_are_due_together_may_end_the_other) 
 }
 
 BOOST_AUTO_TEST_CASE(a_loop_that_has_stopped_takes_nothing_and_holds_nothing) {
-  auto loop = started();
+  auto loop = new_loop();
   const auto held = std::make_shared<int>(0);
   alarm one(loop, [held] {});
   alarm other(loop, [held] {});
