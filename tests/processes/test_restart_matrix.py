@@ -240,7 +240,7 @@ def test_a_session_whose_end_is_cut_short_is_ended_by_the_next_command(
 
     def is_over() -> bool:
         if node.sessions():  # a client that was not ended attaches some time after the worker has come
-            assert run_cenote(*ended).returncode == 0
+            run_cenote(*ended)  # it may have gone meanwhile
         return not node.sessions() and node.blocks()["granted"] == 0
 
     until("its memory is back", is_over)
