@@ -10,12 +10,13 @@ namespace cenote {
 [[nodiscard]] std::string default_runtime_dir();
 
 /// Where a node is expected: $CENOTE_SOCKET; else the first socket of $XDG_RUNTIME_DIR/cenote, this user's default and
-/// /run/cenote in a place that no other user could have made; else the first of these that is not such a place. Reads the
-/// environment, as above.
+/// /run/cenote in a place that no other user could have made; else the first of these that is not such a place. Reads
+/// the environment, as above.
 [[nodiscard]] std::string default_socket_path();
 
-/// True where only root, this user, or an owner by root's decision can have made the socket: folder and socket are root's
-/// or this user's, or the folder's parent is root's and not writable by others. False also where there is no socket.
+/// True where only root, this user, or an owner by root's decision can have made the socket: folder and socket are
+/// root's or this user's, or the folder's parent is root's and not writable by others. False also where there is no
+/// socket.
 [[nodiscard]] bool is_trusted_socket(const std::string& path);
 
 /// The socket in a runtime directory.
