@@ -38,8 +38,8 @@ function(cenote_check_order name)
   endforeach()
 endfunction()
 
-# All sources of a target but the ones named. Those stand alone: neither a unity source nor a precompiled header can be
-# compiled in two ways.
+# Compiles all sources of a target for size, but the ones named. Those stand alone: neither a unity source nor a
+# precompiled header can be compiled in two ways.
 function(cenote_compile_for_size target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os>)
   set_source_files_properties(${ARGN} PROPERTIES

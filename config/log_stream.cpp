@@ -32,15 +32,8 @@ log_stream::log_stream(int descriptor) : descriptor_(descriptor) {
 }
 
 void log_stream::write(std::string_view line) {
-  std::string_view rest = rest_;
-  if (!drain(rest)) {
-    rest_.assign(std::string(rest));
-    ++dropped_;
-    return;
-  }
-  rest_.clear();
-  rest = line;
-  if (drain(rest)) return;
+  std::string_view rest = line;
+  if (drain_rest() && drain(rest)) return;
   if (rest.size() == line.size()) {
     ++dropped_;
   } else {
@@ -49,10 +42,15 @@ void log_stream::write(std::string_view line) {
 }
 
 bool log_stream::is_open() {
+  return drain_rest() && (kind_ == descriptor_kind::plain || has_room(0));
+}
+
+/// Ends the line that was begun, if there is one.
+bool log_stream::drain_rest() {
   std::string_view rest = rest_;
   const bool is_drained = drain(rest);
-  rest_.assign(std::string(rest));
-  return is_drained && (kind_ == descriptor_kind::plain || has_room(0));
+  rest_.erase(0, rest_.size() - rest.size());
+  return is_drained;
 }
 
 /// Writes all of it, or as much as the reader has room for.

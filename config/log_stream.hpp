@@ -37,6 +37,7 @@ class log_stream {
 
   [[nodiscard]] long write_some(std::string_view bytes) const;
   [[nodiscard]] bool has_room(int milliseconds) const;
+  bool drain_rest();
   bool drain(std::string_view& rest);
 
   int descriptor_;

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <system_error>
-#include <vector>
 
 namespace cenote {
 
@@ -40,9 +40,14 @@ std::optional<file_status> status_of(const std::filesystem::path& path) {
   return ::lstat(path.c_str(), &status) == 0 ? std::optional(status) : std::nullopt;
 }
 
+/// Root or this user.
+bool has_own_user(const file_status& place) noexcept {
+  return place.st_uid == 0 || place.st_uid == ::geteuid();
+}
+
 /// Of root or this user, and not writable by others.
 bool is_own(const file_status& place) noexcept {
-  return (place.st_uid == 0 || place.st_uid == ::geteuid()) && (place.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  return has_own_user(place) && (place.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 }  // namespace
@@ -51,7 +56,7 @@ bool is_trusted_socket(const std::string& path) {
   std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const auto socket = status_of(path);
   auto place = status_of(folder);
-  if (place && S_ISLNK(place->st_mode) && (place->st_uid == 0 || place->st_uid == ::geteuid())) {
+  if (place && S_ISLNK(place->st_mode) && has_own_user(*place)) {
     std::error_code failed;
     folder = std::filesystem::canonical(folder, failed);
     place = status_of(folder);
@@ -65,12 +70,8 @@ bool is_trusted_socket(const std::string& path) {
 
 std::string default_socket_path() {
   if (const char* given = std::getenv("CENOTE_SOCKET"); given != nullptr && *given != '\0') return given;
-  std::vector<std::string> places{socket_in(default_runtime_dir())};
-  const std::string own = socket_in(user_runtime_dir());
   const std::string system = socket_in(system_runtime_dir);
-  for (const std::string& each : {own, system}) {
-    if (std::ranges::find(places, each) == places.end()) places.push_back(each);
-  }
+  const std::array places{socket_in(default_runtime_dir()), socket_in(user_runtime_dir()), system};
   const auto trusted = std::ranges::find_if(places, is_trusted_socket);
   if (trusted != places.end()) return *trusted;
   const auto absent =

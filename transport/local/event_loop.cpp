@@ -87,7 +87,7 @@ void event_loop::post_at(clock::time_point due, std::function<void()> task) {
     const auto added = add_timer(due, std::move(task));
     if (!added || added != timed_.begin()->first) return;
   }
-  if (std::this_thread::get_id() != thread_.get_id()) signal();  // which looks at the time before it waits again
+  if (std::this_thread::get_id() != thread_.get_id()) signal();  // its own looks at the time anyway
 }
 
 std::optional<event_loop::timer_key> event_loop::add_timer(clock::time_point due, std::function<void()> task) {
