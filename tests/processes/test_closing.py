@@ -11,7 +11,7 @@ import pytest
 from node import LIMIT, ROOT, Node, node_environment
 
 ENGINE = """
-import random, sys, threading, time
+import itertools, random, sys, threading, time
 import cenote
 
 socket, name = sys.argv[1:]
@@ -21,6 +21,7 @@ spec = cenote.InstanceSpec(
 keys = [(number + 1).to_bytes(16, "little") for number in range(1000)]
 some = keys[:8]
 block = bytes(4096)
+numbers = itertools.count()  # a request that another thread has begun takes its next keys only
 
 CALLS = {
     "match": lambda session: session.match(keys),
@@ -33,7 +34,7 @@ CALLS = {
     "flush": lambda session: session.flush(),
     "reserve": lambda session: session.abandon(session.reserve(some)),
     "prefetch": lambda session: session.prefetch(some).release(),
-    "publish": lambda session: session.publish("request", some),
+    "publish": lambda session: session.publish(f"request {next(numbers)}", some),
     "follow": lambda session: session.follow("request", "nobody", deadline=0.01).release(),
     "keep": lambda session: session.keep(some),
     "remove": lambda session: session.remove(some),

@@ -42,6 +42,12 @@ store_point point_of(const link_header& header) noexcept {
   }
 }
 
+/// The end of the link is the end of this node. A caller may ask again: it meets the next node, or none.
+error link_error(const error& why) {
+  if (why.code() != error_code::closed) return why.in("keeper");
+  return {error_code::node_restarting, "keeper: " + why.message()};
+}
+
 }  // namespace
 
 keeper_link::keeper_link(unique_fd fd) noexcept : fd_(std::move(fd)), keeper_(::getppid()) {
@@ -51,7 +57,7 @@ keeper_link::keeper_link(unique_fd fd) noexcept : fd_(std::move(fd)), keeper_(::
 result<link_packet> keeper_link::receive(deadline until) {
   for (;;) {
     auto got = try_receive_link(fd_.get());
-    if (!got) return std::unexpected(got.error().in("keeper"));
+    if (!got) return std::unexpected(link_error(got.error()));
     if (*got) return std::move(**got);
     if (auto ready = detail::wait_for(fd_.get(), POLLIN, until); !ready) {
       return std::unexpected(ready.error().in("keeper"));
@@ -96,7 +102,7 @@ result<void> keeper_link::call(link_header header, std::span<const std::byte> pa
   header.sequence = ++sequence_;
   for (;;) {
     const auto sent = try_send_link(fd_.get(), header, payload, fds);
-    if (!sent) return std::unexpected(sent.error().in("keeper"));
+    if (!sent) return std::unexpected(link_error(sent.error()));
     if (*sent) break;
     if (auto room = detail::wait_for(fd_.get(), POLLOUT, until); !room) return room;
   }
