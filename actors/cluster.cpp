@@ -266,7 +266,10 @@ void cluster_shell::tell_pool() {
   cluster::pool_members now{
       .self = members_->self().name, .weight = members_->self().weight, .born = members_->self().born, .others = {}};
   for (const cluster::peer_row& each : members_->peers()) {
-    if (each.state != cluster::peer_state::live || each.who.name.empty()) continue;
+    if (each.who.name.empty()) continue;
+    if (each.state == cluster::peer_state::suspect || each.state == cluster::peer_state::gone)
+      now.away.push_back(each.who.name);
+    if (each.state != cluster::peer_state::live) continue;
     cluster::pool_member one{.name = each.who.name, .weight = each.who.weight, .link = each.link};
     if (const auto cut = partitions_.find(one.name); cut != partitions_.end()) {
       one.drops_sent = cut->second.drops_sent;

@@ -14,6 +14,7 @@
 #include "actors/remote_tier.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
+#include "core/checksum.hpp"
 #include "tiers/remote/peers_backend.hpp"
 #include "tiers/remote/redis_backend.hpp"
 
@@ -42,6 +43,36 @@ std::filesystem::path state_directory(const config::node_config& config) {
   if (::geteuid() == 0) return "/var/lib/cenote";
   if (auto state = from("XDG_STATE_HOME"); !state.empty()) return state / "cenote";
   return from("HOME") / ".local/state/cenote";
+}
+
+/// One for each node: several of one user may have one directory of state.
+result<std::filesystem::path> removals_file(const config::node_config& config) {
+  const auto folder = state_directory(config);
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) return fail(error_code::system, "remote.state_dir: " + folder.native() + ": " + failed.message());
+  const std::string name = config.cluster.name + '\0' + config::runtime_dir(config);
+  return folder / ("removals-" + remote::epoch_text(checksum_of(std::as_bytes(std::span(name)))));
+}
+
+/// Nanoseconds since 1970.
+std::uint64_t wall_clock() {
+  const auto time = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+}
+
+/// A node without a place for its state serves all the same.
+remote::removal_book open_removals(const config::node_config& config) {
+  const auto file = removals_file(config);
+  auto book = file ? remote::removal_book::open(*file, wall_clock()) : std::unexpected(file.error());
+  if (!book) {
+    log_warn(logger("remote"), "removals that other nodes have not confirmed are forgotten with this worker",
+             {{"reason", book.error().describe()}});
+    return {};
+  }
+  if (book->was_damaged())
+    log_warn(logger("remote"), "the file of unconfirmed removals is damaged: all instances count as cleared", {});
+  return std::move(*book);
 }
 
 class remote_host final : public lower_tier_host {
@@ -146,7 +177,8 @@ class remote_host final : public lower_tier_host {
     options.settle = std::chrono::duration_cast<std::chrono::milliseconds>(needs.config->cluster.settle);
     options.window = needs.config->remote.peer_window;
     options.replicas = needs.config->remote.replicas;
-    auto made = std::make_shared<remote::peers_backend>(*needs.blocks, options, events(number));
+    auto made =
+        std::make_shared<remote::peers_backend>(*needs.blocks, options, events(number), open_removals(*needs.config));
     needs.blocks->join(made.get(), nullptr);
     return made;
   }

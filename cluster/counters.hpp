@@ -30,6 +30,7 @@ struct pool_counters {
   std::uint64_t lent = 0, lent_bytes = 0, sent_elsewhere = 0, brought_up = 0, hosted = 0, not_hosted = 0, wrong = 0,
                 refused = 0;
   std::uint64_t follows = 0, followed = 0, handed = 0;
+  std::uint64_t unconfirmed = 0, repeated_removals = 0, dropped_removals = 0;
 };
 
 /// Of groups of ranks, since the worker started.
@@ -131,6 +132,14 @@ struct figure_table<cluster::pool_counters> {
        "Requests that other nodes follow here.", &all::followed},
       {"cluster.pool.handed", "cenote_cluster_handed_total", counter, "blocks",
        "Blocks of those that they were told of.", &all::handed},
+      {"cluster.pool.unconfirmed", "cenote_cluster_unconfirmed_removals", figure_kind::gauge, "removals",
+       "Removals that some other node has not confirmed.", &all::unconfirmed},
+      {"cluster.pool.repeated_removals", "cenote_cluster_repeated_removals_total", counter, "removals",
+       "Removals sent again, since not every node had confirmed them.", &all::repeated_removals},
+      {"cluster.pool.dropped_removals", "cenote_cluster_dropped_removals_total", counter, "removals",
+       "Removals that are not repeated any more, since too many wait: a node that was away may still have those "
+       "blocks.",
+       &all::dropped_removals},
   });
 };
 static_assert(rows_are_complete<cluster::pool_counters>(), "a figure has no row");

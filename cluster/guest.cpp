@@ -147,6 +147,14 @@ guest::hosted& guest::host(std::uint64_t identity, instance_spec spec) {
   return made;
 }
 
+/// For what another node removes of it. Null: the spec is not that of the instance, or too many are open.
+guest::hosted* guest::host(std::uint64_t identity, std::span<const std::byte> spec) {
+  byte_reader reader(spec);
+  auto read = decode_instance_spec(reader);
+  if (!read || !validate(*read) || identity_of(*read) != identity || instances_.size() >= most_opened) return nullptr;
+  return &host(identity, std::move(*read));
+}
+
 void guest::opened(std::uint32_t handle, result<guest_session_ptr> how) {
   const auto found = instances_.find(handle);
   if (found == instances_.end()) {  // nobody wants it any more
@@ -158,13 +166,16 @@ void guest::opened(std::uint32_t handle, result<guest_session_ptr> how) {
     for (const auto& [link, request] : of.waiting) refuse(link, request, how.error().message());
     if (of.must_clear) pool_.forget_cleared(of.identity);
     const auto told = std::move(of.when_cleared);
+    const auto waiting = std::move(of.when_open);
     instances_.erase(found);
     for (const auto& each : told) each(how.error().message());
+    for (const auto& each : waiting) each(how.error().message());
     return;
   }
   of.session = std::move(*how);
-  if (of.must_clear) return clear_unheard(of);
-  answer_binds(of);
+  if (of.must_clear) clear_unheard(of);
+  for (const auto& each : std::exchange(of.when_open, {})) each({});
+  if (of.clears == 0) answer_binds(of);
 }
 
 /// Nobody uses it: it is closed.
@@ -195,12 +206,8 @@ void guest::learn_cleared(std::uint64_t identity, std::uint64_t number, std::spa
   number = pool::credible_clear(number);
   if (number <= pool_.cleared(identity)) return;
   hosted* of = find_identity(identity);
-  if (of == nullptr) {
-    byte_reader reader(spec);
-    auto read = decode_instance_spec(reader);
-    if (!read || identity_of(*read) != identity) return;  // it is told again
-    of = &host(identity, std::move(*read));
-  }
+  if (of == nullptr) of = host(identity, spec);
+  if (of == nullptr) return;  // it is told again
   pool_.note_cleared(identity, number);
   if (of->session) {
     clear_unheard(*of);
@@ -260,7 +267,8 @@ void guest::locate(peer::link_id from, std::uint64_t request, std::span<const st
   hosted* const of = find(from, asked->handle);
   peer::locate_answer answer;
   answer.held.resize(asked->keys.size());
-  if (of != nullptr && of->session && asked->group < of->spec.groups.size() && !asked->keys.empty()) {
+  const bool is_open = of != nullptr && of->session && !lacks_clear(*of, asked->cleared);
+  if (is_open && asked->group < of->spec.groups.size() && !asked->keys.empty()) {
     const std::vector<std::byte> keys = flat(asked->keys);
     std::vector<std::uint8_t> here(asked->keys.size());
     const key_batch batch = batch_of(keys, asked->keys.front().size);
@@ -278,18 +286,35 @@ void guest::fetch(peer::link_id from, std::span<const std::byte> body, bool may_
     return misbehaves(from, "names blocks that it asks for as blocks that are offered");
   hosted* const of = find(from, asked->handle);
   queued_fetch wanted{std::move(*asked), true, may_go_elsewhere, pool_.now() + fetch_limit};
-  if (of != nullptr && of->session && wanted.asked.group < of->spec.groups.size() && !wanted.asked.blocks.empty()) {
+  const bool is_open = of != nullptr && of->session && !lacks_clear(*of, wanted.asked.cleared);
+  if (is_open && wanted.asked.group < of->spec.groups.size() && !wanted.asked.blocks.empty()) {
     auto& waiting = usage_[from].fetches;
     if (!waiting.empty() || is_busy_with_others(from)) send_elsewhere(from, *of, wanted);
     if (wanted.asked.blocks.empty()) return;
-    if (waiting.empty()) return lend(from, *of, wanted);
+    if (waiting.empty()) return lend(from, *of, std::move(wanted));
     return queue(from, std::move(wanted), false);
   }
   answer_missing(from, wanted.asked);
 }
 
-/// Pins what is here, and sends it; what only a tier below has comes up first.
-void guest::lend(peer::link_id to, hosted& of, const queued_fetch& wanted) {
+/// Whether the asker has heard of a clear that is not carried out here yet. Then nothing of the instance is here, and
+/// the clear is begun: the asker may be the only one that could tell of it.
+bool guest::lacks_clear(const hosted& of, std::optional<std::uint64_t> cleared) {
+  if (!cleared || pool::credible_clear(*cleared) <= pool_.carried_out(of.identity)) return false;
+  byte_writer spec;
+  encode(spec, of.spec);
+  learn_cleared(of.identity, *cleared, spec.bytes());
+  return true;
+}
+
+/// Pins what is here, and sends it; what only a tier below has comes up first. What is being removed is missing.
+void guest::lend(peer::link_id to, hosted& of, queued_fetch wanted) {
+  std::erase_if(wanted.asked.blocks, [&](const auto& each) {
+    const auto& [token, key] = each;
+    const bool is_removed = pool_.removals.has(of.identity, reduce_key(key.view(), wanted.asked.group), pool_.now());
+    if (is_removed) misses_[to].emplace_back(token, block_answer::missing);
+    return is_removed;
+  });
   std::vector<place> lent;
   const peer::block_request absent = pin_present(to, of, wanted, lent);
   if (!absent.blocks.empty()) answer_absent(to, of, absent, wanted.may_bring_up);
@@ -350,10 +375,10 @@ void guest::serve_queues() {
     for (std::size_t left = used.fetches.size(); left > 0; --left) {
       hosted* const of = find(link, used.fetches.front().asked.handle);
       if (of != nullptr && room_for(link, of->spec.groups[used.fetches.front().asked.group].stride()) == 0) break;
-      const queued_fetch next = std::move(used.fetches.front());
+      queued_fetch next = std::move(used.fetches.front());
       used.fetches.pop_front();
       if (of != nullptr)
-        lend(link, *of, next);
+        lend(link, *of, std::move(next));
       else
         answer_missing(link, next.asked);
     }
@@ -614,14 +639,15 @@ void guest::reserved(peer::link_id from, std::uint64_t request, std::uint32_t ha
       end_delivery(at, std::nullopt);
     } else if (take_reservation(at, handle, asked, i, *by_index[i])) {
       coming.push_back(at);
+    } else {
+      answers.emplace_back(at.second, block_answer::full);
     }
   }
   if (!coming.empty()) pool_.wake_at(pool_.now() + fill_limit);
   place_deliveries(handle, coming, [this, from, request, coming, answers]() mutable {
     for (const place& each : coming) {
       const auto found = deliveries_.find(each);
-      if (found == deliveries_.end()) continue;
-      const bool is_placed = !found->second.memory.empty();
+      const bool is_placed = found != deliveries_.end() && !found->second.memory.empty();
       answers.emplace_back(each.second, is_placed ? block_answer::send : block_answer::full);
       if (!is_placed) end_delivery(each, std::nullopt);
     }
@@ -629,7 +655,7 @@ void guest::reserved(peer::link_id from, std::uint64_t request, std::uint32_t ha
   });
 }
 
-/// False: the link closed meanwhile, and the block goes back.
+/// False: the link closed meanwhile, or the key was removed, and the block goes back.
 bool guest::take_reservation(const place& at, std::uint32_t handle, const peer::block_request& asked, std::size_t which,
                              const completion& how) {
   const auto found = deliveries_.find(at);
@@ -742,7 +768,7 @@ void guest::flush() {
   for (auto each = instances_.begin(); each != instances_.end();) {
     const hosted& of = each->second;
     const bool is_over =
-        of.users.empty() && of.session && of.clears == 0 &&
+        of.users.empty() && of.session && of.clears == 0 && of.removals == 0 &&
         std::ranges::none_of(loans_, [&](const auto& one) { return one.second.handle == of.handle; }) &&
         std::ranges::none_of(deliveries_, [&](const auto& one) { return one.second.handle == of.handle; });
     if (is_over) leave(of);
@@ -788,20 +814,60 @@ void guest::store(std::uint32_t handle, std::vector<ended_delivery> all) {
 void guest::forget(peer::link_id from, std::uint64_t request, std::span<const std::byte> body) {
   const auto asked = peer::decode_forget_request(body);
   if (!asked) return misbehaves(from, asked.error().message());
-  const auto answer = [this, from, request](std::uint64_t removed, std::string why) {
+  const auto answer = [this, from, request, identity = asked->identity, keys = asked->keys](std::uint64_t removed,
+                                                                                            std::string why) {
+    pool_.removals.note(identity, keys, pool_.now() + options_.removal_lag, pool_.now());
     pool_.send(from, frame_type::forgot, request, peer::encode(peer::forget_answer{removed, std::move(why)}));
   };
-  hosted* const of = find_identity(asked->identity);
-  if (of == nullptr || !of->session) return answer(0, "this node does not know the instance yet");
-  if (asked->cleared == 0) return remove(*of, asked->keys, answer);
-  if (asked->cleared == pool_.cleared(asked->identity) && of->clears == 0) return answer(0, {});  // a bind brought it
-  const std::uint64_t known = pool_.told_cleared(asked->identity), number = pool::credible_clear(asked->cleared);
-  // A node whose clock is behind clears later all the same: whoever is away shall hear of that one, too.
-  pool_.note_cleared(asked->identity, number < known ? known + 1 : number);
-  clear(*of, [this, answer, identity = asked->identity](std::uint64_t removed, const std::string& why) {
-    if (!why.empty()) pool_.forget_cleared(identity);
-    answer(removed, why);
+  pool_.removals.note(asked->identity, asked->keys, pool::steady_time::max(), pool_.now());
+  hosted* of = find_identity(asked->identity);
+  if (of == nullptr) of = host(asked->identity, asked->spec);
+  if (of == nullptr) return answer(0, "this node does not know the instance yet");
+  if (of->session) return forget_in(*of, *asked, answer);
+  of->when_open.emplace_back([this, handle = of->handle, asked = *asked, answer](const std::string& why) {
+    const auto found = instances_.find(handle);
+    if (found == instances_.end()) return answer(0, why);
+    forget_in(found->second, asked, answer);
   });
+}
+
+void guest::forget_in(hosted& of, const peer::forget_request& asked,
+                      std::function<void(std::uint64_t, std::string)> answer) {
+  if (asked.cleared == 0) return remove(of, asked.keys, std::move(answer));
+  if (asked.cleared == pool_.cleared(asked.identity) && of.clears == 0 && !of.must_clear)
+    return answer(0, {});  // a bind or a fetch brought it
+  const std::uint64_t known = pool_.told_cleared(asked.identity), number = pool::credible_clear(asked.cleared);
+  // A node whose clock is behind clears later all the same: whoever is away shall hear of that one, too.
+  pool_.note_cleared(asked.identity, number < known ? known + 1 : number);
+  clear(of,
+        [this, answer = std::move(answer), identity = asked.identity](std::uint64_t removed, const std::string& why) {
+          if (!why.empty()) pool_.forget_cleared(identity);
+          answer(removed, why);
+        });
+}
+
+/// Empty: all keys. What is on its way here, or came and is not stored yet, goes back: a removal looks for blocks that
+/// are stored.
+void guest::revoke(const hosted& of, std::span<const block_key> keys) {
+  std::vector<block_key> sorted(keys.begin(), keys.end());
+  std::ranges::sort(sorted);
+  const auto is_meant = [&](const delivery& each) {
+    return each.handle == of.handle &&
+           (sorted.empty() || std::ranges::binary_search(sorted, reduce_key(each.full.view(), each.group)));
+  };
+  std::vector<place> coming;
+  for (const auto& [at, each] : deliveries_) {
+    if (is_meant(each)) coming.push_back(at);
+  }
+  for (const place& each : coming) {
+    answer_stored(each.first, each.second, block_answer::lost);
+    end_delivery(each, std::nullopt);
+  }
+  for (ended_delivery& each : ended_) {
+    if (!each.hash || !is_meant(each.what)) continue;
+    each.hash.reset();
+    answer_stored(each.from.first, each.from.second, block_answer::lost);
+  }
 }
 
 void guest::remove(hosted& of, const std::vector<block_key>& keys,
@@ -812,14 +878,20 @@ void guest::remove(hosted& of, const std::vector<block_key>& keys,
     entry.flags |= submission::flag_reduced;
   }
   if (entries.empty()) return then(0, {});
+  revoke(of, keys);
   close_request(entries);
+  ++of.removals;
   room_.run(of.session->number, std::move(entries), false,
-            [then = std::move(then)](const std::vector<completion>& how) { tell_removed(how, then); });
+            [this, handle = of.handle, then = std::move(then)](const std::vector<completion>& how) {
+              --instances_.at(handle).removals;  // kept while keys of it are removed
+              tell_removed(how, then);
+            });
 }
 
 void guest::clear(hosted& of, std::function<void(std::uint64_t, std::string)> then) {
   std::vector<submission> entries{entry_of(operation::clear, 0, 0)};
   close_request(entries);
+  revoke(of, {});
   ++of.clears;
   of.must_clear = false;
   room_.run(of.session->number, std::move(entries), false,

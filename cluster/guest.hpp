@@ -35,6 +35,8 @@ struct guest_options {
   /// its blocks pinned until its link is closed.
   std::uint64_t most_lent = ~std::uint64_t{0};
   std::set<std::string, std::less<>> kept_here{};  ///< groups whose blocks stay on this machine
+  /// For so long a key is not served after its removal: another node that is asked for it may have heard later.
+  std::chrono::milliseconds removal_lag{2000};
 };
 
 /// The pool's half that serves others. Reads look blocks up and pin them as an engine does, on the network's thread;
@@ -45,7 +47,8 @@ struct guest_options {
 class guest final : public pool_half {
  public:
   static constexpr std::size_t most_instances = 1024;
-  static constexpr std::chrono::seconds fill_limit{10};   ///< for the bytes of a block that was offered
+  static constexpr std::size_t most_opened = 2 * most_instances;  ///< those that removals opened among them
+  static constexpr std::chrono::seconds fill_limit{10};           ///< for the bytes of a block that was offered
   static constexpr std::chrono::seconds fetch_limit{10};  ///< for a fetch that waits; then its blocks are `missing`
   static constexpr std::chrono::seconds clear_lag{10};    ///< so late an own clear may still be heard of
 
@@ -82,9 +85,11 @@ class guest final : public pool_half {
     guest_session_ptr session;                                       ///< null: it is being opened
     std::vector<std::pair<peer::link_id, std::uint64_t>> waiting{};  ///< requests that bind it
     std::set<peer::link_id> users{};
-    bool must_clear = false;                                       ///< once it is open
-    std::vector<std::function<void(std::string)>> when_cleared{};  ///< … told of that clear's end
+    bool must_clear = false;                                           ///< once it is open
+    std::vector<std::function<void(std::string)>> when_cleared{};      ///< … told of that clear's end
+    std::vector<std::function<void(const std::string&)>> when_open{};  ///< … or why it cannot be opened
     std::size_t clears = 0;                        ///< that are under way: nobody is told the handle before
+    std::size_t removals = 0;                      ///< of keys, that are under way
     std::optional<pool::steady_time> stored_at{};  ///< the last time that a block came, or was let come
     std::unordered_map<std::uint32_t, memory::slab_place> slabs{};
   };
@@ -137,6 +142,7 @@ class guest final : public pool_half {
 
   void bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
   hosted& host(std::uint64_t identity, instance_spec spec);
+  [[nodiscard]] hosted* host(std::uint64_t identity, std::span<const std::byte> spec);
   void leave(const hosted& of);
   [[nodiscard]] bool is_recent(std::optional<pool::steady_time> stored_at) const;
   void unbind(peer::link_id from, std::span<const std::byte> body);
@@ -150,7 +156,8 @@ class guest final : public pool_half {
 
   void locate(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
   void fetch(peer::link_id from, std::span<const std::byte> body, bool may_go_elsewhere);
-  void lend(peer::link_id to, hosted& of, const queued_fetch& wanted);
+  void lend(peer::link_id to, hosted& of, queued_fetch wanted);
+  [[nodiscard]] bool lacks_clear(const hosted& of, std::optional<std::uint64_t> cleared);
   [[nodiscard]] peer::block_request pin_present(peer::link_id to, hosted& of, const queued_fetch& wanted,
                                                 std::vector<place>& lent);
   [[nodiscard]] bool is_busy_with_others(peer::link_id than) const;
@@ -180,6 +187,8 @@ class guest final : public pool_half {
   void end_delivery(const place& which, std::optional<std::uint64_t> hash);
 
   void forget(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  void forget_in(hosted& of, const peer::forget_request& asked, std::function<void(std::uint64_t, std::string)> answer);
+  void revoke(const hosted& of, std::span<const block_key> keys);
   void remove(hosted& of, const std::vector<block_key>& keys, std::function<void(std::uint64_t, std::string)> then);
   void clear(hosted& of, std::function<void(std::uint64_t, std::string)> then);
   void clear_unheard(hosted& of);

@@ -200,7 +200,8 @@ void pool::note_cleared(std::uint64_t identity, std::uint64_t number) {
 
 /// One that is new begins at what others were told of it before: were it less, it would be the oldest itself, and two
 /// such instances would take each other's place, and be cleared, without an end.
-pool::clear_numbers& pool::remember_clears(std::uint64_t identity) {
+clear_numbers& pool::remember_clears(std::uint64_t identity) {
+  ++clear_changes_;
   if (const auto known = cleared_.find(identity); known != cleared_.end()) return known->second;
   if (cleared_.size() >= most_cleared) {
     const auto oldest = std::ranges::min_element(cleared_, {}, [](const auto& each) { return each.second.heard; });
@@ -216,13 +217,27 @@ pool::clear_numbers& pool::remember_clears(std::uint64_t identity) {
 void pool::forget_cleared(std::uint64_t identity) {
   const auto found = cleared_.find(identity);
   if (found == cleared_.end()) return;
+  ++clear_changes_;
   found->second.heard = found->second.carried_out;
   if (found->second.carried_out == 0) cleared_.erase(found);
 }
 
 void pool::note_carried_out(std::uint64_t identity) {
-  if (const auto found = cleared_.find(identity); found != cleared_.end())
-    found->second.carried_out = found->second.heard;
+  const auto found = cleared_.find(identity);
+  if (found == cleared_.end() || found->second.carried_out == found->second.heard) return;
+  ++clear_changes_;
+  found->second.carried_out = found->second.heard;
+}
+
+clear_record pool::clears() const {
+  return {.floor = std::ranges::max(forgotten_), .numbers = cleared_};
+}
+
+void pool::restore_clears(const clear_record& record) {
+  forgotten_.fill(record.floor);
+  for (const auto& [identity, numbers] : record.numbers) {
+    if (numbers.carried_out != 0) cleared_[identity] = {numbers.carried_out, numbers.carried_out};
+  }
 }
 
 }  // namespace cenote::cluster

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cluster/counters.hpp"
+#include "cluster/recent_removals.hpp"
 #include "transport/peer/frame.hpp"
 #include "transport/peer/network.hpp"
 
@@ -33,6 +34,17 @@ struct pool_members {
   std::uint64_t weight = 0;
   peer::incarnation born{};
   std::vector<pool_member> others;
+  std::vector<std::string> away{};  ///< nodes that are silent or gone, and did not say that they leave
+};
+
+/// The numbers of an instance's last clear, nanoseconds since 1970 as a rule: heard of, and carried out here.
+struct clear_numbers {
+  std::uint64_t heard = 0, carried_out = 0;
+};
+/// What a node knows of clears. Of an instance that is not named: that there may have been one up to the floor.
+struct clear_record {
+  std::uint64_t floor = 0;
+  std::map<std::uint64_t, clear_numbers> numbers{};  ///< by identity
 };
 
 /// One of the two halves: the asker (this node wants blocks of others) and the guest (others want blocks of this one).
@@ -145,14 +157,17 @@ class pool {
 
   static constexpr std::size_t most_cleared = 4096;  ///< instances of whose clears is known
 
-  pool_counters counters;  ///< other threads read it with copy_counters()
+  recent_removals removals;  ///< of this node's engines and of others
+  pool_counters counters;    ///< other threads read it with copy_counters()
   [[nodiscard]] pool_counters copy_counters();
 
- private:
-  struct clear_numbers {
-    std::uint64_t heard = 0, carried_out = 0;
-  };
+  /// Grows with each change of what clears() gives.
+  [[nodiscard]] std::uint64_t clear_changes() const noexcept { return clear_changes_; }
+  [[nodiscard]] clear_record clears() const;
+  /// What an earlier worker knew; before the network is used. A clear that it did not carry out is not known.
+  void restore_clears(const clear_record& record);
 
+ private:
   [[nodiscard]] clear_numbers& remember_clears(std::uint64_t identity);
   [[nodiscard]] bool drops(peer::link_id link, bool is_sent) const noexcept;
   [[nodiscard]] bool is_closed(peer::link_id link) const noexcept;
@@ -168,6 +183,7 @@ class pool {
   std::deque<peer::link_id> closed_;  ///< the last ones: what was on its way here when they closed still names them
   steady_time wakes_at_ = steady_time::max();
   std::map<std::uint64_t, clear_numbers> cleared_;  ///< by identity
+  std::uint64_t clear_changes_ = 0;
   /// The greatest number of those that are not remembered, by the identity's remainder.
   std::array<std::uint64_t, most_cleared> forgotten_{};
 };

@@ -319,7 +319,8 @@ class worker {
          .epoch = handed.epoch,
          .serves = {.window = config_->remote.peer_window,
                     .most_lent = config_->dram.capacity / 4,
-                    .kept_here = groups_kept_here(*config_)},
+                    .kept_here = groups_kept_here(*config_),
+                    .removal_lag = std::chrono::duration_cast<std::chrono::milliseconds>(config_->remote.timeout)},
          .groups = groups_});
     if (!made) return std::unexpected(made.error());
     cluster_ = std::move(*made);

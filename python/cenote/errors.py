@@ -133,9 +133,9 @@ class Internal(CenoteError):
 
 
 class RemovalPending(CenoteError):
-    """The blocks are removed and not served any more, but a tier below DRAM could not write that down.
+    """The blocks are removed here, but a tier below DRAM or another node has not confirmed it; the message names it.
 
-    A restart of the node may bring them back, until it has; it goes on trying.
+    A restart of the node, or the other node when it is back, may serve them until it has; the node goes on trying.
     """
 
     code, number = "removal_pending", 22

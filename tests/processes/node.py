@@ -201,9 +201,9 @@ class Node:
 
     # ---- what it says
 
-    def status(self) -> dict[str, Any]:
-        """What `cenote status --json` prints, asked directly. A worker on its way is waited for."""
-        end = time.monotonic() + LIMIT
+    def status(self, limit: float = LIMIT) -> dict[str, Any]:
+        """What `cenote status --json` prints, asked directly. A worker on its way is waited for, `limit` seconds."""
+        end = time.monotonic() + limit
         while True:
             try:
                 answer = wire.ask_node(self.socket, "status", timeout=max(0.1, end - time.monotonic()))

@@ -43,6 +43,7 @@ enum class item_result : std::uint8_t {
   wrong,        ///< get: header, size or bytes are not those of the block; that copy was dropped
   unreachable,  ///< no connection, an error of it, no answer in time
   refused,      ///< more is open than the backend takes: the place was not asked
+  unknown,      ///< put: its bytes went to a node that gave no answer, so that it may be there
   own,          ///< put: this node is where the block belongs
 };
 

@@ -3,12 +3,9 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <span>
 #include <vector>
@@ -16,6 +13,7 @@
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
 #include "core/file_lock.hpp"
+#include "core/whole_file.hpp"
 
 namespace cenote::remote {
 
@@ -26,37 +24,6 @@ constexpr std::uint32_t book_version = 1;
 constexpr std::size_t entry_bytes = 25;
 constexpr std::size_t book_header_bytes = 8 + 4 + 8 + 4;
 constexpr std::size_t most_book_bytes = book_header_bytes + epoch_book::most_entries * entry_bytes + 8;
-
-/// Nothing when there is no such file.
-result<std::optional<std::string>> read_book(const std::filesystem::path& file) {
-  const unique_fd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!opened && errno == ENOENT) return std::nullopt;
-  if (!opened) return fail_errno("open", file.native());
-  std::string bytes(most_book_bytes + 1, '\0');
-  std::size_t size = 0;
-  while (size < bytes.size()) {
-    const ssize_t n = ::read(opened.get(), bytes.data() + size, bytes.size() - size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail_errno("read", file.native());
-    if (n == 0) break;
-    size += static_cast<std::size_t>(n);
-  }
-  bytes.resize(size);
-  return bytes;
-}
-
-result<void> write_synced(const std::filesystem::path& file, std::span<const std::byte> bytes) {
-  const unique_fd opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!opened) return fail_errno("open", file.native());
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(opened.get(), bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail_errno("write", file.native());
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-  }
-  if (::fsync(opened.get()) != 0) return fail_errno("fsync", file.native());
-  return {};
-}
 
 result<unique_fd> lock_of(const std::filesystem::path& file, std::chrono::milliseconds patience) {
   auto beside = file;
@@ -72,14 +39,6 @@ result<unique_fd> lock_of(const std::filesystem::path& file, std::chrono::millis
                     "prefix: each node needs a `remote.state_dir` of its own");
   }
   return opened;
-}
-
-result<void> replace_synced(const std::filesystem::path& from, const std::filesystem::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) return fail_errno("rename", to.native());
-  const auto folder = to.has_parent_path() ? to.parent_path() : std::filesystem::path(".");
-  const unique_fd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!opened || ::fsync(opened.get()) != 0) return fail_errno("fsync", folder.native());
-  return {};
 }
 
 }  // namespace
@@ -102,7 +61,7 @@ epoch epoch_in(std::string_view text) noexcept {
 result<epoch_book> epoch_book::open(std::filesystem::path file, epoch now, std::chrono::milliseconds patience) {
   auto lock = lock_of(file, patience);
   if (!lock) return std::unexpected(lock.error().in("the epochs of a remote tier"));
-  auto bytes = read_book(file);
+  auto bytes = read_whole(file, most_book_bytes);
   if (!bytes) return std::unexpected(bytes.error().in("the epochs of a remote tier"));
   epoch_book book(std::move(file), std::move(*lock));
   if (*bytes && !book.decode(**bytes)) {
@@ -220,10 +179,7 @@ result<void> epoch_book::write() {
     writer.put(static_cast<std::uint8_t>(what.is_pending ? 1 : 0));
   }
   writer.put(checksum_of(writer.bytes()));
-  auto beside = file_;
-  beside += ".new";
-  if (auto written = write_synced(beside, writer.bytes()); !written) return written;
-  return replace_synced(beside, file_);
+  return replace_whole(file_, writer.bytes());
 }
 
 }  // namespace cenote::remote

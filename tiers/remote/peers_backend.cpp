@@ -149,7 +149,9 @@ void peers_backend::stop() noexcept {
     each = next;
   }
   for (auto each = questions_.begin(); each != questions_.end(); each = questions_.begin()) answer(each);
-  for (auto& [number, each] : std::exchange(removals_, {})) each.answer(fail(error_code::closed, "this node stops"));
+  for (auto& [number, each] : std::exchange(removals_, {})) {
+    if (each.answer) each.answer(fail(error_code::closed, "this node stops"));
+  }
   for (auto* const list : {&put_outcomes_, &got_outcomes_}) {
     if (!list->empty()) (list == &got_outcomes_ ? told_.got : told_.put)(std::exchange(*list, {}));
   }
@@ -172,6 +174,7 @@ void peers_backend::members_changed() {
     const auto [at, is_new] = nodes_.try_emplace(each.link);
     if (!is_new) continue;
     at->second = node{.name = each.name, .link = each.link};
+    repeats_at_ = pool_.now();
     breakers_.erase(each.name);  // what it did on an earlier link says nothing about this one
   }
   std::erase_if(breakers_, [&](const auto& each) {
@@ -182,6 +185,7 @@ void peers_backend::members_changed() {
     if (pool_.member_on(link) == nullptr) gone.push_back(link);
   }
   for (const peer::link_id each : gone) closed(each);
+  repeat_removals(pool_.now());
   say_standing();
 }
 
@@ -309,7 +313,7 @@ void peers_backend::closed(peer::link_id which) {
     if (still == moving_.end()) continue;
     count(pool_.counters.unanswered);
     if (is_offer(token))
-      offer_next(still, item_result::refused);
+      offer_next(still, still->second.now == stage::sent ? item_result::unknown : item_result::refused);
     else
       ask_next(token, still->second);
   }
@@ -320,7 +324,7 @@ void peers_backend::closed(peer::link_id which) {
   for (const std::uint64_t each : std::exchange(numbers, {})) end_part(each, {}, false);
   std::erase_if(binds_, [&](const auto& each) { return each.second.first == which; });
   for (const auto& [number, each] : forgets_) {
-    if (each.first == which) numbers.push_back(number);
+    if (each.at == which) numbers.push_back(number);
   }
   for (const std::uint64_t each : numbers) end_removal(each, 0, gone.name + " went away");
   for (const auto& [identity, each] : gone.bindings) {
@@ -349,6 +353,7 @@ void peers_backend::begin_put(item what, steady_time now) {
 void peers_backend::offer_next(moving_map::iterator which, item_result so_far) {
   moving& what = which->second;
   what.was_stored |= so_far == item_result::done;
+  what.may_be_stored |= so_far == item_result::unknown;
   leave_node(what, which->first);
   what.at = 0;
   what.now = stage::queued;
@@ -362,6 +367,10 @@ void peers_backend::offer_next(moving_map::iterator which, item_result so_far) {
 }
 
 void peers_backend::begin_get(item what, steady_time now) {
+  if (pool_.removals.has(what.name.identity, what.name.key(), now)) {  // a node that has it may not have heard yet
+    got_outcomes_.push_back({.token = what.token, .what = item_result::missing, .micros = 0});
+    return;
+  }
   const std::uint64_t token = 2 * next_number_++;
   const auto begun = moving_.try_emplace(token).first;
   moving& made = begun->second;
@@ -457,7 +466,7 @@ void peers_backend::pump_queue(node& at, bool up) {
     type = wanted;
     frame.handle = of.handle;
     frame.group = what.what.name.group;
-    if (!up) frame.cleared = what.cleared;
+    frame.cleared = up ? pool_.cleared(what.what.name.identity) : what.cleared;
     frame.blocks.emplace_back(token, what.what.name.full);
     under_way += bytes;
     what.now = stage::asked;
@@ -476,7 +485,11 @@ void peers_backend::leave_node(moving& what, std::uint64_t token) {
 void peers_backend::end(moving_map::iterator which, item_result how) {
   const auto& [token, what] = *which;
   leave_node(which->second, token);
-  if (what.was_stored) how = item_result::done;
+  if (what.was_stored) {
+    how = item_result::done;
+  } else if (what.may_be_stored) {
+    how = item_result::unknown;
+  }
   const auto took = std::chrono::duration_cast<std::chrono::microseconds>(pool_.now() - what.begun);
   auto& outcomes = is_offer(token) ? put_outcomes_ : got_outcomes_;
   outcomes.push_back({.token = what.what.token,
@@ -607,7 +620,7 @@ void peers_backend::sent(peer::link_id to, std::uint64_t token, bool is_sent) {
   const auto found = moving_.find(token);
   if (found == moving_.end() || found->second.now != stage::sending || found->second.sends_on != to) return;
   found->second.now = stage::sent;
-  if (!is_sent || found->second.at == 0) return offer_next(found, item_result::refused);
+  if (!is_sent || found->second.at == 0) return offer_next(found, item_result::unknown);
   if (found->second.result) end_put(found, *found->second.result);
 }
 
@@ -709,7 +722,8 @@ void peers_backend::send_part(node& at, std::uint64_t of, const std::vector<bloc
     send_part(at, of, keys, {others.begin(), others.end()});
     which.erase(others.begin(), others.end());
   }
-  peer::locate_request frame{.handle = known.handle, .group = keys.front().group, .keys = {}};
+  peer::locate_request frame{
+      .handle = known.handle, .group = keys.front().group, .keys = {}, .cleared = pool_.cleared(keys.front().identity)};
   for (const std::uint32_t each : which) frame.keys.push_back(keys[each].full);
   const std::uint64_t number = next_number_++;
   parts_.emplace(number, part{.of = of, .at = at.link, .which = std::move(which)});
@@ -753,42 +767,52 @@ void peers_backend::answer(std::map<std::uint64_t, question>::iterator which) {
 
 void peers_backend::tell_all(std::uint64_t identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                              std::function<void(result<std::uint64_t>)> answer_to) {
-  const std::uint64_t number = next_number_++;
-  removal& made = removals_[number];
-  made.open = 1;
-  made.until = pool_.now() + options_.timeout;
-  made.answer = std::move(answer_to);
-  std::vector<peer::link_id> links;
-  links.reserve(nodes_.size());
-  for (const auto& [link, each] : nodes_) links.push_back(link);
-  for (const peer::link_id link : links) {
-    ++made.open;
-    when_bound(nodes_.at(link), identity, made.until, [this, link, number, identity, cleared, keys] {
-      node* const at = find_link(link);
-      if (at == nullptr) return end_removal_of(number, 0, "a node went away");
-      if (bound(*at, identity).handle == 0) return end_removal_of(number, 0, {});  // it has nothing of ours
-      send_forget(*at, number, identity, cleared, keys);
-    });
-  }
-  if (cleared != 0) {
-    ++made.open;
-    pool_.clear_hosted(identity, [this, number](const std::string& why) { end_removal_of(number, 0, why); });
-  }
-  pool_.wake_at(made.until);
   const auto spec = specs_.find(identity);
   const bool is_parted = spec != specs_.end() && spec->second.empty();
-  end_removal_of(number, 0, is_parted ? "another instance has this identity: other nodes are not told" : "");
+  removal made;
+  made.what = {.identity = identity,
+               .cleared = cleared,
+               .keys = keys,
+               .spec = spec == specs_.end() ? std::vector<std::byte>() : spec->second};
+  if (is_parted) made.why = "another instance has this identity: other nodes are not told";
+  made.answer = std::move(answer_to);
+  begin_removal(std::move(made));
 }
 
-void peers_backend::send_forget(node& at, std::uint64_t of, std::uint64_t identity, std::uint64_t cleared,
-                                const std::vector<block_key>& keys) {
+/// A round: all nodes are told, also those that have confirmed an earlier one, which may have got a block since from
+/// one that had not.
+void peers_backend::begin_removal(removal begun) {
+  const std::uint64_t number = next_number_++;
+  removal& made = removals_[number];
+  made = std::move(begun);
+  made.open = 1;
+  made.until = pool_.now() + options_.timeout;
+  pool_.removals.note(made.what.identity, made.what.keys, steady_time::max(), pool_.now());
+  const auto& away = pool_.members().away;
+  made.what.nodes.insert(away.begin(), away.end());
+  for (auto& [link, each] : nodes_) {
+    made.what.nodes.erase(each.name);
+    if (made.why.empty()) send_forget(each, number, made);
+  }
+  if (made.what.cleared != 0 && made.repeats == 0) {
+    ++made.open;
+    pool_.clear_hosted(made.what.identity, [this, number](const std::string& why) { end_removal_of(number, 0, why); });
+  }
+  pool_.wake_at(made.until);
+  end_removal_of(number, 0, {});
+}
+
+/// Whether the node has bound the instance, or refused to, means nothing: it may have blocks of it all the same.
+void peers_backend::send_forget(const node& at, std::uint64_t number, removal& of) {
+  const auto& keys = of.what.keys;
   for (std::size_t first = 0; first == 0 || first < keys.size(); first += peer::most_keys) {
     const auto some = std::span(keys).subspan(first, std::min(peer::most_keys, keys.size() - first));
     const std::uint64_t request = next_number_++;
-    forgets_.emplace(request, std::pair(at.link, of));
-    if (const auto waits = removals_.find(of); first != 0 && waits != removals_.end()) ++waits->second.open;
+    forgets_.emplace(request, forget{.at = at.link, .node = at.name, .of = number});
+    ++of.open;
     pool_.send(at.link, frame_type::forget, request,
-               peer::encode(peer::forget_request{identity, cleared, {some.begin(), some.end()}}));
+               peer::encode(
+                   peer::forget_request{of.what.identity, of.what.cleared, {some.begin(), some.end()}, of.what.spec}));
   }
 }
 
@@ -800,9 +824,11 @@ void peers_backend::take_forgot(std::uint64_t number, std::span<const std::byte>
 void peers_backend::end_removal(std::uint64_t number, std::uint64_t removed, const std::string& why) {
   const auto found = forgets_.find(number);
   if (found == forgets_.end()) return;
-  const std::uint64_t of = found->second.second;
+  const forget asked = std::move(found->second);
   forgets_.erase(found);
-  end_removal_of(of, removed, why);
+  if (const auto of = removals_.find(asked.of); of != removals_.end() && !why.empty())
+    of->second.what.nodes.insert(asked.node);
+  end_removal_of(asked.of, removed, why);
 }
 
 void peers_backend::end_removal_of(std::uint64_t number, std::uint64_t removed, const std::string& why) {
@@ -811,10 +837,78 @@ void peers_backend::end_removal_of(std::uint64_t number, std::uint64_t removed, 
   removal& of = found->second;
   of.removed += removed;
   if (!why.empty()) of.why = why;
-  if (--of.open != 0) return;
-  const removal over = std::move(of);
-  removals_.erase(found);
-  over.answer(over.why.empty() ? result<std::uint64_t>(over.removed) : fail(error_code::removal_pending, over.why));
+  if (--of.open == 0) answer_removal(found);
+}
+
+/// A removal that is not confirmed by all is not done: it stands in the book, and none of its keys is fetched, until a
+/// round of it is.
+void peers_backend::answer_removal(std::map<std::uint64_t, removal>::iterator which) {
+  removal over = std::move(which->second);
+  for (auto asked = forgets_.begin(); asked != forgets_.end();) {
+    const bool is_open = asked->second.of == which->first;
+    if (is_open) over.what.nodes.insert(asked->second.node);
+    asked = is_open ? forgets_.erase(asked) : std::next(asked);
+  }
+  removals_.erase(which);
+  const bool is_confirmed = over.what.nodes.empty();
+  std::string why = over.why;
+  for (const std::string& each : over.what.nodes)
+    why += (why.empty()                          ? "not confirmed by "
+            : &each == &*over.what.nodes.begin() ? "; not confirmed by "
+                                                 : ", ") +
+           each;
+  pool_.removals.note(over.what.identity, over.what.keys,
+                      is_confirmed ? pool_.now() + options_.timeout : steady_time::max(), pool_.now());
+  if (over.repeats != 0)
+    book_.keep(over.repeats, std::move(over.what.nodes));
+  else if (!is_confirmed)
+    note_unconfirmed(std::move(over.what));
+  count_orders();
+  save_removals(pool_.now());
+  if (over.answer)
+    over.answer(why.empty() ? result<std::uint64_t>(over.removed) : fail(error_code::removal_pending, why));
+}
+
+void peers_backend::note_unconfirmed(removal_book::order what) {
+  if (book_.orders().empty()) repeats_at_ = pool_.now() + repeat_pause;
+  book_.add(std::move(what));
+  pool_.wake_at(repeats_at_);
+}
+
+/// Those that a node which is here has not confirmed, one round of each at a time.
+void peers_backend::repeat_removals(steady_time now) {
+  if (now < repeats_at_ || book_.orders().empty()) return;
+  repeats_at_ = now + repeat_pause;
+  std::vector<std::uint64_t> useful;
+  for (const auto& [number, each] : book_.orders()) {
+    const bool is_begun =
+        std::ranges::any_of(removals_, [&](const auto& open) { return open.second.repeats == number; });
+    const bool is_heard =
+        std::ranges::any_of(each.nodes, [&](const std::string& name) { return find_node(name) != nullptr; });
+    if (is_heard && !is_begun) useful.push_back(number);
+  }
+  for (const std::uint64_t number : useful) {
+    count(pool_.counters.repeated_removals);
+    removal made;
+    made.what = *book_.find(number);
+    made.repeats = number;
+    begin_removal(std::move(made));
+  }
+}
+
+void peers_backend::count_orders() {
+  std::atomic_ref(pool_.counters.unconfirmed).store(book_.orders().size(), std::memory_order_relaxed);
+  std::atomic_ref(pool_.counters.dropped_removals).store(book_.dropped(), std::memory_order_relaxed);
+}
+
+/// At once, or with the next alarm where the file was written a moment ago.
+void peers_backend::save_removals(steady_time now) {
+  if (!book_.is_changed() && saved_changes_ == pool_.clear_changes()) return;
+  if (now < saves_at_) return pool_.wake_at(saves_at_);
+  saves_at_ = now + save_pause;
+  saved_changes_ = pool_.clear_changes();
+  if (const auto written = book_.write(pool_.clears()); !written && told_.on_exception)
+    told_.on_exception(written.error().describe());
 }
 
 // ---------------------------------------------------------------------------------------------- events
@@ -837,7 +931,7 @@ void peers_backend::heard(peer::link_id from, frame_type type, std::uint64_t req
       type == frame_type::located && asked != parts_.end() && asked->second.at == from)
     return take_located(request, body);
   if (const auto asked = forgets_.find(request);
-      type == frame_type::forgot && asked != forgets_.end() && asked->second.first == from)
+      type == frame_type::forgot && asked != forgets_.end() && asked->second.at == from)
     take_forgot(request, body);
 }
 
@@ -847,6 +941,7 @@ void peers_backend::flush() {
   }
   if (!got_outcomes_.empty()) told_.got(std::exchange(got_outcomes_, {}));
   if (!put_outcomes_.empty()) told_.put(std::exchange(put_outcomes_, {}));
+  save_removals(pool_.now());
 }
 
 /// What is overdue ends; a link that takes no bytes for so long is closed.
@@ -863,7 +958,7 @@ void peers_backend::advance(steady_time now) {
     if (what.now == stage::sending)
       pool_.close(what.sends_on, "the node does not take a block in time");
     else
-      end(found, item_result::refused);
+      end(found, what.now == stage::sent ? item_result::unknown : item_result::refused);
   }
   for (auto each = questions_.begin(); each != questions_.end();) {
     const auto next = std::next(each);
@@ -872,16 +967,12 @@ void peers_backend::advance(steady_time now) {
   }
   for (auto each = removals_.begin(); each != removals_.end();) {
     const auto next = std::next(each);
-    if (each->second.until <= now) {
-      const removal over = std::move(each->second);
-      std::erase_if(forgets_, [&](const auto& asked) { return asked.second.second == each->first; });
-      removals_.erase(each);
-      over.answer(fail(error_code::removal_pending, "a node did not answer in time"));
-    }
+    if (each->second.until <= now) answer_removal(each);
     each = next;
   }
   for (auto& [link, each] : nodes_) pump(each);
   give_back_unused(now);
+  repeat_removals(now);
   wake_for_next();
 }
 
@@ -889,6 +980,7 @@ void peers_backend::wake_for_next() {
   if (!deadlines_.empty()) pool_.wake_at(deadlines_.front().first);
   for (const auto& [number, each] : questions_) pool_.wake_at(each.until);
   for (const auto& [number, each] : removals_) pool_.wake_at(each.until);
+  if (!book_.orders().empty()) pool_.wake_at(repeats_at_);
   const bool has_bindings = std::ranges::any_of(nodes_, [](const auto& each) { return !each.second.bindings.empty(); });
   if (has_bindings) pool_.wake_at(looks_at_bindings_);
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "cluster/pool.hpp"
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/breaker.hpp"
+#include "tiers/remote/removal_book.hpp"
 #include "transport/peer/block_messages.hpp"
 
 namespace cenote::remote {
@@ -42,8 +44,12 @@ struct peers_options {
 /// within the time-out is closed.
 class peers_backend final : public backend, public cluster::pool_half {
  public:
-  peers_backend(cluster::pool& with, peers_options options, events told)
-      : pool_(with), options_(options), told_(std::move(told)) {}
+  /// `book`: what an earlier worker left to be done.
+  peers_backend(cluster::pool& with, peers_options options, events told, removal_book book = {})
+      : pool_(with), options_(options), told_(std::move(told)), book_(std::move(book)) {
+    pool_.restore_clears(book_.clears());
+    count_orders();
+  }
 
   void bind(const instance_spec& spec) override;
   void unbind(std::uint64_t identity) override;
@@ -51,7 +57,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void get(std::vector<item> batch) override;
   void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
               std::function<void(presence)> answer) override;
-  /// From all nodes: any of them may have a copy.
+  /// From all nodes: any of them may have a copy. One that is away cannot be told: the removal is pending then.
   void drop(std::uint64_t identity, std::vector<block_key> keys,
             std::function<void(result<std::uint64_t>)> answer) override;
   /// On all nodes; one that is away hears of it when it binds the instance again, before anything of it is served.
@@ -74,6 +80,8 @@ class peers_backend final : public backend, public cluster::pool_half {
  private:
   static constexpr std::size_t most_replicas = 2;
   static constexpr std::chrono::minutes binding_lasts{10};
+  static constexpr std::chrono::seconds repeat_pause{10};
+  static constexpr std::chrono::milliseconds save_pause{200};
 
   /// The nodes that a block belongs to, then those that it belonged to before the last change. No name: none.
   struct homes {
@@ -121,6 +129,7 @@ class peers_backend final : public backend, public cluster::pool_half {
     bool was_answered = false;            ///< by some node
     bool insists = false;                 ///< nobody is to name another node any more
     bool was_stored = false;              ///< … of a put: by one of its homes
+    bool may_be_stored = false;           ///< … one of them got its bytes and gave no answer
     std::optional<item_result> result{};  ///< of a put whose bytes are the network's still
   };
   struct question {
@@ -137,11 +146,19 @@ class peers_backend final : public backend, public cluster::pool_half {
     std::vector<std::uint32_t> which{};  ///< places in the question
   };
   struct removal {
+    removal_book::order what{};  ///< its nodes: those that have not confirmed it, or cannot be told now
+    std::uint64_t repeats = 0;   ///< number of the order in the book; 0: none
     std::size_t open = 0;
     std::uint64_t removed = 0;
     std::string why{};
     steady_time until{};
-    std::function<void(result<std::uint64_t>)> answer;
+    std::function<void(result<std::uint64_t>)> answer;  ///< none of one that is repeated
+  };
+  /// A frame of a removal that a node has not answered.
+  struct forget {
+    peer::link_id at = 0;
+    std::string node{};
+    std::uint64_t of = 0;  ///< removal
   };
   using moving_map = std::unordered_map<std::uint64_t, moving>;
 
@@ -187,8 +204,13 @@ class peers_backend final : public backend, public cluster::pool_half {
   void answer(std::map<std::uint64_t, question>::iterator which);
   void tell_all(std::uint64_t identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                 std::function<void(result<std::uint64_t>)> answer);
-  void send_forget(node& at, std::uint64_t of, std::uint64_t identity, std::uint64_t cleared,
-                   const std::vector<block_key>& keys);
+  void begin_removal(removal made);
+  void send_forget(const node& at, std::uint64_t number, removal& of);
+  void note_unconfirmed(removal_book::order what);
+  void repeat_removals(steady_time now);
+  void save_removals(steady_time now);
+  void count_orders();
+  void answer_removal(std::map<std::uint64_t, removal>::iterator which);
   void end_removal(std::uint64_t number, std::uint64_t removed, const std::string& why);
   void end_removal_of(std::uint64_t number, std::uint64_t removed, const std::string& why);
   void wake_for_next();
@@ -215,7 +237,11 @@ class peers_backend final : public backend, public cluster::pool_half {
   std::map<std::uint64_t, part> parts_;                                     ///< by request
   std::map<std::uint64_t, std::pair<peer::link_id, std::uint64_t>> binds_;  ///< by request: link, identity
   std::map<std::uint64_t, removal> removals_;
-  std::map<std::uint64_t, std::pair<peer::link_id, std::uint64_t>> forgets_;  ///< by request: link, removal
+  std::map<std::uint64_t, forget> forgets_;  ///< by request
+  removal_book book_;
+  steady_time repeats_at_{};         ///< removals that not every node has confirmed
+  steady_time saves_at_{};           ///< the book: not before
+  std::uint64_t saved_changes_ = 0;  ///< of the pool's clears
   std::uint64_t next_number_ = 1;
   std::vector<item_outcome> put_outcomes_, got_outcomes_;
   std::optional<bool> stands_;

@@ -72,7 +72,8 @@ void store::answered(backend_number from, call::kind what, std::span<const item_
   for (const item_outcome& each : outcomes) {
     const auto found = moving_.find(each.token);
     if (found == moving_.end() || found->second.at != from || found->second.up != (what == call::kind::get)) continue;
-    if (each.what != item_result::refused) places_[from].guard.note(each.what != item_result::unreachable, now);
+    const bool is_of_place = each.what != item_result::refused && each.what != item_result::unknown;
+    if (is_of_place) places_[from].guard.note(each.what != item_result::unreachable, now);
     if (found->second.up) {
       end_get(found, each, now);
     } else {
@@ -95,7 +96,7 @@ void store::end_put(std::unordered_map<std::uint64_t, moving>::iterator of, cons
   }
   if (how == item_result::full) ++counters.full;
   if (how == item_result::unreachable) ++counters.unreachable;
-  if (how == item_result::refused) ++counters.dropped;
+  if (how == item_result::refused || how == item_result::unknown) ++counters.dropped;
   const bool kept = how == item_result::done && !what.unwanted;
   if (kept) {
     ++counters.put;

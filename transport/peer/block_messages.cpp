@@ -33,6 +33,12 @@ full_key get_key(byte_reader& reader, std::uint8_t width) {
   return key;
 }
 
+/// What earlier versions do not send.
+std::optional<std::uint64_t> get_cleared(byte_reader& reader, bool is_good) {
+  if (!is_good || reader.remaining() < sizeof(std::uint64_t)) return std::nullopt;
+  return reader.get<std::uint64_t>();
+}
+
 }  // namespace
 
 std::vector<std::byte> encode(const bind_request& what) {
@@ -64,6 +70,7 @@ std::vector<std::byte> encode(const locate_request& what) {
   writer.put(static_cast<std::uint32_t>(what.keys.size()));
   writer.put(what.keys.front().size);
   for (const full_key& each : what.keys) writer.put_raw(each.view());
+  if (what.cleared) writer.put(*what.cleared);
   return std::move(writer).take();
 }
 
@@ -112,6 +119,7 @@ std::vector<std::byte> encode(const forget_request& what) {
     writer.put(each.hi);
     writer.put(each.lo);
   }
+  if (!what.spec.empty()) writer.put_bytes(what.spec);
   return std::move(writer).take();
 }
 
@@ -168,6 +176,7 @@ result<locate_request> decode_locate_request(std::span<const std::byte> body) {
   const bool is_good = get_count(reader, 0, count, width);
   if (is_good) what.keys.reserve(count);
   for (std::uint32_t i = 0; is_good && i < count; ++i) what.keys.push_back(get_key(reader, width));
+  what.cleared = get_cleared(reader, is_good);
   return checked(std::move(what), reader, is_good, "locate");
 }
 
@@ -198,7 +207,7 @@ result<block_request> decode_block_request(std::span<const std::byte> body) {
     const auto token = reader.get<std::uint64_t>();
     what.blocks.emplace_back(token, get_key(reader, width));
   }
-  if (is_good && reader.remaining() >= sizeof(std::uint64_t)) what.cleared = reader.get<std::uint64_t>();
+  what.cleared = get_cleared(reader, is_good);
   return checked(std::move(what), reader, is_good, "request for blocks");
 }
 
@@ -233,12 +242,17 @@ result<forget_request> decode_forget_request(std::span<const std::byte> body) {
   what.identity = reader.get<std::uint64_t>();
   what.cleared = reader.get<std::uint64_t>();
   const auto count = reader.get<std::uint32_t>();
-  const bool is_good = count <= most_keys && count <= reader.remaining() / sizeof(block_key);
+  bool is_good = count <= most_keys && count <= reader.remaining() / sizeof(block_key);
   if (is_good) what.keys.reserve(count);
   for (std::uint32_t i = 0; is_good && i < count; ++i) {
     block_key& key = what.keys.emplace_back();
     key.hi = reader.get<std::uint64_t>();
     key.lo = reader.get<std::uint64_t>();
+  }
+  if (is_good && reader.remaining() > 0) {  // earlier versions send none
+    const auto spec = reader.get_bytes();
+    is_good = spec.size() <= longest_spec;
+    if (is_good) what.spec.assign(spec.begin(), spec.end());
   }
   return checked(std::move(what), reader, is_good, "forget");
 }

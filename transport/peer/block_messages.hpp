@@ -41,6 +41,7 @@ struct locate_request {
   std::uint32_t handle = 0;
   std::uint32_t group = 0;
   std::vector<full_key> keys{};
+  std::optional<std::uint64_t> cleared{};  ///< as in block_request
 };
 struct locate_answer {
   std::vector<bool> held{};  ///< one a key, in their order
@@ -51,8 +52,9 @@ struct block_request {
   std::uint32_t handle = 0;
   std::uint32_t group = 0;
   std::vector<std::pair<std::uint64_t, full_key>> blocks{};  ///< token, key
-  /// Offer: the number of the last clear that the asker had carried out when it began to put these. None: it is of a
-  /// version that does not say so.
+  /// Offer: the number of the last clear that the asker had carried out when it began to put these. Otherwise: of the
+  /// last one that the asker has heard of; what a node has of before that one is missing. None: the asker is of a
+  /// version without it.
   std::optional<std::uint64_t> cleared{};
 };
 
@@ -79,6 +81,7 @@ struct forget_request {
   std::uint64_t identity = 0;
   std::uint64_t cleared = 0;      ///< not 0: all of the instance; the clear's number
   std::vector<block_key> keys{};  ///< otherwise
+  std::vector<std::byte> spec{};  ///< of the instance, encoded: for a node that nobody has bound it at; may be empty
 };
 struct forget_answer {
   std::uint64_t removed = 0;

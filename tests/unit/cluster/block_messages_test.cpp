@@ -58,6 +58,8 @@ BOOST_AUTO_TEST_CASE(what_is_encoded_is_read_again) {
   BOOST_TEST(bound->why == "no");
   const auto locate = decode_locate_request(encode(locate_request{1, 2, {key_of(64, 1), key_of(64, 3)}}));
   BOOST_REQUIRE(locate);
+  BOOST_TEST(!locate->cleared);
+  BOOST_TEST((decode_locate_request(encode(locate_request{1, 2, {key_of(64, 1)}, 7}))->cleared == 7U));
   BOOST_TEST((locate->keys == std::vector{key_of(64, 1), key_of(64, 3)}));
   locate_answer held;
   for (unsigned i = 0; i < 19; ++i) held.held.push_back(i % 3 == 0);
@@ -80,6 +82,9 @@ BOOST_AUTO_TEST_CASE(what_is_encoded_is_read_again) {
   const auto forget = decode_forget_request(encode(forget_request{1, 2, {{3, 4}}}));
   BOOST_REQUIRE(forget);
   BOOST_TEST((forget->keys == std::vector<block_key>{{3, 4}}));
+  BOOST_TEST(forget->spec.empty());
+  const std::vector<std::byte> spec(5, std::byte{9});
+  BOOST_TEST((decode_forget_request(encode(forget_request{1, 2, {{3, 4}}, spec}))->spec == spec));
   const auto forgot = decode_forget_answer(encode(forget_answer{5, ""}));
   BOOST_REQUIRE(forgot);
   BOOST_TEST(forgot->removed == 5U);

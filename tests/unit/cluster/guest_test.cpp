@@ -326,6 +326,94 @@ BOOST_AUTO_TEST_CASE(a_block_whose_put_began_before_a_clear_is_not_taken_after_i
   BOOST_TEST(all.room.runs.size() == 2U);
 }
 
+BOOST_AUTO_TEST_CASE(a_fetch_that_names_a_clear_which_is_not_carried_out_here_finds_nothing_and_has_it_carried_out) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  all.publish(key_of(2));
+  all.hear(frame_type::fetch, peer::encode(peer::block_request{handle, 0, {{2, key_of(2)}}, 100}));
+  BOOST_TEST((peer::decode_block_answers(all.last(frame_type::fetched))->front().second == block_answer::missing));
+  BOOST_REQUIRE(all.clears());
+  all.hear(frame_type::locate, peer::encode(peer::locate_request{handle, 0, {key_of(2)}, 100}));
+  BOOST_TEST((peer::decode_locate_answer(all.last(frame_type::located))->held == std::vector{false}));
+  BOOST_TEST(all.room.runs.size() == 1U);  // once
+  all.answer_run({guest_world::done_with(1)});
+  all.hear(frame_type::locate, peer::encode(peer::locate_request{handle, 0, {key_of(2)}, 100}));
+  BOOST_TEST((peer::decode_locate_answer(all.last(frame_type::located))->held == std::vector{true}));  // stored since
+}
+
+BOOST_AUTO_TEST_CASE(a_key_is_not_served_while_it_is_removed_nor_for_a_moment_after) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  all.publish(key_of(2));
+  const block_key key = reduce_key(key_of(2).view(), 0);
+  all.hear(frame_type::forget, peer::encode(peer::forget_request{all.identity, 0, {key}}));
+  const auto fetch = [&](std::uint64_t token) {
+    all.network->sent.clear();
+    all.hear(frame_type::fetch, peer::encode(peer::block_request{handle, 0, {{token, key_of(2)}}}));
+    return !all.network->sent.empty();  // else it waits for the slab's place
+  };
+  BOOST_TEST(fetch(2));
+  BOOST_TEST((peer::decode_block_answers(all.last(frame_type::fetched))->front().second == block_answer::missing));
+  all.time += std::chrono::minutes(1);  // the tier takes its time
+  BOOST_TEST(fetch(4));
+  all.answer_run({guest_world::done_with(1)});
+  BOOST_TEST(fetch(6));
+  all.time += cluster::guest_options{}.removal_lag;
+  BOOST_TEST(!fetch(8));
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_takes_back_what_is_on_its_way_here) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  BOOST_TEST(!all.offer(handle, 1, 0));
+  BOOST_TEST(!all.offer(handle, 3, 0));
+  completion reserved;
+  reserved.kind = completion_kind::reserved;
+  reserved.block = memory::block_ref(1, 0).bits;
+  all.answer_run({reserved});
+  const std::vector keys{reduce_key(key_of(1).view(), 0), reduce_key(key_of(3).view(), 0)};
+  all.hear(frame_type::forget, peer::encode(peer::forget_request{all.identity, 0, keys}));
+  const auto lost = [&](std::uint64_t token) {
+    return std::ranges::any_of(all.network->sent, [&](const auto& each) {
+      return each.type == frame_type::stored &&
+             peer::decode_block_answers(each.body)->front() == std::pair(token, block_answer::lost);
+    });
+  };
+  BOOST_TEST(lost(1));  // which waits for its slab's place
+  BOOST_TEST(lost(3));  // which is being reserved
+  all.answer_run({reserved});
+  BOOST_TEST((peer::decode_block_answers(all.last(frame_type::accept))->front().second == block_answer::full));
+  std::size_t given_back = 0;
+  for (const auto& order : all.room.runs) {
+    for (const submission& each : order.entries) given_back += each.op == operation::release ? 1U : 0U;
+  }
+  BOOST_TEST(given_back == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_that_nobody_has_bound_here_is_opened_for_a_removal_and_closed_again) {
+  guest_world all;
+  const std::vector keys{reduce_key(key_of(1).view(), 0)};
+  all.hear(frame_type::forget, peer::encode(peer::forget_request{all.identity, 0, keys}));
+  BOOST_TEST(!peer::decode_forget_answer(all.last(frame_type::forgot))->why.empty());  // no spec: nothing can be opened
+  all.hear(frame_type::forget, peer::encode(peer::forget_request{all.identity, 0, keys, encoded(all.spec)}));
+  BOOST_REQUIRE_EQUAL(all.room.opens.size(), 1U);
+  all.network->sent.clear();
+  all.open_next();
+  BOOST_REQUIRE_EQUAL(all.room.runs.size(), 1U);
+  BOOST_TEST(all.room.closes == 0);
+  all.answer_run({guest_world::done_with(1)});
+  BOOST_TEST(peer::decode_forget_answer(all.last(frame_type::forgot))->removed == 1U);
+  BOOST_TEST(all.room.closes == 1);
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_that_cannot_be_opened_for_a_removal_is_said) {
+  guest_world all;
+  const std::vector keys{reduce_key(key_of(1).view(), 0)};
+  all.hear(frame_type::forget, peer::encode(peer::forget_request{all.identity, 0, keys, encoded(all.spec)}));
+  all.room.opens.front()(fail(error_code::spec_mismatch, "another spec"));
+  BOOST_TEST(peer::decode_forget_answer(all.last(frame_type::forgot))->why == "another spec");
+}
+
 BOOST_AUTO_TEST_CASE(what_others_stored_here_before_they_heard_of_a_clear_goes_with_it) {
   guest_world all;
   BOOST_TEST(!all.offer(all.bind(), 1, 0));

@@ -194,11 +194,11 @@ BOOST_AUTO_TEST_CASE(refuses_entries_that_no_packet_holds) {
   BOOST_TEST((done.error().code() == error_code::limit_exceeded));
 }
 
-BOOST_AUTO_TEST_CASE(says_closed_when_the_keeper_is_gone) {
+BOOST_AUTO_TEST_CASE(says_that_the_node_restarts_when_the_keeper_is_gone) {
   linked link;
   link.keeper.reset();
-  BOOST_TEST((link.worker->ready().error().code() == error_code::closed));
-  BOOST_TEST((link.worker->receive_handover().error().code() == error_code::closed));
+  BOOST_TEST((link.worker->ready().error().code() == error_code::node_restarting));
+  BOOST_TEST((link.worker->receive_handover().error().code() == error_code::node_restarting));
 }
 
 BOOST_AUTO_TEST_CASE(serves_many_threads) {

@@ -502,7 +502,7 @@ BOOST_AUTO_TEST_CASE(what_is_asked_before_the_spec_is_known_does_not_spoil_what_
   const std::uint64_t identity = identity_of(other);
   std::optional<result<void>> cleared;
   all.backend.clear(identity, [&](result<void> how) { cleared = how; });
-  all.run(5ms);
+  all.say(frame_type::forgot, all.next(frame_type::forget).request, peer::encode(peer::forget_answer{0, {}}));
   BOOST_TEST(cleared.has_value());
   all.backend.bind(other);
   std::optional<remote::presence> found;
@@ -548,9 +548,11 @@ BOOST_AUTO_TEST_CASE(a_removal_is_told_to_the_others_and_answered_when_they_have
   world all;
   std::optional<result<std::uint64_t>> dropped;
   all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { dropped = how; });
-  all.accept_bind();
   const auto asked = all.next(frame_type::forget);
   BOOST_TEST((peer::decode_forget_request(asked.body)->keys == std::vector{all.name(1).key()}));
+  byte_writer text;
+  encode(text, all.spec);
+  BOOST_TEST((peer::decode_forget_request(asked.body)->spec == std::move(text).take()));  // nobody has bound it there
   all.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{1, {}}));
   BOOST_REQUIRE(dropped);
   BOOST_TEST(dropped->value() == 1U);
@@ -628,20 +630,132 @@ BOOST_AUTO_TEST_CASE(instances_that_are_used_no_more_make_room_for_others) {
   (void)all.next(frame_type::fetch);
 }
 
-BOOST_AUTO_TEST_CASE(a_long_removal_that_is_given_up_before_its_node_is_bound_is_still_told) {
+BOOST_AUTO_TEST_CASE(a_long_removal_is_told_in_several_frames_and_done_when_each_is_confirmed) {
   world all;
-  std::optional<bool> removed;
+  std::optional<result<std::uint64_t>> removed;
   std::vector<block_key> keys(peer::most_keys + 1);
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = {i, i};
-  all.backend.drop(identity_of(all.spec), keys, [&](const result<std::uint64_t>& how) { removed = how.has_value(); });
-  all.run(0ms);
-  const frame bind = all.next(frame_type::bind);
+  all.backend.drop(identity_of(all.spec), keys, [&](result<std::uint64_t> how) { removed = how; });
+  const frame first = all.next(frame_type::forget), second = all.next(frame_type::forget);
+  BOOST_TEST(peer::decode_forget_request(first.body)->keys.size() == peer::most_keys);
+  BOOST_TEST(peer::decode_forget_request(second.body)->keys.size() == 1U);
+  all.say(frame_type::forgot, first.request, peer::encode(peer::forget_answer{7, {}}));
+  BOOST_TEST(!removed);
+  all.say(frame_type::forgot, second.request, peer::encode(peer::forget_answer{1, {}}));
+  BOOST_REQUIRE(removed);
+  BOOST_TEST(removed->value() == 8U);
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_refuses_to_bind_an_instance_is_told_of_a_removal_all_the_same) {
+  world all;
+  all.get(1);
+  all.say(frame_type::bound, all.next(frame_type::bind).request, peer::encode(peer::bind_answer{0, 0, "another spec"}));
+  std::optional<result<std::uint64_t>> removed;
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { removed = how; });
+  const frame asked = all.next(frame_type::forget);
+  all.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{0, "another spec"}));
+  BOOST_REQUIRE(removed);
+  BOOST_REQUIRE(!removed->has_value());
+  BOOST_TEST((removed->error().code() == error_code::removal_pending));
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_that_a_silent_node_did_not_hear_of_is_pending_and_names_it) {
+  world all;
+  cluster::pool_members now = all.pool.members();
+  now.others.clear();
+  now.away = {"b"};
+  all.pool.take_members(now);
+  std::optional<result<void>> cleared;
+  all.backend.clear(identity_of(all.spec), [&](result<void> how) { cleared = how; });
+  all.run(5ms);
+  BOOST_REQUIRE(cleared);
+  BOOST_REQUIRE(!cleared->has_value());
+  BOOST_TEST((cleared->error().code() == error_code::removal_pending));
+  BOOST_TEST(cleared->error().message() == "not confirmed by b");
+  BOOST_TEST(all.pool.counters.unconfirmed == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_is_sent_again_to_all_when_a_node_is_back_that_had_not_confirmed_it) {
+  world all;
+  second_node third(all);
+  auto now = all.pool.members();
+  const auto b = now.others.front();
+  now.others.erase(now.others.begin());
+  now.away = {"b"};
+  all.pool.take_members(now);
+  std::optional<result<std::uint64_t>> removed;
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { removed = how; });
+  third.say(frame_type::forgot, third.next(frame_type::forget).request, peer::encode(peer::forget_answer{1, {}}));
+  BOOST_REQUIRE(removed);
+  BOOST_TEST(!removed->has_value());
+  all.run(1min);
+  all.memory[2].assign(block_bytes, std::byte{0});
+  all.backend.get({{.token = 2, .name = all.name(1), .memory = all.memory[2]}});
+  all.run(5ms);
+  BOOST_TEST((all.got.at(2) == item_result::missing));  // as long as it is pending
+
+  now.others.push_back(b);
+  now.away.clear();
+  all.pool.take_members(now);
+  const frame again = all.next(frame_type::forget), beside = third.next(frame_type::forget);
+  BOOST_TEST((peer::decode_forget_request(again.body)->keys == std::vector{all.name(1).key()}));
+  all.say(frame_type::forgot, again.request, peer::encode(peer::forget_answer{1, {}}));
+  BOOST_TEST(all.pool.counters.unconfirmed == 1U);
+  third.say(frame_type::forgot, beside.request, peer::encode(peer::forget_answer{0, {}}));
+  BOOST_TEST(all.pool.counters.unconfirmed == 0U);
+  BOOST_TEST(all.pool.counters.repeated_removals == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_that_a_node_fails_to_carry_out_is_sent_again_after_a_while) {
+  world all;
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [](const result<std::uint64_t>&) {});
+  all.say(frame_type::forgot, all.next(frame_type::forget).request, peer::encode(peer::forget_answer{0, "it is busy"}));
+  BOOST_TEST(all.pool.counters.unconfirmed == 1U);
+  all.run(11s);
+  all.say(frame_type::forgot, all.next(frame_type::forget).request, peer::encode(peer::forget_answer{1, {}}));
+  BOOST_TEST(all.pool.counters.unconfirmed == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_key_is_not_fetched_from_a_node_that_may_not_have_heard_of_its_removal) {
+  world all;
+  all.get(1);
+  all.accept_bind();
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 1);
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [](const result<std::uint64_t>&) {});
+  const frame asked = all.next(frame_type::forget);
+  all.memory[2].assign(block_bytes, std::byte{0});
+  all.backend.get({{.token = 2, .name = all.name(1), .memory = all.memory[2]}});
+  all.run(5ms);
+  BOOST_TEST((all.got.at(2) == item_result::missing));
+  all.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{1, {}}));
+  all.backend.get({{.token = 3, .name = all.name(1), .memory = all.memory[2]}});
+  all.run(5ms);
+  BOOST_TEST((all.got.at(3) == item_result::missing));  // others may hear later
   all.run(2100ms);
-  BOOST_REQUIRE(removed.has_value());
-  BOOST_TEST(!*removed);
-  all.say(frame_type::bound, bind.request, peer::encode(peer::bind_answer{9, 0, {}}));
-  BOOST_TEST(peer::decode_forget_request(all.next(frame_type::forget).body)->keys.size() == peer::most_keys);
-  BOOST_TEST(peer::decode_forget_request(all.next(frame_type::forget).body)->keys.size() == 1);
+  all.backend.get({{.token = 4, .name = all.name(1), .memory = all.memory[2]}});
+  all.run(5ms);
+  (void)all.next(frame_type::fetch);
+}
+
+BOOST_AUTO_TEST_CASE(a_question_and_a_fetch_name_the_last_clear_that_was_heard_of) {
+  world all;
+  all.pool.note_cleared(identity_of(all.spec), 70);
+  all.get(1);
+  all.accept_bind();
+  BOOST_TEST((peer::decode_block_request(all.next(frame_type::fetch).body)->cleared == 70U));
+  all.backend.locate({all.name(2)}, 1000ms, [](remote::presence) {});
+  BOOST_TEST((peer::decode_locate_request(all.next(frame_type::locate).body)->cleared == 70U));
+}
+
+BOOST_AUTO_TEST_CASE(a_put_whose_bytes_went_out_and_that_nobody_answered_may_be_there) {
+  world all;
+  all.put(1);
+  all.accept_bind();
+  const frame offered = all.next(frame_type::offer);
+  all.say(frame_type::accept, offered.request,
+          peer::encode(peer::block_answers{{world::tokens_in(offered)[0], block_answer::send}}));
+  all.run(2100ms);
+  BOOST_TEST((all.was_put.at(1) == item_result::unknown));
 }
 
 BOOST_AUTO_TEST_CASE(keys_of_two_widths_in_one_question_are_asked_for_as_they_are) {

@@ -1,0 +1,46 @@
+// Keys whose removal is under way, or ended a moment ago.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <unordered_map>
+
+#include "core/block_key.hpp"
+
+namespace cenote::cluster {
+
+/// A removal reaches the nodes of a pool one after the other. Until the last one has it, a block must not move from a
+/// node that still has it to one that is through: neither half of the pool serves or fetches a key that stands here.
+/// A key costs misses while it stands here and nothing else. Not thread-safe; the time is an argument.
+class recent_removals {
+ public:
+  using steady_time = std::chrono::steady_clock::time_point;
+  static constexpr std::size_t most_keys = std::size_t{1} << 18U;  ///< of one instance all count from there on
+
+  /// They stand here until then; a later call for the same key replaces its end.
+  void note(std::uint64_t identity, std::span<const block_key> keys, steady_time until, steady_time now);
+  [[nodiscard]] bool has(std::uint64_t identity, const block_key& key, steady_time now) const noexcept;
+  [[nodiscard]] std::size_t size() const noexcept { return ends_.size(); }
+
+ private:
+  struct name {
+    std::uint64_t identity = 0;
+    block_key key;
+    bool operator==(const name&) const = default;
+  };
+  struct name_hash {
+    std::size_t operator()(const name& of) const noexcept { return block_key_hash()(of.key) ^ of.identity; }
+  };
+
+  void drop_ended(steady_time now);
+
+  std::unordered_map<name, steady_time, name_hash> ends_;
+  std::deque<name> order_;                      ///< in which they were noted first
+  std::map<std::uint64_t, steady_time> whole_;  ///< instances of which all keys count
+};
+
+}  // namespace cenote::cluster

@@ -1,0 +1,113 @@
+// Removals that outlive a worker.
+#include "tiers/remote/removal_book.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/redis_server.hpp"
+
+namespace {
+
+using namespace cenote;
+using remote::removal_book;
+
+removal_book::order order_of(std::uint64_t identity, std::vector<block_key> keys, std::set<std::string> nodes = {"b"}) {
+  return {.identity = identity, .keys = std::move(keys), .spec = {std::byte{1}}, .nodes = std::move(nodes)};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(removal_books)
+
+BOOST_AUTO_TEST_CASE(what_was_written_is_read_by_the_next_worker) {
+  const test::scratch_folder folder;
+  const std::filesystem::path file = folder / "book";
+  {
+    auto book = removal_book::open(file, 1);
+    BOOST_REQUIRE(book);
+    BOOST_TEST(book->orders().empty());
+    book->add(order_of(7, {{1, 2}, {3, 4}}, {"b", "c"}));
+    book->add({.identity = 8, .cleared = 99, .nodes = {"c"}});
+    BOOST_TEST(book->is_changed());
+    BOOST_REQUIRE(book->write({.floor = 3, .numbers = {{8, {99, 98}}}}));
+    BOOST_TEST(!book->is_changed());
+  }
+  const auto book = removal_book::open(file, 1);
+  BOOST_REQUIRE(book);
+  BOOST_TEST(!book->was_damaged());
+  BOOST_REQUIRE_EQUAL(book->orders().size(), 2U);
+  const auto& first = book->orders().begin()->second;
+  BOOST_TEST(first.identity == 7U);
+  BOOST_TEST((first.keys == std::vector<block_key>{{1, 2}, {3, 4}}));
+  BOOST_TEST((first.nodes == std::set<std::string>{"b", "c"}));
+  BOOST_TEST((first.spec == std::vector{std::byte{1}}));
+  BOOST_TEST(book->orders().rbegin()->second.cleared == 99U);
+  BOOST_TEST(book->clears().floor == 3U);
+  BOOST_TEST(book->clears().numbers.at(8).heard == 99U);
+  BOOST_TEST(book->clears().numbers.at(8).carried_out == 98U);
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_file_counts_as_a_clear_of_every_instance) {
+  const test::scratch_folder folder;
+  const std::filesystem::path file = folder / "book";
+  BOOST_REQUIRE(removal_book::open(file, 1));
+  const auto size = std::filesystem::file_size(file);
+  for (std::uintmax_t at = 0; at < size; at += 3) {
+    BOOST_REQUIRE(removal_book::open(file, 1));
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekg(static_cast<std::streamoff>(at));
+    const int old = bytes.get();
+    bytes.seekp(static_cast<std::streamoff>(at));
+    bytes.put(static_cast<char>(old ^ 1));
+    bytes.close();
+    const auto book = removal_book::open(file, 55);
+    BOOST_REQUIRE(book);
+    BOOST_TEST(book->was_damaged());
+    BOOST_TEST(book->clears().floor == 55U);
+    std::filesystem::remove(file);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_takes_the_place_of_what_it_covers_and_of_the_nodes_that_lack_that) {
+  removal_book book;
+  book.add(order_of(7, {{1, 2}}, {"b"}));
+  book.add(order_of(8, {{1, 2}}, {"b"}));
+  const auto number = book.add({.identity = 7, .cleared = 5, .nodes = {"c"}});
+  BOOST_REQUIRE_EQUAL(book.orders().size(), 2U);
+  BOOST_TEST((book.find(number)->nodes == std::set<std::string>{"b", "c"}));
+}
+
+BOOST_AUTO_TEST_CASE(the_same_keys_again_are_one_order) {
+  removal_book book;
+  book.add(order_of(7, {{1, 2}}, {"b"}));
+  const auto number = book.add(order_of(7, {{1, 2}}, {"c"}));
+  BOOST_REQUIRE_EQUAL(book.orders().size(), 1U);
+  BOOST_TEST((book.find(number)->nodes == std::set<std::string>{"b", "c"}));
+}
+
+BOOST_AUTO_TEST_CASE(an_order_that_all_nodes_have_confirmed_is_over) {
+  removal_book book;
+  const auto number = book.add(order_of(7, {{1, 2}}, {"b", "c"}));
+  book.keep(number, {"c"});
+  BOOST_TEST((book.find(number)->nodes == std::set<std::string>{"c"}));
+  book.keep(number, {});
+  BOOST_TEST(book.find(number) == nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(the_oldest_order_makes_room_and_is_counted) {
+  removal_book book;
+  for (std::uint64_t i = 0; i <= removal_book::most_orders; ++i) book.add(order_of(i, {{i, i}}));
+  BOOST_TEST(book.orders().size() == removal_book::most_orders);
+  BOOST_TEST(book.dropped() == 1U);
+  book.add(order_of(5, std::vector<block_key>(removal_book::most_keys)));
+  BOOST_TEST(book.orders().size() == 1U);
+  book.add(order_of(6, {{1, 1}}));
+  BOOST_TEST(book.orders().size() == 1U);
+  BOOST_TEST(book.orders().begin()->second.identity == 6U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,164 @@
+#include "tiers/remote/removal_book.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/byte_io.hpp"
+#include "core/checksum.hpp"
+#include "core/whole_file.hpp"
+
+namespace cenote::remote {
+
+namespace {
+
+constexpr std::uint64_t removals_magic = 0x6b6f6f626c766d72;  // "rmvlbook"
+constexpr std::uint32_t removals_version = 1;
+constexpr std::size_t removals_sum_bytes = sizeof(std::uint64_t);
+constexpr std::size_t most_removals_bytes = std::size_t{64} << 20U;
+constexpr std::size_t longest_name = 1024;
+constexpr std::size_t longest_spec = 65536;
+
+void encode(byte_writer& writer, const removal_book::order& what) {
+  writer.put(what.identity);
+  writer.put(what.cleared);
+  writer.put(static_cast<std::uint32_t>(what.keys.size()));
+  for (const block_key& each : what.keys) {
+    writer.put(each.hi);
+    writer.put(each.lo);
+  }
+  writer.put_bytes(what.spec);
+  writer.put(static_cast<std::uint32_t>(what.nodes.size()));
+  for (const std::string& each : what.nodes) writer.put_text(each);
+}
+
+}  // namespace
+
+result<removal_book> removal_book::open(std::filesystem::path file, std::uint64_t now) {
+  removal_book book;
+  book.file_ = std::move(file);
+  const auto bytes = read_whole(book.file_, most_removals_bytes);
+  if (!bytes) return std::unexpected(bytes.error().in("removals that other nodes have not confirmed"));
+  if (*bytes && !book.decode(**bytes)) {
+    book.orders_.clear();
+    book.keys_ = 0;
+    book.clears_ = {.floor = now};
+    book.was_damaged_ = true;
+  }
+  if (auto written = book.write(book.clears_); !written)
+    return std::unexpected(written.error().in("removals that other nodes have not confirmed"));
+  return book;
+}
+
+std::uint64_t removal_book::add(order what) {
+  std::erase_if(orders_, [&](const auto& each) {
+    const order& earlier = each.second;
+    const bool is_covered =
+        earlier.identity == what.identity && (what.cleared != 0 || (earlier.cleared == 0 && earlier.keys == what.keys));
+    if (!is_covered) return false;
+    what.nodes.insert(earlier.nodes.begin(), earlier.nodes.end());
+    keys_ -= earlier.keys.size();
+    return true;
+  });
+  keys_ += what.keys.size();
+  orders_.emplace(next_, std::move(what));
+  make_room();
+  is_changed_ = true;
+  return next_++;
+}
+
+void removal_book::make_room() {
+  while (orders_.size() > most_orders || (keys_ > most_keys && orders_.size() > 1)) {
+    keys_ -= orders_.begin()->second.keys.size();
+    orders_.erase(orders_.begin());
+    ++dropped_;
+  }
+}
+
+void removal_book::keep(std::uint64_t number, std::set<std::string> nodes) {
+  const auto found = orders_.find(number);
+  if (found == orders_.end() || found->second.nodes == nodes) return;
+  is_changed_ = true;
+  if (!nodes.empty()) {
+    found->second.nodes = std::move(nodes);
+    return;
+  }
+  keys_ -= found->second.keys.size();
+  orders_.erase(found);
+}
+
+const removal_book::order* removal_book::find(std::uint64_t number) const noexcept {
+  const auto found = orders_.find(number);
+  return found == orders_.end() ? nullptr : &found->second;
+}
+
+bool removal_book::decode_order(byte_reader& reader) {
+  order what;
+  what.identity = reader.get<std::uint64_t>();
+  what.cleared = reader.get<std::uint64_t>();
+  const auto keys = reader.get<std::uint32_t>();
+  if (keys > reader.remaining() / sizeof(block_key)) return false;
+  for (std::uint32_t i = 0; i < keys; ++i) {
+    block_key& key = what.keys.emplace_back();
+    key.hi = reader.get<std::uint64_t>();
+    key.lo = reader.get<std::uint64_t>();
+  }
+  const auto spec = reader.get_bytes();
+  const auto nodes = reader.get<std::uint32_t>();
+  if (spec.size() > longest_spec || nodes > most_nodes) return false;
+  what.spec.assign(spec.begin(), spec.end());
+  for (std::uint32_t i = 0; i < nodes && reader.ok(); ++i) {
+    std::string name = reader.get_text();
+    if (name.size() > longest_name) return false;
+    what.nodes.insert(std::move(name));
+  }
+  keys_ += what.keys.size();
+  orders_.emplace(next_++, std::move(what));
+  return reader.ok();
+}
+
+bool removal_book::decode(std::string_view bytes) {
+  if (bytes.size() < removals_sum_bytes || bytes.size() > most_removals_bytes) return false;
+  const auto body = std::as_bytes(std::span(bytes)).first(bytes.size() - removals_sum_bytes);
+  byte_reader sum(std::as_bytes(std::span(bytes)).last(removals_sum_bytes));
+  if (sum.get<std::uint64_t>() != checksum_of(body)) return false;
+
+  byte_reader reader(body);
+  if (reader.get<std::uint64_t>() != removals_magic || reader.get<std::uint32_t>() != removals_version) return false;
+  clears_.floor = reader.get<std::uint64_t>();
+  const auto clears = reader.get<std::uint32_t>();
+  if (clears > cluster::pool::most_cleared) return false;
+  for (std::uint32_t i = 0; i < clears; ++i) {
+    const auto identity = reader.get<std::uint64_t>();
+    auto& numbers = clears_.numbers[identity];
+    numbers.heard = reader.get<std::uint64_t>();
+    numbers.carried_out = reader.get<std::uint64_t>();
+  }
+  const auto orders = reader.get<std::uint32_t>();
+  if (orders > most_orders) return false;
+  for (std::uint32_t i = 0; i < orders; ++i) {
+    if (!decode_order(reader)) return false;
+  }
+  return reader.ok() && reader.remaining() == 0;
+}
+
+result<void> removal_book::write(cluster::clear_record clears) {
+  clears_ = std::move(clears);
+  is_changed_ = false;
+  if (file_.empty()) return {};
+  byte_writer writer;
+  writer.put(removals_magic);
+  writer.put(removals_version);
+  writer.put(clears_.floor);
+  writer.put(static_cast<std::uint32_t>(clears_.numbers.size()));
+  for (const auto& [identity, numbers] : clears_.numbers) {
+    writer.put(identity);
+    writer.put(numbers.heard);
+    writer.put(numbers.carried_out);
+  }
+  writer.put(static_cast<std::uint32_t>(orders_.size()));
+  for (const auto& [number, each] : orders_) encode(writer, each);
+  writer.put(checksum_of(writer.bytes()));
+  return replace_whole(file_, writer.bytes());
+}
+
+}  // namespace cenote::remote

@@ -1,0 +1,79 @@
+// Removals that some other node has not confirmed, and the numbers of clears: kept in a file, so that neither ends with
+// a worker.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cluster/pool.hpp"
+#include "core/block_key.hpp"
+#include "core/error.hpp"
+
+namespace cenote {
+class byte_reader;
+}
+
+namespace cenote::remote {
+
+/// A removal is done when every node that may have a copy has confirmed it in one round; until then it stands here. In
+/// the file: magic, version, floor, clears, orders, XXH3-64 of all that. Not thread-safe.
+class removal_book {
+ public:
+  /// All of an instance, or some keys of it.
+  struct order {
+    std::uint64_t identity = 0;
+    std::uint64_t cleared = 0;      ///< number of the clear; 0: keys
+    std::vector<block_key> keys{};  ///< without a clear
+    std::vector<std::byte> spec{};  ///< of the instance, encoded; may be empty
+    std::set<std::string> nodes{};  ///< that have not confirmed it
+  };
+  /// Bounds of what is kept. What goes beyond takes the place of the oldest order, which dropped() counts.
+  static constexpr std::size_t most_orders = 1024;
+  static constexpr std::size_t most_keys = 65536;
+  static constexpr std::size_t most_nodes = 1024;  ///< of one order
+
+  /// In memory alone.
+  removal_book() = default;
+  /// Reads the file; without one the book is empty. A damaged one counts as a book that knows of a clear of every
+  /// instance at `now` (nanoseconds since 1970). Errors: `system` when the file cannot be read or written.
+  [[nodiscard]] static result<removal_book> open(std::filesystem::path file, std::uint64_t now);
+
+  /// An earlier order of the same instance that it covers goes, and its nodes are this one's, too. Its number.
+  std::uint64_t add(order what);
+  /// These nodes have not confirmed it yet; none: it is done.
+  void keep(std::uint64_t number, std::set<std::string> nodes);
+  [[nodiscard]] const order* find(std::uint64_t number) const noexcept;
+  [[nodiscard]] const std::map<std::uint64_t, order>& orders() const noexcept { return orders_; }
+  [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
+  [[nodiscard]] bool was_damaged() const noexcept { return was_damaged_; }
+
+  /// As they were when the file was written last.
+  [[nodiscard]] const cluster::clear_record& clears() const noexcept { return clears_; }
+  /// Changed since the file was written.
+  [[nodiscard]] bool is_changed() const noexcept { return is_changed_; }
+  /// Writes the file, if there is one. Blocks for the disk.
+  [[nodiscard]] result<void> write(cluster::clear_record clears);
+
+ private:
+  [[nodiscard]] bool decode(std::string_view bytes);
+  [[nodiscard]] bool decode_order(byte_reader& reader);
+  void make_room();
+
+  std::filesystem::path file_;
+  std::map<std::uint64_t, order> orders_;  ///< by number: the oldest first
+  cluster::clear_record clears_;
+  std::uint64_t next_ = 1;
+  std::uint64_t dropped_ = 0;
+  std::size_t keys_ = 0;  ///< of all orders
+  bool is_changed_ = false;
+  bool was_damaged_ = false;
+};
+
+}  // namespace cenote::remote
