@@ -209,7 +209,7 @@ def test_a_reset_while_the_weights_are_read_does_not_end_in_the_shared_instance(
             made, known = begun(), threading.Event()
             def read(config):
                 known.wait(60)
-                return identity.Weights("files:x", certain)
+                return identity.Weights("files:x", "" if certain else "a doubt")
             identity.weights_of = read
             thread = threading.Thread(target=made._find_out)
             thread.start()

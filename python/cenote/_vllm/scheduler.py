@@ -157,15 +157,16 @@ class Scheduler:
         try:
             told = self._settings.fingerprint
             weights = identity.Weights(f"user:{told}") if told else identity.weights_of(self._config)
-            if not weights.is_certain:
+            if weights.doubt:
                 logger.warning(
-                    "files of the weights changed since this process was started, so they may be others than were "
-                    "loaded: what this engine stores is its own alone; start it again to share, or set `fingerprint`"
+                    "%s, so they may be others than those of the files: what this engine stores is its own alone; "
+                    "start it again without that to share, or set `fingerprint`",
+                    weights.doubt,
                 )
             with self._connecting:
                 self._weights = weights
                 if not self._closed:
-                    self._connect(self._generation or ("" if weights.is_certain else uuid.uuid4().hex))
+                    self._connect(self._generation or (uuid.uuid4().hex if weights.doubt else ""))
         except Unservable as why:
             logger.error("%s is not cached: %s", self._config.model_config.model, str(why))
         except Exception:
