@@ -24,6 +24,7 @@ from .events import Events
 from .finder import Finder, Offer, Search
 from .handover import NODE, REQUEST, Following, Publisher, Terms, has_failed, terms_of
 from .layout import Unservable
+from .media import have_digests
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store, Together
 from .places import Places, places_of
 from .prefill_rate import PrefillRate
@@ -684,5 +685,5 @@ class Scheduler:
 
 
 def _is_cacheable(request: Any) -> bool:
-    """vLLM's hashes name an adapter only by the name that it has in this process."""
-    return request.lora_request is None
+    """vLLM's hashes name an adapter only by the name that it has in this process, and media by any identifier."""
+    return request.lora_request is None and have_digests(request.mm_features)
