@@ -412,7 +412,7 @@ void keeper::start_worker() {
   log_info(log(), "worker started",
            {{"pid", worker_->pid()}, {"epoch", state_.epoch}, {"entries", state_.entries.size()}});
   if (reload_asked_) worker_->signal(SIGHUP);  // for each worker until one is ready, as one may die before it reloads
-  silence_ = 0ms;
+  silence_.restart(worker_started_, local::beat_of(options_.hang_timeout));
   silent_part_.clear();
   check_heartbeat_at_.reset();
   schedule_heartbeat_check();
@@ -475,8 +475,7 @@ void keeper::kill_worker(std::string_view why) {
   if (worker_) worker_->signal(SIGKILL);
 }
 
-// Heartbeat check: a worker that hangs serves no call, so it is killed and replaced like one that crashed. Silence is
-// counted in intervals in which this process ran, so that a machine that was suspended is not blamed on the worker.
+// Heartbeat check: a worker that hangs serves no call, so it is killed and replaced like one that crashed.
 void keeper::schedule_heartbeat_check() {
   if (options_.hang_timeout == 0ms || !worker_) {
     check_heartbeat_at_.reset();
@@ -489,12 +488,12 @@ void keeper::check_heartbeat(time_point now) {
   check_heartbeat_at_.reset();
   schedule_heartbeat_check();
   if (!check_heartbeat_at_ || phase_ != phase::serving) return;
-  silence_ += local::beat_of(options_.hang_timeout);
+  const auto silence = silence_.look(now, local::beat_of(options_.hang_timeout));
   const auto limit = worker_ready_ ? options_.hang_timeout : std::max(options_.start_limit, options_.hang_timeout);
-  if (silence_ < limit) return;
+  if (silence < limit) return;
   check_heartbeat_at_ = now + limit;  // not earlier: a process that is in a system call may not die at once
   last_words_ =
-      fmt::format("silent for {} ms: {}", silence_.count(), silent_part_.empty() ? "its main thread" : silent_part_);
+      fmt::format("silent for {} ms: {}", silence.count(), silent_part_.empty() ? "its main thread" : silent_part_);
   kill_worker(last_words_);
 }
 
@@ -503,7 +502,7 @@ void keeper::on_heartbeat(const local::link_packet& packet) {
   const auto silence = std::chrono::milliseconds(in.get<std::uint64_t>());
   const auto who = in.get_text();
   if (!in.ok()) return;
-  silence_ = worker_ready_ ? silence : 0ms;
+  silence_.heartbeat(clock::now(), worker_ready_ ? silence : 0ms);
   silent_part_ = who;
 }
 
@@ -567,7 +566,6 @@ void keeper::worker_ready() {
   if (worker_ready_) return;
   worker_ready_ = true;
   reload_asked_ = false;
-  silence_ = 0ms;
   state_.ever_ready = true;
   const auto now = clock::now();
   policy_.ready(now);
@@ -585,6 +583,7 @@ void keeper::answer(const local::link_header& to, const result<void>& outcome) {
     log_warn(log(), "refused the worker's request", {{"reason", outcome.error().message()}});
   }
   outbox_.push_back(std::move(reply));
+  silence_.heartbeat(now, 0ms);
 }
 
 bool keeper::wants_to_send() const noexcept {

@@ -15,6 +15,7 @@
 #include "keeper/exit_code.hpp"
 #include "keeper/keeper_state.hpp"
 #include "keeper/restart_policy.hpp"
+#include "keeper/silence.hpp"
 #include "transport/local/registry.hpp"
 
 namespace cenote {
@@ -127,7 +128,7 @@ class keeper {
   std::optional<time_point> kill_at_;
   bool killed_late_ = false;                      ///< the worker did not end before kill_at_ and was killed
   bool reload_asked_ = false;                     ///< SIGHUP came while no worker was ready
-  std::chrono::milliseconds silence_{0};          ///< of the worker or a part of it, while this process was awake
+  silence_meter silence_;                         ///< of the worker or a part of it
   std::string silent_part_;                       ///< which part
   std::optional<time_point> check_heartbeat_at_;  ///< when the silence is looked at next
 
