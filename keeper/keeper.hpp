@@ -68,6 +68,7 @@ class keeper {
   struct outgoing {
     local::link_header header;
     std::vector<std::byte> payload;
+    std::vector<unique_fd> fds;
   };
 
   // Start.
@@ -75,7 +76,7 @@ class keeper {
   void resume(int fd);
   result<void> take_signals();
   result<void> take_lock();
-  result<void> listen();
+  result<void> listen(time_point limit);
   result<void> store_configuration();
   void apply_configuration();
 
@@ -105,6 +106,7 @@ class keeper {
   [[nodiscard]] result<bool> send_handover();
   [[nodiscard]] bool wants_to_send() const noexcept;
   void answer(const local::link_header& to, const result<void>& outcome);
+  void answer_with_listener(const local::link_header& request);
   void worker_ready();
 
   // Upgrade.
@@ -131,6 +133,8 @@ class keeper {
   silence_meter silence_;                         ///< of the worker or a part of it
   std::string silent_part_;                       ///< which part
   std::optional<time_point> check_heartbeat_at_;  ///< when the silence is looked at next
+
+  std::uint64_t listener_number_ = 0;  ///< 0: the listening socket of the handover, +1 for each later one
 
   unique_fd link_;
   enum class handover_step { begin, entries, end, done };

@@ -92,6 +92,26 @@ def test_a_soft_limit_is_raised(start_node: StartNode) -> None:
     assert "unlimited" in Path(f"/proc/{node.worker_pid}/limits").read_text().splitlines()[2]
 
 
+def test_a_socket_whose_file_was_deleted_is_made_again(start_node: StartNode, attach: Attach) -> None:
+    node = start_node()
+    session = attach(node, "model", block=BLOCK)
+    keys = blocks.keys_of("prompt", 0, 10)
+    session.put(keys, blocks.contents_of(keys, BLOCK))
+    worker = node.worker_pid
+    node.socket.unlink()
+    node.send_signal(signal.SIGHUP)
+    until("the file is there", node.socket.exists)
+    assert node.worker_pid == worker
+    assert attach(node, "model", block=BLOCK).match(keys).resident == len(keys)
+    node.socket.unlink()
+    os.kill(worker, signal.SIGKILL)
+    node.announced_deaths = 1
+    until("the file is there", node.socket.exists)
+    until("the session came back", lambda: session.match(keys).resident == len(keys))
+    assert node.worker_pid != worker
+    node.allowed_errors = ["opening the listening socket again"]
+
+
 def test_a_worker_is_replaced_where_the_parent_ignores_the_end_of_children(start_node: StartNode) -> None:
     node = start_node(prefix=parent("signal.signal(signal.SIGCHLD, signal.SIG_IGN)"))
     node.restart_worker()
