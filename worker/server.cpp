@@ -171,7 +171,10 @@ result<void> server::serve(unique_fd listener) {
   on_loop([&] {
     if (listener_) {
       sockets_->unwatch(accepting_);
-      accept_some();  // what has come by the old one
+      while (auto waiting = local::accept_one(listener_.get())) {  // what has come by the old one
+        if (!*waiting) break;
+        welcome(std::move(**waiting));
+      }
     }
     listener_ = std::move(listener);
     if (!spare_) spare_ = open_spare();
