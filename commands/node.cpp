@@ -12,6 +12,7 @@
 #include "config/logging.hpp"
 #include "core/machine.hpp"
 #include "keeper/keeper.hpp"
+#include "memory/process_limits.hpp"
 #include "memory/segment.hpp"
 #include "worker/worker.hpp"
 
@@ -58,6 +59,10 @@ exit_code run_node(const node_options& options) {
   const bool resumed = options.resume_fd >= 0;
   // A successor has the memory already.
   if (auto fits = check_capacity(loaded->dram.capacity); !fits && !resumed) return failed_with(fits.error());
+  if (auto enough = memory::check_process_limits(loaded->dram.capacity); !enough && !resumed) {
+    return failed_with(enough.error());
+  }
+  memory::raise_process_limits(loaded->dram.capacity);
   if (auto known = check_numa_node(loaded->dram.numa_node); !known && !resumed) return failed_with(known.error());
   if (auto logging = init_logging(loaded->log.level, loaded->log.format); !logging) return failed_with(logging.error());
   keeper_options how;

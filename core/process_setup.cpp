@@ -15,7 +15,7 @@ result<void> set_up_process() {
     if (::open("/dev/null", O_RDWR) < 0) return fail_errno("open", "/dev/null");  // NOLINT(android-cloexec-open)
   }
   ::signal(SIGCHLD, SIG_DFL);
-  for (const int number : {SIGUSR1, SIGALRM}) ::signal(number, SIG_IGN);
+  for (const int number : {SIGUSR1, SIGALRM, SIGQUIT, SIGXFSZ}) ::signal(number, SIG_IGN);
   return {};
 }
 

@@ -122,6 +122,18 @@ void print_failure(std::string_view what) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
+bool has_own_file(const keeper_state& state, const std::string& socket) {
+  struct stat info {};
+  return ::lstat(socket.c_str(), &info) == 0 && info.st_dev == state.socket_device && info.st_ino == state.socket_inode;
+}
+
+// The reason for which clients cannot connect; empty: they can.
+std::string_view listener_fault(const keeper_state& state, const std::string& socket) {
+  pollfd item{state.listener.get(), 0, 0};
+  if (::poll(&item, 1, 0) > 0) return "it was shut down";
+  return has_own_file(state, socket) ? "" : "its file is gone, or another one";
+}
+
 exit_code code_of(const error& why) {
   switch (why.code()) {
     case error_code::limit_exceeded: return exit_code::already_running;
@@ -156,7 +168,7 @@ result<void> keeper::begin() {
     if (auto done = take_lock(); !done) return done;
   }
   if (!state_.listener) {
-    if (auto done = listen(); !done) return done;
+    if (auto done = listen(clock::now() + drain_wait); !done) return done;
   }
   if (auto done = store_configuration(); !done) return done;
   policy_ = restart_policy(state_.ever_ready);
@@ -219,11 +231,10 @@ result<void> keeper::take_lock() {
   return {};
 }
 
-result<void> keeper::listen() {
-  const auto until = clock::now() + drain_wait;
+result<void> keeper::listen(time_point limit) {
   auto fd = local::listen_at(options_.socket);
   // We hold the lock, so a process that still listens can be the worker of a killed keeper: it drains and exits.
-  while (!fd && fd.error().code() == error_code::limit_exceeded && clock::now() < until) {
+  while (!fd && fd.error().code() == error_code::limit_exceeded && clock::now() < limit) {
     std::this_thread::sleep_for(50ms);
     fd = local::listen_at(options_.socket);
   }
@@ -347,6 +358,7 @@ void keeper::stop(int signal) {
 
 void keeper::reload() {
   log_info(log(), "reloading");
+  reopen_listener();  // the worker asks for it when it reloads
   notify_reloading("reloading");
   reload_asked_ = !worker_ || !worker_ready_;  // the next worker gets the SIGHUP when it is started
   if (worker_) worker_->signal(SIGHUP);
@@ -356,21 +368,23 @@ void keeper::reload() {
 void keeper::finish(exit_code code) {
   done_ = code;
   link_.reset();
-  struct stat info {};
-  const bool ours = ::lstat(options_.socket.c_str(), &info) == 0 && info.st_dev == state_.socket_device &&
-                    info.st_ino == state_.socket_inode;
-  if (ours) ::unlink(options_.socket.c_str());
+  if (has_own_file(state_, options_.socket)) ::unlink(options_.socket.c_str());
   log_info(log(), "ended", {{"exit_code", to_int(code)}});
 }
 
 // ---- the worker --------------------------------------------------------------------------------------------------
 
-// Opens the listening socket again if it was shut down: a faulty worker, which shares it, can do so for all after it.
+// Opens the listening socket again if clients cannot reach it: a faulty worker, which shares it, can shut it down for
+// all after it, and its file may have been deleted, as by a cleaner of temporary files.
 void keeper::reopen_listener() {
-  pollfd item{state_.listener.get(), 0, 0};
-  if (::poll(&item, 1, 0) <= 0) return;
-  log_error(log(), "the listening socket was shut down; opening it again");
-  if (auto done = listen(); !done) log_error(log(), "cannot listen", {{"reason", done.error().message()}});
+  const auto fault = listener_fault(state_, options_.socket);
+  if (fault.empty()) return;
+  log_error(log(), "opening the listening socket again", {{"socket", options_.socket}, {"reason", fault}});
+  if (auto done = listen(clock::now()); !done) {
+    log_error(log(), "cannot listen", {{"reason", done.error().message()}});
+    return;
+  }
+  ++listener_number_;
 }
 
 void keeper::start_worker() {
@@ -381,6 +395,7 @@ void keeper::start_worker() {
   policy_.started();
   ++state_.epoch;
   reopen_listener();
+  listener_number_ = 0;
   auto ends = local::make_link();
   if (!ends) {
     log_error(log(), "cannot start a worker", {{"reason", ends.error().message()}});
@@ -412,7 +427,7 @@ void keeper::start_worker() {
   log_info(log(), "worker started",
            {{"pid", worker_->pid()}, {"epoch", state_.epoch}, {"entries", state_.entries.size()}});
   if (reload_asked_) worker_->signal(SIGHUP);  // for each worker until one is ready, as one may die before it reloads
-  silence_ = 0ms;
+  silence_.restart(worker_started_, local::beat_of(options_.hang_timeout));
   silent_part_.clear();
   check_heartbeat_at_.reset();
   schedule_heartbeat_check();
@@ -475,8 +490,7 @@ void keeper::kill_worker(std::string_view why) {
   if (worker_) worker_->signal(SIGKILL);
 }
 
-// Heartbeat check: a worker that hangs serves no call, so it is killed and replaced like one that crashed. Silence is
-// counted in intervals in which this process ran, so that a machine that was suspended is not blamed on the worker.
+// Heartbeat check: a worker that hangs serves no call, so it is killed and replaced like one that crashed.
 void keeper::schedule_heartbeat_check() {
   if (options_.hang_timeout == 0ms || !worker_) {
     check_heartbeat_at_.reset();
@@ -489,12 +503,12 @@ void keeper::check_heartbeat(time_point now) {
   check_heartbeat_at_.reset();
   schedule_heartbeat_check();
   if (!check_heartbeat_at_ || phase_ != phase::serving) return;
-  silence_ += local::beat_of(options_.hang_timeout);
+  const auto silence = silence_.look(now, local::beat_of(options_.hang_timeout));
   const auto limit = worker_ready_ ? options_.hang_timeout : std::max(options_.start_limit, options_.hang_timeout);
-  if (silence_ < limit) return;
+  if (silence < limit) return;
   check_heartbeat_at_ = now + limit;  // not earlier: a process that is in a system call may not die at once
   last_words_ =
-      fmt::format("silent for {} ms: {}", silence_.count(), silent_part_.empty() ? "its main thread" : silent_part_);
+      fmt::format("silent for {} ms: {}", silence.count(), silent_part_.empty() ? "its main thread" : silent_part_);
   kill_worker(last_words_);
 }
 
@@ -503,7 +517,7 @@ void keeper::on_heartbeat(const local::link_packet& packet) {
   const auto silence = std::chrono::milliseconds(in.get<std::uint64_t>());
   const auto who = in.get_text();
   if (!in.ok()) return;
-  silence_ = worker_ready_ ? silence : 0ms;
+  silence_.heartbeat(clock::now(), worker_ready_ ? silence : 0ms);
   silent_part_ = who;
 }
 
@@ -547,6 +561,7 @@ void keeper::handle_packet(local::link_packet&& packet) {
       worker_ready();
       answer(header, {});
       return;
+    case link_message::ask_listener: answer_with_listener(header); return;
     case link_message::ask_upgrade: {
       const auto checked = may_upgrade();
       answer(header, checked);
@@ -567,9 +582,9 @@ void keeper::worker_ready() {
   if (worker_ready_) return;
   worker_ready_ = true;
   reload_asked_ = false;
-  silence_ = 0ms;
   state_.ever_ready = true;
   const auto now = clock::now();
+  silence_.heartbeat(now, 0ms);
   policy_.ready(now);
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(now - worker_started_).count();
   log_info(log(), "worker is ready", {{"pid", worker_ ? worker_->pid() : 0}, {"took_ms", took}});
@@ -583,6 +598,20 @@ void keeper::answer(const local::link_header& to, const result<void>& outcome) {
   if (!outcome) {
     reply.payload = local::encode_failure(outcome.error());
     log_warn(log(), "refused the worker's request", {{"reason", outcome.error().message()}});
+  }
+  outbox_.push_back(std::move(reply));
+}
+
+void keeper::answer_with_listener(const local::link_header& request) {
+  if (phase_ == phase::serving) reopen_listener();
+  outgoing reply;
+  reply.header.message = link_message::ack;
+  reply.header.sequence = request.sequence;
+  reply.header.id = listener_number_;
+  if (request.id != listener_number_) {
+    unique_fd copy(::fcntl(state_.listener.get(), F_DUPFD_CLOEXEC, 0));
+    if (!copy) return answer(request, fail_errno("dup"));
+    reply.fds.push_back(std::move(copy));
   }
   outbox_.push_back(std::move(reply));
 }
@@ -626,9 +655,9 @@ result<bool> keeper::send_handover() {
 void keeper::flush_link() {
   while (wants_to_send() && !retry_send_at_) {
     const bool handing_over = handover_ != handover_step::done;
-    const auto sent = handing_over
-                          ? send_handover()
-                          : local::try_send_link(link_.get(), outbox_.front().header, outbox_.front().payload, {});
+    const auto sent = handing_over ? send_handover()
+                                   : local::try_send_link(link_.get(), outbox_.front().header, outbox_.front().payload,
+                                                          local::numbers_of(outbox_.front().fds));
     if (!sent && sent.error().code() == error_code::limit_exceeded) {
       // Too many descriptors in flight: the worker has to take some first, and no event tells when.
       retry_send_at_ = clock::now() + 1ms;

@@ -15,6 +15,7 @@
 #include "keeper/exit_code.hpp"
 #include "keeper/keeper_state.hpp"
 #include "keeper/restart_policy.hpp"
+#include "keeper/silence.hpp"
 #include "transport/local/registry.hpp"
 
 namespace cenote {
@@ -67,6 +68,7 @@ class keeper {
   struct outgoing {
     local::link_header header;
     std::vector<std::byte> payload;
+    std::vector<unique_fd> fds;
   };
 
   // Start.
@@ -74,7 +76,7 @@ class keeper {
   void resume(int fd);
   result<void> take_signals();
   result<void> take_lock();
-  result<void> listen();
+  result<void> listen(time_point limit);
   result<void> store_configuration();
   void apply_configuration();
 
@@ -104,6 +106,7 @@ class keeper {
   [[nodiscard]] result<bool> send_handover();
   [[nodiscard]] bool wants_to_send() const noexcept;
   void answer(const local::link_header& to, const result<void>& outcome);
+  void answer_with_listener(const local::link_header& request);
   void worker_ready();
 
   // Upgrade.
@@ -127,9 +130,11 @@ class keeper {
   std::optional<time_point> kill_at_;
   bool killed_late_ = false;                      ///< the worker did not end before kill_at_ and was killed
   bool reload_asked_ = false;                     ///< SIGHUP came while no worker was ready
-  std::chrono::milliseconds silence_{0};          ///< of the worker or a part of it, while this process was awake
+  silence_meter silence_;                         ///< of the worker or a part of it
   std::string silent_part_;                       ///< which part
   std::optional<time_point> check_heartbeat_at_;  ///< when the silence is looked at next
+
+  std::uint64_t listener_number_ = 0;  ///< 0: the listening socket of the handover, +1 for each later one
 
   unique_fd link_;
   enum class handover_step { begin, entries, end, done };

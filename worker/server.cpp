@@ -169,8 +169,15 @@ void server::end_suspect(std::uint64_t number) {
 result<void> server::serve(unique_fd listener) {
   result<void> served;
   on_loop([&] {
+    if (listener_) {
+      sockets_->unwatch(accepting_);
+      while (auto waiting = local::accept_one(listener_.get())) {  // what has come by the old one
+        if (!*waiting) break;
+        welcome(std::move(**waiting));
+      }
+    }
     listener_ = std::move(listener);
-    spare_ = open_spare();
+    if (!spare_) spare_ = open_spare();
     auto watch = sockets_->watch(listener_.get(), [this](std::uint32_t) { accept_some(); });
     if (!watch) {
       served = std::unexpected(watch.error());

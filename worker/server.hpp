@@ -54,7 +54,7 @@ class server {
   void adopt(const std::shared_ptr<session_resources>& session);
   /// Ends the process of an adopted session that several workers died of (store::suspects).
   void end_suspect(std::uint64_t number);
-  /// Accepts clients from now on.
+  /// Accepts clients from now on; again: at another socket.
   result<void> serve(unique_fd listener);
   /// Thread-safe.
   void reload(config_ptr config);

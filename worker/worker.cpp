@@ -103,6 +103,8 @@ class watchdog {
   std::thread thread_;
 };
 
+constexpr std::chrono::minutes listener_interval{1};  // between two looks whether the socket has its file
+
 using memory_hook = std::function<void(std::span<std::byte>)>;
 
 /// Tells all who want to hear `which`; empty where nobody does.
@@ -229,6 +231,7 @@ class worker {
       const int ready = ::poll(waits.data(), waits.size(), until_next_work());
       if (ready < 0 && errno != EINTR) return exit_failed;
       beat();
+      renew_listener();
       if (ready == 0) copies_.advance(clock::now());  // the thread is idle
       if (ready <= 0) continue;
       if (waits[1].revents != 0) {
@@ -240,7 +243,10 @@ class worker {
       if (::read(signals_.get(), &signal, sizeof signal) != sizeof signal) continue;
       switch (signal.ssi_signo) {
         case SIGTERM: return drain(keeper_.keeper_is_dead());
-        case SIGHUP: try_to_reload(); break;
+        case SIGHUP:
+          try_to_reload();
+          next_listener_ = clock::now();
+          break;
         case SIGUSR2:
           // Hand over: every segment stays as it is, the next worker goes on.
           log_info(logger("worker"), "handing over");
@@ -273,7 +279,8 @@ class worker {
   [[nodiscard]] int until_next_work() const {
     constexpr std::chrono::milliseconds longest = std::chrono::hours(1);
     const auto length = beat_length();
-    const auto next = length.count() == 0 ? copies_.next_look() : std::min(next_beat_, copies_.next_look());
+    auto next = std::min(next_listener_, copies_.next_look());
+    if (length.count() != 0) next = std::min(next, next_beat_);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - clock::now());
     return static_cast<int>(
         std::clamp(left, std::chrono::milliseconds(0), length.count() == 0 ? longest : length).count());
@@ -289,6 +296,18 @@ class worker {
     const auto [missed, late] = pulse_.beat();
     if (missed == 2) log_warn(logger("worker"), "no answer yet", {{"from", late}, {"ms", 2 * length.count()}});
     keeper_.alive(missed * length, late);
+  }
+
+  /// The keeper makes the socket's file again if it was deleted: by SIGHUP, and within a minute.
+  void renew_listener() {
+    if (clock::now() < next_listener_) return;
+    next_listener_ = clock::now() + listener_interval;
+    auto renewed = keeper_.renewed_listener();
+    if (renewed && !*renewed) return;
+    const result<void> serving = renewed ? server_->serve(std::move(**renewed)) : std::unexpected(renewed.error());
+    if (!serving) {
+      log_error(logger("worker"), "clients may not find this node", {{"reason", serving.error().describe()}});
+    }
   }
 
   [[nodiscard]] static peer::incarnation born(const local::handover& handed) {
@@ -584,6 +603,7 @@ class worker {
   std::unique_ptr<http::server> http_;
   pulse pulse_;
   clock::time_point next_beat_{};
+  clock::time_point next_listener_ = clock::now() + listener_interval;
 };
 
 /// Whom the last words of this process go to.

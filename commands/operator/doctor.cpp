@@ -25,6 +25,7 @@
 #include "core/socket_address.hpp"
 #include "core/unique_fd.hpp"
 #include "core/units.hpp"
+#include "memory/process_limits.hpp"
 #include "memory/segment.hpp"
 #include "transport/ucx/environment.hpp"
 
@@ -118,6 +119,17 @@ finding check_open_files() {
   return {level::warn, "open files", found,
           fmt::format("enough for about {} sessions; raise the hard limit to {} (systemd: LimitNOFILE)",
                       limit.rlim_max / files_per_session, wanted_files)};
+}
+
+finding check_limit(const memory::process_limit& limit) {
+  rlimit now{};
+  ::getrlimit(static_cast<__rlimit_resource>(limit.resource), &now);
+  const auto found = limit_text(now.rlim_max, true);
+  const std::string name(limit.name);
+  if (memory::check_process_limit(limit, now.rlim_max)) return {level::ok, name, found};
+  return {level::fail, name, found,
+          fmt::format("a node of this dram.capacity needs {}, most of it sparse: {}", approximate_bytes(limit.least),
+                      limit.remedy)};
 }
 
 finding check_io_uring(const fs::path& root) {
@@ -236,11 +248,14 @@ exit_code run_doctor(const config_options& options) {
 }
 
 std::vector<finding> examine_machine(const doctor_subject& node, const fs::path& root) {
+  const auto limits = memory::process_limits(node.capacity);
   return {check_kernel(),
           check_memory(node.capacity, root),
           check_cgroup(node.capacity, root),
           check_memlock(node.capacity),
           check_open_files(),
+          check_limit(limits.at(0)),
+          check_limit(limits.at(1)),
           check_io_uring(root),
           check_copies(node),
           check_populate(node.populate),

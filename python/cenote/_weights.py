@@ -1,8 +1,8 @@
 """Which weights a model has, told by the content of its files: equal on every machine that has the same files.
 
-A file is read once a version. A version is what the kernel says of a file that was not written since: device, inode,
-size, and the times of the last change of its content (mtime, which programs can set) and of anything (ctime, which they
-cannot). Digests are remembered beside the user's cache, in $XDG_CACHE_HOME/cenote/weights.
+A file is read once a version where the kernel vouches for versions: file system, device, inode, size, and the times of
+the last change of its content (mtime, which programs can set) and of anything (ctime, which they cannot). Elsewhere,
+see `_mounts`, it is read at each start. Digests are remembered in $XDG_CACHE_HOME/cenote/weights.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from ._mounts import Mounts
 
 logger = logging.getLogger("cenote")
 
@@ -73,10 +75,14 @@ class Version(NamedTuple):
     size: int
     mtime_ns: int
     ctime_ns: int
+    file_system: int = 0  # its identity, as statvfs gives it
 
     @classmethod
-    def of(cls, status: os.stat_result) -> Version:
-        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    def of(cls, opened: int) -> Version:
+        """Of an open file."""
+        status, file_system = os.fstat(opened), os.fstatvfs(opened).f_fsid
+        times = status.st_mtime_ns, status.st_ctime_ns
+        return cls(status.st_dev, status.st_ino, status.st_size, *times, file_system)
 
 
 def files_of(model: Path) -> list[File]:
@@ -186,8 +192,8 @@ class Memory:
             return None
         return digest if isinstance(digest, str) and raw == self._entry(version, digest) else None
 
-    def remember(self, version: Version, digest: str) -> None:
-        """As far as it can: a cache that cannot be written costs time later, nothing else."""
+    def remember(self, version: Version, digest: str) -> str | None:
+        """None: done; else why not. A cache that cannot be written costs time later, nothing else."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._make_room()
@@ -200,7 +206,8 @@ class Memory:
                 os.unlink(name)
                 raise
         except OSError as why:
-            logger.info("the digest of a weight file is not remembered: %s", str(why))
+            return str(why)
+        return None
 
     def _make_room(self) -> None:
         with os.scandir(self._folder) as found:
@@ -210,9 +217,10 @@ class Memory:
                 os.unlink(path)
 
     @contextlib.contextmanager
-    def alone(self, version: Version) -> Iterator[None]:
-        """One process at a time reads a file: the others then find what it remembered."""
+    def alone(self, version: Version) -> Iterator[Reading]:
+        """One process at a time reads a file: the others then find what it remembered, or left for them."""
         with contextlib.ExitStack() as held:
+            reading = Reading(None)
             try:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 lock = os.open(f"{self._place(version)}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -220,9 +228,40 @@ class Memory:
                 pass
             else:
                 held.callback(os.close, lock)
+                reading = Reading(lock)
                 if _locked(lock):
                     held.callback(_forget, f"{self._place(version)}.lock")
-            yield
+            yield reading
+
+
+class Reading:
+    """One file's turn to be read. Its lock file carries the digest from a process that has read the file to those that
+    waited meanwhile with the same file open: what is open is neither replaced nor unmounted."""
+
+    def __init__(self, lock: int | None) -> None:
+        self._lock = lock
+        self._began = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    def shared(self) -> str | None:
+        """The digest that another process of this machine found while this one waited."""
+        if self._lock is None or os.fstat(self._lock).st_uid != os.geteuid():
+            return None
+        try:
+            boot, ended, digest = os.pread(self._lock, 4096, 0).decode().split()
+            is_new = boot == _boot() and int(ended) >= self._began
+        except ValueError:
+            return None
+        return digest if is_new and re.fullmatch(r"[0-9a-f]{64}", digest) else None
+
+    def share(self, digest: str) -> None:
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._lock, 0)
+                os.pwrite(self._lock, f"{_boot()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME)} {digest}".encode(), 0)
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _locked(lock: int) -> bool:
@@ -248,11 +287,12 @@ def _forget(path: str) -> None:
 def digest_of(files: Sequence[File], memory: Memory | None = None, clock: Callable[[], float] = time.time) -> str:
     """Of names and contents. Unreadable: see there; OSError: a file is not there."""
     memory = memory or Memory()
-    known = {each.name: memory.recall(Version.of(each.path.stat())) for each in files}
+    mounts = Mounts()
+    known = {each.name: _recalled(each.path, memory, mounts) for each in files}
     unknown = [each for each in files if known[each.name] is None]
     progress = _Progress(sum(each.path.stat().st_size for each in unknown), len(unknown))
     for each in unknown:
-        known[each.name] = _digest_file(each.path, memory, progress, clock)
+        known[each.name] = _digest_file(each.path, memory, mounts, progress, clock)
     progress.end()
     told = hashlib.sha256()
     for each in sorted(files):
@@ -264,18 +304,32 @@ def digest_file(path: Path) -> str:
     return digest_of([File("", path)])
 
 
-def _digest_file(path: Path, memory: Memory, progress: _Progress, clock: Callable[[], float]) -> str:
+def _recalled(path: Path, memory: Memory, mounts: Mounts) -> str | None:
     with path.open("rb") as opened:
-        version = Version.of(os.fstat(opened.fileno()))
-        with memory.alone(version):
-            found = memory.recall(version)
+        version = Version.of(opened.fileno())
+        return memory.recall(version) if mounts.doubt_of(opened.fileno(), version.ctime_ns) is None else None
+
+
+def _digest_file(path: Path, memory: Memory, mounts: Mounts, progress: _Progress, clock: Callable[[], float]) -> str:
+    with path.open("rb") as opened:
+        version = Version.of(opened.fileno())
+        doubt = mounts.doubt_of(opened.fileno(), version.ctime_ns)
+        with memory.alone(version) as reading:
+            found = reading.shared() or (memory.recall(version) if doubt is None else None)
             if found is None:
                 found = _read(opened.fileno(), version.size, progress)
-                if Version.of(os.fstat(opened.fileno())) != version or Version.of(path.stat()) != version:
+                if Version.of(opened.fileno()) != version or _version_at(path) != version:
                     raise Unreadable(f"{path} changed while it was read")
-                if clock() - version.ctime_ns / 1e9 > _SETTLED:
-                    memory.remember(version, found)
+                if doubt is None and clock() - version.ctime_ns / 1e9 <= _SETTLED:
+                    doubt = f"{path} was changed a moment ago"
+                progress.not_remembered(doubt or memory.remember(version, found))
+                reading.share(found)
         return found
+
+
+def _version_at(path: Path) -> Version:
+    with path.open("rb") as opened:
+        return Version.of(opened.fileno())
 
 
 def _read(file: int, size: int, progress: _Progress) -> str:
@@ -335,6 +389,11 @@ class _Progress:
         self._began = time.monotonic()
         self._next = self._began + 1.0
         self._said = False
+        self._not_remembered: str | None = None
+
+    def not_remembered(self, reason: str | None) -> None:
+        """`reason`: of one file. None: its digest is remembered."""
+        self._not_remembered = self._not_remembered or reason
 
     def add(self, size: int) -> None:
         with self._lock:
@@ -353,6 +412,9 @@ class _Progress:
         )
 
     def end(self) -> None:
-        if self._said:
-            took = time.monotonic() - self._began
-            logger.info("read %.1f GiB of weights in %.0f s; this is remembered", self._size / 2**30, took)
+        took = time.monotonic() - self._began
+        read = f"read {self._size / 2**30:.1f} GiB of weights in {took:.0f} s"
+        if self._not_remembered is not None:
+            logger.info("%s; not all of it is remembered: %s", read, self._not_remembered)
+        elif self._said:
+            logger.info("%s; this is remembered", read)

@@ -31,6 +31,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (  # noqa: E402
 from vllm.v1.metrics.cache_hit_source import CacheHitSource  # noqa: E402
 
 from ._vllm.layout import Unservable  # noqa: E402
+from ._vllm.media import mark_names  # noqa: E402
 from ._vllm.messages import Acknowledged, CenoteMetadata  # noqa: E402
 from ._vllm.scheduler import Scheduler  # noqa: E402
 from ._vllm.settings import Settings  # noqa: E402
@@ -40,6 +41,7 @@ from ._vllm.worker import Worker  # noqa: E402
 __all__ = ["CenoteConnector"]
 
 logger = logging.getLogger("cenote")
+mark_names()  # in each process of vLLM that imports this; that of the requests is one of them
 
 F = TypeVar("F", bound=Callable[..., Any])
 

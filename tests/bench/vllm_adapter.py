@@ -69,6 +69,7 @@ def lookup(report: Report, rounds: int) -> None:
             num_tokens=16 * CHAIN + 1,
             skip_reading_prefix_cache=False,
             lora_request=None,
+            mm_features=[],
         )
         scheduler.added(request)
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ import pytest
 pytest.importorskip("sglang", reason="SGLang is not installed in this environment")
 
 import sglang_settings
+import torch
 from cenote import _weights
 from cenote._identity import fields_of
-from cenote._sglang.engine import _ELSEWHERE, UPDATES, Engine, Unshareable, engine_of
+from cenote._sglang import engine as engine_module
+from cenote._sglang.engine import _ELSEWHERE, UPDATES, Engine, Unshareable, engine_of, watch_updates
 from cenote._sglang.identity import spec_of
 from cenote._sglang.left_out import FIELDS, is_left_out
 from cenote._sglang.pages import Pages
@@ -283,6 +286,30 @@ def test_after_an_update_in_place_nothing_is_cached_any_more(
     assert backend.batch_exists(keys) == 0
     assert set_v1(backend, names(2), [0, 1]) == [False] * 2
     assert caplog.text.count("the weights were updated in place") == 1
+
+
+@pytest.mark.parametrize(
+    ("tags", "backup", "is_update"),
+    [(None, False, True), (["weights"], False, True), (["kv_cache"], False, False), (["weights"], True, False)],
+)
+def test_memory_of_weights_that_is_released_is_an_update_unless_there_is_a_copy(
+    monkeypatch: pytest.MonkeyPatch, tags: list[str] | None, backup: bool, is_update: bool
+) -> None:
+    arguments = {"enable_weights_cpu_backup": backup}
+    monkeypatch.setattr(engine_module, "arguments_of", lambda: arguments)
+    monkeypatch.setattr(engine_module, "value_of", lambda said, name: said[name])
+    assert engine_module._loses_weights(SimpleNamespace(tags=tags)) is is_update
+
+
+def test_weights_that_are_pushed_into_a_model_are_an_update() -> None:
+    class Model(torch.nn.Module):  # type: ignore[misc]
+        def load_weights(self, weights: Any) -> None:
+            pass
+
+    watch_updates()
+    before = UPDATES.count
+    Model().load_weights([])
+    assert UPDATES.count == before + 1
 
 
 def test_an_update_in_place_before_the_attach_is_refused(tmp_path: Path) -> None:

@@ -487,17 +487,21 @@ def test_events_tell_what_is_in_the_node_and_a_reset_makes_an_instance_of_its_ow
     assert {each["id"] for each in node.status()["instances"]} - names
 
 
+@pytest.mark.parametrize("way", ["reload", "push"])
 def test_weights_that_are_changed_in_place_find_nothing_of_the_old_ones(
-    node: Node, llama: Path, retrained: Path, start_engine: StartEngine
+    node: Node, llama: Path, retrained: Path, start_engine: StartEngine, way: str
 ) -> None:
     """Though the user resets vLLM's own cache alone."""
-    fresh = start_engine(retrained)
+    fresh = start_engine(retrained if way == "reload" else llama)
     engine = start_engine(llama, kv_transfer_config=connector(node.socket))
+    change = {"folder": str(retrained)} if way == "reload" else {}
+    if way == "push":
+        fresh.call(way)
     expected = fresh.tokens([SHARED], 16)
     old = engine.tokens([SHARED], 16)
     assert old != expected
     stored(node, full_blocks(300) // BLOCK)
-    engine.call("reload", folder=str(retrained))
+    engine.call(way, **change)
 
     def finds_new_ones() -> bool:
         assert engine.call("forget")

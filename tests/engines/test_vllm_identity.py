@@ -201,15 +201,16 @@ saying = {
 }
 weights = pathlib.Path(place) / "copy" / "model.safetensors"
 _weights.process_began = lambda: weights.stat().st_ctime - 1
-late = identity.weights_of(config_of(weights.parent)).is_certain
+late = identity.weights_of(config_of(weights.parent)).doubt
 _weights.process_began = lambda: weights.stat().st_ctime + 1
-early = identity.weights_of(config_of(weights.parent)).is_certain
+early = identity.weights_of(config_of(weights.parent)).doubt
+extended = identity.weights_of(config_of(weights.parent, worker_extension_cls="somebody.Pushes")).doubt
 from cenote._vllm.places import Share
 two = config_of(tensor_parallel_size=2)
 specs = [instance_of(two, share=share) for share in (Share(0, 2, 2), Share(0, 1, 2), Share(1, 1, 2))]
 shares = [[spec.id, list(spec.groups["full0"]["parts"])] for spec in specs]
 fingerprints = len({(spec.fingerprint, spec.layout, spec.dtype, spec.model) for spec in specs})
-result = {"shares": shares, "fingerprints": fingerprints, "certain": [late, early]}
+result = {"shares": shares, "fingerprints": fingerprints, "doubts": [late, early, extended]}
 result |= {"ids": names, "models": models, "kept": kept, "changed": changed, "saying": saying}
 """,
         llama,
@@ -257,7 +258,10 @@ def test_what_cannot_be_told_is_refused_with_the_key_that_settles_it(found: Any)
 
 
 def test_weights_that_changed_since_the_process_began_are_not_taken_for_those_that_were_loaded(found: Any) -> None:
-    assert found["certain"] == [False, True]
+    late, early, extended = found["doubts"]
+    assert late.startswith("files of the weights changed")
+    assert early == ""
+    assert "somebody.Pushes" in extended
 
 
 def test_another_machine_and_another_purpose_make_no_other_instance(

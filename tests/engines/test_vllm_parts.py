@@ -128,7 +128,7 @@ def test_a_request_whose_publication_failed_is_named_to_nobody(vllm_python: str)
             made._session = lambda: types.SimpleNamespace(publish=answer)
             request = types.SimpleNamespace(
                 request_id="r", kv_transfer_params=None, skip_reading_prefix_cache=False, lora_request=None,
-                num_prompt_tokens=64, block_hashes=[b"0", b"1"])
+                mm_features=[], num_prompt_tokens=64, block_hashes=[b"0", b"1"])
             made.added(request)
             before = made.answer_of(request)
             may_answer.set()
@@ -149,6 +149,50 @@ def test_a_request_whose_publication_failed_is_named_to_nobody(vllm_python: str)
     """
     named = {"cenote_request": "r", "cenote_node": "a"}
     assert run(vllm_python, code) == [[named, named], [named, None], [named, None]]
+
+
+def test_a_request_is_cached_if_its_media_are_identified_by_their_content(vllm_python: str) -> None:
+    code = """
+        import types, uuid
+        import numpy as np
+        from PIL import Image
+        import cenote.vllm
+        from cenote._vllm.scheduler import _is_cacheable
+        from vllm.multimodal.hasher import MultiModalHasher
+        from vllm.multimodal.parse import MultiModalDataParser
+        from vllm.multimodal.processing.inputs import ProcessorInputs
+
+        def identifier_of(colour, name=None, settings=None, image_id=None):
+            image = Image.fromarray(np.full((32, 32, 3), colour, np.uint8))
+            if image_id is not None:
+                image.getexif()[Image.ExifTags.Base.ImageID] = image_id
+            items = MultiModalDataParser().parse_mm_data({"image": [image]})
+            inputs = ProcessorInputs([], items, {"image": [name]}, settings or {})
+            (found,) = inputs.get_mm_hashes("model", "sha256")["image"]
+            return found
+
+        def is_cached(*identifiers):
+            features = [types.SimpleNamespace(identifier=each) for each in identifiers]
+            return _is_cacheable(types.SimpleNamespace(lora_request=None, mm_features=features))
+
+        plain, other = identifier_of(10), identifier_of(200)
+        digest, settings = "0" * 64, {"max_pixels": 9}
+        named = [identifier_of(10, "img-1"), identifier_of(10, digest), identifier_of(10, "img-1", settings)]
+        again = MultiModalHasher.hash_kwargs("sha256", mm_hash=named[-1], fps=2)  # as a model's own processor does
+        alike = len({identifier_of(colour, image_id=uuid.UUID(int=7)) for colour in (10, 200)})
+        result = {
+            "cached": [is_cached(*each) for each in ([], [plain], [plain, other], [identifier_of(10, None, settings)])],
+            "named": [is_cached(each) for each in (*named, again)],
+            "one of them": is_cached(plain, named[0]),
+            "contents": [plain != other, alike],
+        }
+    """
+    assert run(vllm_python, code) == {
+        "cached": [True] * 4,
+        "named": [False] * 4,
+        "one of them": False,
+        "contents": [True, 2],
+    }
 
 
 def test_another_version_of_vllm_is_refused_with_a_sentence(vllm_python: str) -> None:
@@ -178,7 +222,8 @@ def test_a_request_that_waits_for_another_ones_load_is_counted_once(vllm_python:
         scheduler._session = lambda: "a session"
         scheduler._keys_loading, scheduler._requests = {b"key": "another"}, {"mine": Tracked(None)}
         request = types.SimpleNamespace(
-            request_id="mine", skip_reading_prefix_cache=False, lora_request=None, num_tokens=64, block_hashes=[b"key"]
+            request_id="mine", skip_reading_prefix_cache=False, lora_request=None, mm_features=[], num_tokens=64,
+            block_hashes=[b"key"],
         )
         answers = [scheduler.match(request, 0) for _ in range(5)]  # once a step
         result = answers, scheduler.stats.data["loads_joined"]
@@ -209,7 +254,7 @@ def test_a_reset_while_the_weights_are_read_does_not_end_in_the_shared_instance(
             made, known = begun(), threading.Event()
             def read(config):
                 known.wait(60)
-                return identity.Weights("files:x", certain)
+                return identity.Weights("files:x", "" if certain else "a doubt")
             identity.weights_of = read
             thread = threading.Thread(target=made._find_out)
             thread.start()
@@ -286,7 +331,8 @@ SCHEDULER_BEFORE_A_NODE = """
 
     def asked_by(made, blocks):
         request = types.SimpleNamespace(
-            request_id="r", skip_reading_prefix_cache=False, lora_request=None, num_tokens=blocks * BLOCK + 1,
+            request_id="r", skip_reading_prefix_cache=False, lora_request=None, mm_features=[],
+            num_tokens=blocks * BLOCK + 1,
             block_hashes=KEYS[:blocks])
         made._requests = {"r": module.Tracked(request)}
         return request

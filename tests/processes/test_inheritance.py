@@ -76,6 +76,42 @@ def test_a_log_that_nobody_reads_stops_nothing(start_node: StartNode, attach: At
     assert session.match(keys).resident == len(keys)
 
 
+@pytest.mark.parametrize("limit", ["fsize", "as"])
+def test_a_limit_that_no_worker_could_live_with_is_refused_with_what_is_needed(
+    start_node: StartNode, limit: str
+) -> None:
+    node = start_node(launch_only=True, prefix=("prlimit", f"--{limit}={1 << 30}"))
+    assert node.wait(30) == 1
+    name = {"fsize": "file size", "as": "address space"}[limit]
+    assert f"the limit of {name} is 1.0 GiB" in node.log_text()
+    assert not node.logged("worker died")
+
+
+def test_a_soft_limit_is_raised(start_node: StartNode) -> None:
+    node = start_node(prefix=("prlimit", f"--fsize={1 << 20}:unlimited"))
+    assert "unlimited" in Path(f"/proc/{node.worker_pid}/limits").read_text().splitlines()[2]
+
+
+def test_a_socket_whose_file_was_deleted_is_made_again(start_node: StartNode, attach: Attach) -> None:
+    node = start_node()
+    session = attach(node, "model", block=BLOCK)
+    keys = blocks.keys_of("prompt", 0, 10)
+    session.put(keys, blocks.contents_of(keys, BLOCK))
+    worker = node.worker_pid
+    node.socket.unlink()
+    node.send_signal(signal.SIGHUP)
+    until("the file is there", node.socket.exists)
+    assert node.worker_pid == worker
+    assert attach(node, "model", block=BLOCK).match(keys).resident == len(keys)
+    node.socket.unlink()
+    os.kill(worker, signal.SIGKILL)
+    node.announced_deaths = 1
+    until("the file is there", node.socket.exists)
+    until("the session came back", lambda: session.match(keys).resident == len(keys))
+    assert node.worker_pid != worker
+    node.allowed_errors = ["opening the listening socket again"]
+
+
 def test_a_worker_is_replaced_where_the_parent_ignores_the_end_of_children(start_node: StartNode) -> None:
     node = start_node(prefix=parent("signal.signal(signal.SIGCHLD, signal.SIG_IGN)"))
     node.restart_worker()
@@ -86,7 +122,7 @@ def test_signals_that_nobody_expects_end_nothing(start_node: StartNode) -> None:
     node = start_node()
     worker = node.worker_pid
     for process in (node.pid, worker):
-        for number in (signal.SIGUSR1, signal.SIGALRM):
+        for number in (signal.SIGUSR1, signal.SIGALRM, signal.SIGQUIT):
             assert ignored_signals(process) >> (number - 1) & 1
             os.kill(process, number)
     assert node.worker_pid == worker

@@ -40,6 +40,7 @@ ELSEWHERE = {
     "worker.session_retired": "test_a_cold_start_…",
     "records.orphan_freed": "nowhere: what stood there before is nobody's, and the next worker does it again",
     "removals.kept": "test_nvme_faults.py: test_a_worker_that_dies_behind_a_removal_it_kept_…",
+    "keeper.listener_asked": "nowhere: the next worker has the present socket from the handover",
     "keeper.told_why": "the last word of a worker that ends by itself behind it",
     "keeper.node_put": "nothing is kept under this kind",
     "keeper.node_dropped": "nothing is kept under this kind",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cenote import _weights
+from cenote._mounts import Mounts
 from cenote._weights import Memory, Unreadable, Version, changed_after, digest_of, files_of, process_began
 
 
@@ -27,6 +28,11 @@ def make(folder: Path, files: Mapping[str, bytes]) -> Path:
 
 def model(folder: Path, more: Mapping[str, bytes] | None = None) -> Path:
     return make(folder, {"a.safetensors": b"weights" * 999, "config.json": b"{}", **(more or {})})
+
+
+def version_of(path: Path) -> Version:
+    with path.open("rb") as opened:
+        return Version.of(opened.fileno())
 
 
 @pytest.fixture
@@ -157,7 +163,7 @@ def test_a_user_without_a_home_has_no_memory(tmp_path: Path, monkeypatch: pytest
 
 def test_two_processes_read_a_file_once(tmp_path: Path, memory: Memory, reads: list[int]) -> None:
     files = files_of(model(tmp_path / "model"))
-    version = Version.of(files[0].path.stat())
+    version = version_of(files[0].path)
     waits = threading.Thread(target=digest_of, args=(files, memory, later))
     with memory.alone(version):  # as another process would that reads it now
         waits.start()
@@ -168,12 +174,81 @@ def test_two_processes_read_a_file_once(tmp_path: Path, memory: Memory, reads: l
     assert len(reads) == 1  # the other file
 
 
+@pytest.fixture
+def image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files lie in an image, whose times mean nothing."""
+    monkeypatch.setattr(Mounts, "doubt_of", lambda *_: "an image")
+
+
+def test_files_whose_times_may_lie_are_read_at_each_start(
+    tmp_path: Path, memory: Memory, reads: list[int], image: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = files_of(model(tmp_path / "model"))
+    for each in files:  # as an image with the same times had them
+        memory.remember(version_of(each.path), "0" * 64)
+    with caplog.at_level("INFO", "cenote"):
+        first = digest_of(files, memory, later)
+    assert digest_of(files, memory, later) == first
+    assert len(reads) == 4
+    assert [each.message.partition("; ")[2] for each in caplog.records] == ["not all of it is remembered: an image"]
+
+
+def test_processes_that_wait_for_a_file_of_an_image_take_what_was_read_meanwhile(
+    tmp_path: Path, memory: Memory, reads: list[int], image: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = files_of(model(tmp_path / "model"))
+    arrivals = threading.Semaphore(0)
+    locked = _weights._locked
+
+    def arrived(lock: int) -> bool:
+        arrivals.release()
+        return locked(lock)
+
+    found: list[str] = []
+    waits = [threading.Thread(target=lambda: found.append(digest_of(files, memory, later))) for _ in range(2)]
+    with memory.alone(version_of(files[0].path)) as reading:
+        monkeypatch.setattr(_weights, "_locked", arrived)
+        for each in waits:
+            each.start()
+        for _ in waits:
+            assert arrivals.acquire(timeout=30)
+        reading.share("1" * 64)
+    for each in waits:
+        each.join()
+    assert found[0] == found[1]
+    assert reads.count(files[0].path.stat().st_size) == 0
+
+
+def test_what_was_read_before_a_process_came_is_not_taken_for_a_file_of_an_image(
+    tmp_path: Path, memory: Memory, reads: list[int], image: None
+) -> None:
+    files = files_of(model(tmp_path / "model"))
+    version = version_of(files[0].path)
+    with memory.alone(version) as reading:
+        reading.share("1" * 64)
+        left = Path(f"{memory._place(version)}.lock").read_bytes()
+    Path(f"{memory._place(version)}.lock").write_bytes(left)  # as a process leaves it that is killed
+    digest_of(files, memory, later)
+    assert len(reads) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_reported_once_and_truthfully(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with caplog.at_level("INFO", "cenote"):
+        digest_of(files_of(model(tmp_path / "model")), Memory(tmp_path / "file" / "weights"), later)
+    (said,) = [each.message for each in caplog.records]
+    assert "not all of it is remembered" in said
+    assert "Not a directory" in said
+
+
 def test_a_process_that_is_stopped_while_it_reads_is_not_waited_for_for_ever(
     tmp_path: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_weights, "_LONGEST_WAIT", 0.2)
     files = files_of(model(tmp_path / "model"))
-    with memory.alone(Version.of(files[0].path.stat())):
+    with memory.alone(version_of(files[0].path)):
         assert digest_of(files, memory) == digest_of(files, Memory(tmp_path / "another"))
 
 

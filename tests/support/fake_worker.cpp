@@ -149,7 +149,10 @@ class worker {
   void read_signal() {
     signalfd_siginfo info{};
     if (::read(signals_.get(), &info, sizeof info) != sizeof info) return;
-    if (info.ssi_signo == SIGHUP) ++reloads_;
+    if (info.ssi_signo == SIGHUP) {
+      ++reloads_;
+      if (auto renewed = link_.renewed_listener(); renewed && *renewed) handover_.listener = std::move(**renewed);
+    }
     if (info.ssi_signo == SIGTERM) obey_line_of(given_.dir + "/at-end");
     if (info.ssi_signo == SIGTERM && !mute_) done_ = true;
     if (info.ssi_signo == SIGUSR2) done_ = true;

@@ -38,14 +38,15 @@ store_point point_of(const link_header& header) noexcept {
     case link_message::ready: return "keeper.told_ready"_point;
     case link_message::alive: return "keeper.told_alive"_point;
     case link_message::ask_upgrade: return "keeper.upgrade_asked"_point;
+    case link_message::ask_listener: return "keeper.listener_asked"_point;
     default: return "keeper.told_why"_point;  // fatal
   }
 }
 
 /// The end of the link is the end of this node. A caller may ask again: it meets the next node, or none.
-error link_error(const error& why) {
-  if (why.code() != error_code::closed) return why.in("keeper");
-  return {error_code::node_restarting, "keeper: " + why.message()};
+error link_error(const error& failure) {
+  if (failure.code() != error_code::closed) return failure.in("keeper");
+  return {error_code::node_restarting, "keeper: " + failure.message()};
 }
 
 }  // namespace
@@ -95,8 +96,8 @@ result<handover> keeper_link::receive_handover(duration limit) {
   return out;
 }
 
-result<void> keeper_link::call(link_header header, std::span<const std::byte> payload, std::span<const int> fds,
-                               duration limit) {
+result<link_packet> keeper_link::exchange(link_header header, std::span<const std::byte> payload,
+                                          std::span<const int> fds, duration limit) {
   const std::lock_guard lock(mutex_);
   const auto until = std::chrono::steady_clock::now() + limit;
   header.sequence = ++sequence_;
@@ -104,7 +105,7 @@ result<void> keeper_link::call(link_header header, std::span<const std::byte> pa
     const auto sent = try_send_link(fd_.get(), header, payload, fds);
     if (!sent) return std::unexpected(link_error(sent.error()));
     if (*sent) break;
-    if (auto room = detail::wait_for(fd_.get(), POLLOUT, until); !room) return room;
+    if (auto room = detail::wait_for(fd_.get(), POLLOUT, until); !room) return std::unexpected(room.error());
   }
   memory::passed(point_of(header));  // the keeper has it, and its answer is not read
   for (;;) {
@@ -112,10 +113,17 @@ result<void> keeper_link::call(link_header header, std::span<const std::byte> pa
     if (!reply) return std::unexpected(std::move(reply.error()));
     // The late answer to a call that met its deadline is nobody's any more.
     if (reply->header.sequence != header.sequence) continue;
-    if (reply->header.message == link_message::ack) return {};
+    if (reply->header.message == link_message::ack) return std::move(*reply);
     if (reply->header.message == link_message::refused) return std::unexpected(decode_failure(reply->payload));
     return fail(error_code::malformed, "keeper: neither ack nor refusal");
   }
+}
+
+result<void> keeper_link::call(link_header header, std::span<const std::byte> payload, std::span<const int> fds,
+                               duration limit) {
+  auto reply = exchange(header, payload, fds, limit);
+  if (!reply) return std::unexpected(std::move(reply.error()));
+  return {};
 }
 
 result<void> keeper_link::put(entry_kind kind, std::uint64_t id, std::span<const std::byte> meta,
@@ -153,6 +161,21 @@ result<void> keeper_link::ask_upgrade(duration limit) {
   link_header header;
   header.message = link_message::ask_upgrade;
   return call(header, {}, {}, limit);
+}
+
+result<std::optional<unique_fd>> keeper_link::renewed_listener(duration limit) {
+  link_header header;
+  header.message = link_message::ask_listener;
+  {
+    const std::lock_guard lock(mutex_);
+    header.id = listener_number_;
+  }
+  auto reply = exchange(header, {}, {}, limit);
+  if (!reply) return std::unexpected(std::move(reply.error()));
+  if (reply->fds.empty()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  listener_number_ = reply->header.id;
+  return std::move(reply->fds.front());
 }
 
 bool keeper_link::keeper_is_dead() const noexcept {

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -66,6 +67,10 @@ class keeper_link {
   /// nothing changes.
   [[nodiscard]] result<void> ask_upgrade(duration limit = std::chrono::seconds(15));
 
+  /// The listening socket, if it is another one since the handover or the last call: the keeper looks whether its file
+  /// is there, and makes it again if not.
+  [[nodiscard]] result<std::optional<unique_fd>> renewed_listener(duration limit = default_limit);
+
   /// Tells the keeper why this worker is about to exit. Best effort, never blocks for long.
   void fatal(std::string_view reason) noexcept;
 
@@ -81,12 +86,16 @@ class keeper_link {
 
  private:
   result<link_packet> receive(deadline until);
+  /// The acknowledgement.
+  result<link_packet> exchange(link_header header, std::span<const std::byte> payload, std::span<const int> fds,
+                               duration limit);
   result<void> call(link_header header, std::span<const std::byte> payload, std::span<const int> fds, duration limit);
 
   std::mutex mutex_;
   unique_fd fd_;
   pid_t keeper_;
   std::uint32_t sequence_ = 0;
+  std::uint64_t listener_number_ = 0;
 };
 
 }  // namespace cenote::local

@@ -4,10 +4,11 @@
 //   0       4         6     8         9      10      12         16   24     28
 //   | magic | version | fds | message | kind | spare | sequence | id | size | spare | payload (size bytes)
 //
-// Worker to keeper: put, drop, ready, ask_upgrade, fatal, alive; each but the last two is answered by ack or refused
-// with its sequence.
-// Keeper to worker, once at the start: handover (payload: begin_handover; descriptor: the listening socket), an
-// `entry` for each registry entry in order of (kind, id), handover_end.
+// Worker to keeper: put, drop, ready, ask_upgrade, ask_listener, fatal, alive; each but the last two is answered by ack
+// or refused with its sequence. Ask_listener has the number (`id`) of the listening socket that the worker uses; the
+// ack has that of the present one, and its descriptor if it is another. Keeper to worker, once at the start: handover
+// (payload: begin_handover; descriptor: the listening socket), an `entry` for each registry entry in order of (kind,
+// id), handover_end.
 #pragma once
 
 #include <cstddef>
@@ -82,6 +83,7 @@ enum class link_message : std::uint8_t {
   ack = 9,
   refused = 10,  ///< payload: encode_failure
   alive = 11,    ///< u64 milliseconds of silence, text: whose; not answered
+  ask_listener = 12,
 };
 
 inline constexpr std::uint32_t link_magic = 0x4c4b4e43;  // "CNKL"

@@ -49,6 +49,8 @@ _SETTLES = "set `fingerprint` in the extra config to a name for these weights an
 
 UPDATES = Updates()  # of this process
 _UPDATING = (
+    "begin_weight_update",
+    "end_weight_update",
     "load_weights_from_distributed",
     "update_weights_from_disk",
     "update_weights_from_ipc",
@@ -215,10 +217,23 @@ def _config_of(folder: Path) -> dict[str, Any]:
 
 
 def watch_updates() -> None:
-    """From now on updates of weights in place are counted."""
+    """From now on updates of weights in place are counted. The engine's own model is loaded by now."""
     try:
+        import torch
+        from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager
         from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
-    except ImportError as why:
-        logger.warning("updates of weights in place will not be noticed: %s", str(why))
-    else:
+        from sglang.srt.model_loader.loader import BaseModelLoader
+
         UPDATES.watch(WeightUpdater, _UPDATING)
+        UPDATES.watch(SchedulerWeightUpdaterManager, {"release_memory_occupation": _loses_weights})
+        UPDATES.watch_models(torch.nn.Module, BaseModelLoader)
+    except (ImportError, AttributeError) as why:
+        logger.warning("not all updates of weights in place will be noticed: %s", str(why))
+
+
+def _loses_weights(request: Any) -> bool:
+    """Whether a release of memory gives the weights up, and keeps no copy of them."""
+    if request.tags and "weights" not in request.tags:
+        return False
+    arguments = arguments_of()
+    return arguments is None or not value_of(arguments, "enable_weights_cpu_backup")

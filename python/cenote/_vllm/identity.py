@@ -35,15 +35,25 @@ _SETTLES = "set `fingerprint` in kv_connector_extra_config to a name for these w
 _STATIC_ROPE = {"default", "linear", "llama3", "yarn", "mrope", "proportional", None}
 
 
+_CHANGED = "files of the weights changed since this process was started"
+_EXTENDED = "a worker extension ({}) may change the weights"
+
+
 class Weights(NamedTuple):
-    """`is_certain`: these are the weights that were loaded. Otherwise the files may have changed in between."""
+    """`doubt`: a reason for which the engine may compute with others. Empty: these are the weights that were loaded."""
 
     fingerprint: str
-    is_certain: bool = True
+    doubt: str = ""
 
 
 def weights_of(config: Any) -> Weights:
     """Reads all files of weights that nobody read before. Unservable: it cannot be told which weights these are."""
+    found = _loaded_weights(config)
+    extension = config.parallel_config.worker_extension_cls
+    return found if found.doubt or not extension else found._replace(doubt=_EXTENDED.format(extension))
+
+
+def _loaded_weights(config: Any) -> Weights:
     model, loading = config.model_config, str(config.load_config.load_format).lower()
     if "dummy" in loading:  # drawn by each rank for its own part
         parallel = config.parallel_config
@@ -64,7 +74,7 @@ def weights_of(config: Any) -> Weights:
         if not _weights.holds_weights(files):
             raise Unservable(f"there are no weight files in {model.model}; {_SETTLES}")
         changed = _weights.changed_after(folder, files, _weights.process_began())
-        return Weights(f"files:{_weights.digest_of(files)}", not changed)
+        return Weights(f"files:{_weights.digest_of(files)}", _CHANGED if changed else "")
     except (OSError, _weights.Unreadable) as why:
         raise Unservable(f"its weights cannot be told from others: {why}; {_SETTLES}") from why
 

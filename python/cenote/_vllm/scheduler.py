@@ -24,6 +24,7 @@ from .events import Events
 from .finder import Finder, Offer, Search
 from .handover import NODE, REQUEST, Following, Publisher, Terms, has_failed, terms_of
 from .layout import Unservable
+from .media import have_digests
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store, Together
 from .places import Places, places_of
 from .prefill_rate import PrefillRate
@@ -157,15 +158,16 @@ class Scheduler:
         try:
             told = self._settings.fingerprint
             weights = identity.Weights(f"user:{told}") if told else identity.weights_of(self._config)
-            if not weights.is_certain:
+            if weights.doubt:
                 logger.warning(
-                    "files of the weights changed since this process was started, so they may be others than were "
-                    "loaded: what this engine stores is its own alone; start it again to share, or set `fingerprint`"
+                    "%s, so they may be others than those of the files: what this engine stores is its own alone; "
+                    "start it again without that to share, or set `fingerprint`",
+                    weights.doubt,
                 )
             with self._connecting:
                 self._weights = weights
                 if not self._closed:
-                    self._connect(self._generation or ("" if weights.is_certain else uuid.uuid4().hex))
+                    self._connect(self._generation or (uuid.uuid4().hex if weights.doubt else ""))
         except Unservable as why:
             logger.error("%s is not cached: %s", self._config.model_config.model, str(why))
         except Exception:
@@ -683,5 +685,5 @@ class Scheduler:
 
 
 def _is_cacheable(request: Any) -> bool:
-    """vLLM's hashes name an adapter only by the name that it has in this process."""
-    return request.lora_request is None
+    """vLLM's hashes name an adapter only by the name that it has in this process, and media by any identifier."""
+    return request.lora_request is None and have_digests(request.mm_features)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .._near import DEADLINE, WITHOUT_DEVICE, Near, Run, Taken, acquire
-from .._updates import Updates
+from .._updates import Condition, Updates, unconditional
 from ..blocks import PRESENT, Block, Held
 from ..device import DeviceLost, Event
 from ..errors import CenoteError, DeadlineExceeded, NoSpace
@@ -86,8 +86,18 @@ class _Refused(Exception):
     """The device takes no copies of its blocks now."""
 
 
-# Of vLLM's worker: its weights are others afterwards.
-_UPDATING = ("reload_weights", "reset_weights", "update_weights")
+# Of vLLM's worker: its weights are others afterwards, or may be.
+_UPDATING: dict[str, Condition] = {
+    "apply_model": unconditional,  # a function of the user's gets the model
+    "discard": lambda tags: "weights" in tags,
+    "finish_weight_update": unconditional,
+    "reload_weights": unconditional,
+    "reset_weights": unconditional,
+    "sleep": lambda level=1: level >= 2,  # a lower one keeps them
+    "start_draft_weight_update": unconditional,
+    "start_weight_update": unconditional,
+    "update_weights": unconditional,
+}
 _UPDATES = Updates()  # of this process
 
 
@@ -149,9 +159,13 @@ class Worker:
             self._threads.append(thread)
 
     def _watch_weights(self) -> None:
+        """Its own model is loaded by now."""
+        import torch
+        from vllm.model_executor.model_loader.base_loader import BaseModelLoader
         from vllm.v1.worker.gpu_worker import Worker as Base  # of the CPU's worker, too
 
         _UPDATES.watch(Base, _UPDATING)
+        _UPDATES.watch_models(torch.nn.Module, BaseModelLoader)  # worker extensions call them
         self._updates = _UPDATES.count
 
     def _look_at(self, caches: Mapping[str, Any]) -> RankLayout:

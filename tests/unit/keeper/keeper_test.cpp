@@ -167,6 +167,29 @@ BOOST_AUTO_TEST_CASE(hands_over_more_entries_than_a_socket_queue_holds) {
   BOOST_TEST(number_in(state_at(node, 2), "entries") == 3000U);
 }
 
+BOOST_AUTO_TEST_CASE(makes_the_file_of_its_socket_again_for_the_worker_that_is_there) {
+  fake_node node;
+  node.start();
+  const auto worker = worker_of(node.ask("state"));
+  for (int round = 1; round <= 2; ++round) {
+    BOOST_REQUIRE(std::filesystem::remove(node.socket()));
+    node.signal(SIGHUP);
+    BOOST_TEST(worker_of(state_with(node, "reloads", static_cast<std::uint64_t>(round))) == worker);
+  }
+  node.signal(SIGTERM);
+  BOOST_REQUIRE(node.wait_end());
+  BOOST_TEST(!std::filesystem::exists(node.socket()));
+}
+
+BOOST_AUTO_TEST_CASE(makes_the_file_of_its_socket_again_for_a_new_worker) {
+  fake_node node;
+  node.start();
+  const auto worker = worker_of(node.ask("state"));
+  BOOST_REQUIRE(std::filesystem::remove(node.socket()));
+  BOOST_REQUIRE(::kill(worker, SIGKILL) == 0);
+  BOOST_TEST(number_in(state_at(node, 2), "epoch") == 2U);
+}
+
 BOOST_AUTO_TEST_CASE(backs_off_from_workers_that_die_before_they_are_ready_and_gives_up) {
   fake_node node;
   node.file("before-ready", "exit 1\nexit 1\nexit 1\nexit 1\n");

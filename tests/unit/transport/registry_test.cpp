@@ -161,6 +161,30 @@ BOOST_AUTO_TEST_CASE(puts_an_entry_and_returns_when_it_is_acknowledged) {
   BOOST_TEST((put.payload == meta_of(5)));
 }
 
+BOOST_AUTO_TEST_CASE(takes_the_listening_socket_that_is_another_one_and_asks_with_its_number_from_then_on) {
+  linked link;
+  const unique_fd listener(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  std::jthread keeper([&] {
+    for (const std::uint64_t known : {0U, 0U, 7U}) {
+      const auto asked = next(link.keeper.get());
+      must(asked.header.message == link_message::ask_listener, "another message came");
+      must(asked.header.id == known, "another number came");
+      const bool renews = asked.header.sequence == 2;
+      link_header header;
+      header.message = link_message::ack;
+      header.sequence = asked.header.sequence;
+      header.id = renews ? 7 : known;
+      const std::array fds{listener.get()};
+      must(*try_send_link(link.keeper.get(), header, {}, std::span(fds).first(renews ? 1 : 0)), "not sent");
+    }
+  });
+  for (const bool renews : {false, true, false}) {
+    const auto renewed = link.worker->renewed_listener();
+    BOOST_REQUIRE(renewed.has_value());
+    BOOST_TEST(renewed->has_value() == renews);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(passes_the_keepers_refusal_on) {
   linked link;
   std::jthread keeper([&] {

@@ -31,8 +31,9 @@ BOOST_AUTO_TEST_SUITE(the_doctor)
 
 BOOST_AUTO_TEST_CASE(finds_every_subject_on_this_machine) {
   const auto findings = examine({.capacity = 1 << 20});
-  for (const auto* subject : {"kernel", "memory", "cgroup", "memlock", "open files", "io_uring", "copies", "populate",
-                              "huge pages", "NUMA", "PID namespace", "user namespace"}) {
+  for (const auto* subject :
+       {"kernel", "memory", "cgroup", "memlock", "open files", "file size", "address space", "io_uring", "copies",
+        "populate", "huge pages", "NUMA", "PID namespace", "user namespace"}) {
     BOOST_TEST(!about(findings, subject).found.empty());
   }
 }
