@@ -160,6 +160,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         store_->set_standing(edge, stands);
         retry_waiting();
       },
+      [this](cleared_atom, const index_list& instances) { return clear_on_machine(instances); },
       [this](register_planner_atom) {
         planner_ = caf::actor_cast<prefetch_actor>(current_sender());
         for (prefetch_batch_ptr& each : std::exchange(unsent_requests_, {}))
@@ -505,7 +506,8 @@ void dram_tier::continue_clear() {
   clear_under_way ended = std::move(first);
   clears_.pop_front();
   send_below();  // whoever hears that it is over knows of all that was to go down before
-  forget_below(std::move(ended.removals), outcome{error_code::ok, {}, ended.cleared}, std::move(ended.promise));
+  forget_below(std::move(ended.removals), outcome{error_code::ok, {}, ended.cleared}, std::move(ended.promise),
+               ended.scope);
   retry_waiting();
 }
 
@@ -556,11 +558,29 @@ caf::result<outcome> dram_tier::forget_named(const std::string& id) {
 }
 
 void dram_tier::forget_below(std::vector<blocks::removal> removals, const outcome& answer,
-                             promise_guard<outcome> promise) {
+                             promise_guard<outcome> promise, hearers scope) {
   if (removals.empty() || !is_heard()) return promise.deliver(answer);
   auto kept = std::make_shared<promise_guard<outcome>>(std::move(promise));
-  ask_to_forget(std::move(removals),
-                [kept, answer](const outcome& forgot) { kept->deliver(has_failed(forgot) ? forgot : answer); });
+  ask_to_forget(
+      std::move(removals),
+      [kept, answer](const outcome& forgot) { kept->deliver(has_failed(forgot) ? forgot : answer); }, scope);
+}
+
+/// Another node has cleared these instances outside this machine: all that is on it goes, and nothing outside does.
+caf::result<outcome> dram_tier::clear_on_machine(const index_list& instances) {
+  send_below();  // what was decided before the clear is over outside, too
+  std::vector<blocks::clear_work> begun;
+  std::vector<blocks::removal> removals;
+  for (const std::uint32_t number : instances) {
+    auto work = store_->begin_clear(number);
+    if (!work) return outcome::of(blocks::no_instance(std::to_string(number)));
+    begun.push_back(std::move(*work));
+    removals.push_back({.instance = number, .all = true, .keys = {}});
+  }
+  auto promise = make_response_promise<outcome>();
+  clears_.push_back({std::move(begun), std::move(removals), 0, promise_guard<outcome>(promise), hearers::on_machine});
+  ask_for_turn();
+  return promise;
 }
 
 /// Of a tier below, which has removed these blocks: they go here, and nobody is told. What was on its way down when it

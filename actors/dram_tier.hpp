@@ -35,7 +35,7 @@ struct block_tier_role {
 ///   slab      a slab was made, failed or given up             (provisioner)
 ///   report, clear, corrupt, reload, evict, turn               (node, itself)
 ///   tick                                                      (the data path, every tick_interval)
-///   transfers_done, copies_lost, drained                      (the tiers below)
+///   transfers_done, copies_lost, drained, cleared             (the tiers below)
 ///   register_planner, command                                 (the planner of prefetches)
 class dram_tier final : public dram_tier_actor::base {
  public:
@@ -72,11 +72,17 @@ class dram_tier final : public dram_tier_actor::base {
     std::shared_ptr<removal_answers> all;  ///< null: it was answered without them
     boot_time until{};
   };
+  enum class hearers : std::uint8_t {
+    all,         ///< tiers below and listeners
+    on_machine,  ///< … but tiers outside this machine only end what is on its way there
+    below,       ///< tiers below alone: what is above is to stay
+  };
   struct clear_under_way {
     std::vector<blocks::clear_work> left;
     std::vector<blocks::removal> removals;
     std::uint64_t cleared = 0;
     promise_guard<outcome> promise;
+    hearers scope = hearers::all;
   };
 
   struct handing_under_way {
@@ -111,12 +117,8 @@ class dram_tier final : public dram_tier_actor::base {
   void continue_handing_on();
   caf::result<outcome> forget_named(const std::string& id);
   /// `answer`, when the tiers below have carried the removals out.
-  void forget_below(std::vector<blocks::removal> removals, const outcome& answer, promise_guard<outcome> promise);
-  enum class hearers : std::uint8_t {
-    all,         ///< tiers below and listeners
-    on_machine,  ///< … but tiers outside this machine only end what is on its way there
-    below,       ///< tiers below alone: what is above is to stay
-  };
+  void forget_below(std::vector<blocks::removal> removals, const outcome& answer, promise_guard<outcome> promise,
+                    hearers scope = hearers::all);
   /// Has them forget. `finish` hears what failed, of one of them, or how many blocks went.
   void ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish,
                      hearers whom = hearers::all);
@@ -132,6 +134,7 @@ class dram_tier final : public dram_tier_actor::base {
   void tick();
   void forget_expired();
   caf::result<outcome> take_removed(const std::vector<blocks::removal>& removals);
+  caf::result<outcome> clear_on_machine(const index_list& instances);
   void tell_given_up();
   outcome make_room(std::uint32_t owner);
 

@@ -230,6 +230,7 @@ CAF_ADD_ATOM(cenote, cenote, news_atom, "news")
 CAF_ADD_ATOM(cenote, cenote, hear_removals_atom, "hear")
 CAF_ADD_ATOM(cenote, cenote, removed_atom, "removed")
 CAF_ADD_ATOM(cenote, cenote, add_tier_atom, "add_tier")
+CAF_ADD_ATOM(cenote, cenote, cleared_atom, "cleared")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
 
@@ -272,10 +273,13 @@ namespace cenote {
 ///   copies_lost      blocks that left the lower tier by themselves
 ///   drained          no transfer of an earlier worker can land in memory any more; false: nobody will ever know
 ///   standing         whether it takes and gives anything from now on; until it says so, a tier does
+///   cleared          instances that another node has cleared outside this machine: answered when the block tier and
+///                    all tiers of this machine have nothing of before
 using upper_tier_actor = caf::typed_actor<caf::reacts_to<transfers_done_atom, transfer_outcomes_ptr>,
                                           caf::reacts_to<copies_lost_atom, blocks::edge_number, lost_blocks_ptr>,
                                           caf::reacts_to<drained_atom, blocks::edge_number, bool>,
-                                          caf::reacts_to<standing_atom, blocks::edge_number, bool>>;
+                                          caf::reacts_to<standing_atom, blocks::edge_number, bool>,
+                                          caf::replies_to<cleared_atom, index_list>::with<outcome>>;
 
 /// A tier below a block tier. It blocks nobody: what it cannot do in time it drops.
 ///

@@ -15,6 +15,7 @@ remote::steady_time steady_now() {
 }
 
 constexpr std::uint64_t ns_per_us = 1000;
+constexpr auto clear_deadline = std::chrono::seconds(30);  // of this node's own tiers
 constexpr std::chrono::milliseconds grace{1000};  // a backend answers in time by itself; this is for one that is broken
 
 }  // namespace
@@ -75,6 +76,7 @@ remote_tier::behavior_type remote_tier::make_behavior() {
       },
       [this](remote_moved_atom, const remote_outcomes_ptr& ended) { take_outcomes(*ended); },
       [this](remote_standing_atom, const remote_standing_ptr& heard) { take_standing(*heard); },
+      [this](remote_clear_atom, const remote_clear_ptr& clear) { take_clear(*clear); },
       [this](remote_presence_atom, const remote_presence_ptr& part) { take_presence(*part); },
       [this](remote_removal_atom, const remote_removal_ptr& part) { take_removal(*part); },
   };
@@ -84,6 +86,7 @@ void remote_tier::bind(const blocks::instance_binding& instance) {
   store_.bind(instance.number, instance.spec, !kept_here_.contains(instance.spec.paying_group()));
   specs_.insert_or_assign(instance.number, instance.spec);
   for (const auto& each : backends_) each->bind(instance.spec);
+  look_for_clears(instance.spec);
   names_.insert_or_assign(identity_of(instance.spec), instance.spec.id);
   if (owed_.erase(instance.spec.id) > 0) ask_to_clear(0, identity_of(instance.spec));
   for (auto each = names_.begin(); names_.size() > most_names && each != names_.end();) {
@@ -294,13 +297,60 @@ void remote_tier::take_standing(const remote_standing& heard) {
   store_.set_standing(heard.of, heard.how);
   const std::string name(backends_[heard.of]->name());
   if (heard.how) {
-    for (const auto& [number, spec] : specs_) backends_[heard.of]->bind(spec);  // it may not have been there to hear
+    for (const auto& [number, spec] : specs_) {  // it may not have been there to hear
+      backends_[heard.of]->bind(spec);
+      look_for_clears(spec);
+    }
     log_info(logger("remote"), "a backend answers", {{"backend", name}});
   } else {
     log_warn(logger("remote"), "a backend does not answer; the node goes on without it",
              {{"backend", name}, {"reason", heard.how.error().describe()}});
   }
   say_standing();
+}
+
+/// An instance that may not leave the machine is not named outside it.
+void remote_tier::look_for_clears(const instance_spec& spec) {
+  if (kept_here_.contains(spec.paying_group())) return;
+  for (const auto& each : backends_) each->look_for_clear(identity_of(spec));
+}
+
+/// Blocks that another node cleared at a backend go from all tiers of this machine, before the backend has more of it.
+void remote_tier::take_clear(const remote_clear& clear) {
+  index_list instances;
+  for (const auto& [number, spec] : specs_) {
+    if (identity_of(spec) == clear.identity) instances.push_back(number);
+  }
+  if (!above_ || instances.empty()) {  // it is asked for again when the instance is used
+    if (clear.backend < backends_.size()) {
+      backends_[clear.backend]->clear_above_ended(clear.identity, fail(error_code::closed, "it is not in use here"));
+    }
+    return;
+  }
+  request(above_, clear_deadline, cleared_atom_v, std::move(instances))
+      .then(
+          [this, clear](const outcome& cleared) {
+            const auto cleared_here = cleared.get();
+            end_clear(clear, cleared_here ? result<void>() : std::unexpected(cleared_here.error()));
+          },
+          [this, clear](const caf::error& failure) {
+            end_clear(clear, fail(error_code::deadline_exceeded, caf::to_string(failure)));
+          });
+}
+
+void remote_tier::end_clear(const remote_clear& clear, const result<void>& cleared) {
+  if (clear.backend >= backends_.size()) return;
+  backends_[clear.backend]->clear_above_ended(clear.identity, cleared);
+  const auto name = names_.find(clear.identity);
+  const std::string instance = name == names_.end() ? "" : name->second;
+  const std::string backend(backends_[clear.backend]->name());
+  if (cleared) {
+    log_info(logger("remote"), "another node cleared an instance: it is cleared here, too",
+             {{"instance", instance}, {"backend", backend}});
+  } else {
+    log_warn(logger("remote"), "another node cleared an instance, and it is not cleared here yet",
+             {{"instance", instance}, {"backend", backend}, {"reason", cleared.error().describe()}});
+  }
 }
 
 tier_report_ptr remote_tier::report() {

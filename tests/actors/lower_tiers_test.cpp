@@ -67,6 +67,30 @@ BOOST_FIXTURE_TEST_CASE(what_another_node_removes_is_taken_from_what_is_on_its_w
   BOOST_TEST((told(1).removals[0]->front().keys == std::vector{reduce_key(key_of(1).view(), 0)}));
 }
 
+BOOST_FIXTURE_TEST_CASE(what_another_node_cleared_outside_goes_from_this_machine_alone, two_tiers) {
+  const auto client = make_client(1);
+  const auto cleared = ask<outcome>(dram(), cleared_atom_v, index_list{1});
+  BOOST_REQUIRE(cleared);
+  BOOST_TEST((cleared->code == error_code::ok), cleared->message);
+  for (const blocks::edge_number edge : {0U, 1U}) {
+    BOOST_REQUIRE_EQUAL(told(edge).removals.size(), 1U);
+    const blocks::removal& what = told(edge).removals[0]->front();
+    BOOST_TEST(what.instance == 1U);
+    BOOST_TEST(what.all);
+    BOOST_TEST(what.on_its_way == (edge == 1));  // the one without hints is outside
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_clear_of_another_node_is_not_done_while_a_tier_of_this_machine_has_blocks, two_tiers) {
+  told(0).forget_answer = pending;
+  const auto cleared = ask<outcome>(dram(), cleared_atom_v, index_list{1});
+  BOOST_REQUIRE(cleared);
+  BOOST_TEST((cleared->code == error_code::removal_pending));
+  const auto unknown_here = ask<outcome>(dram(), cleared_atom_v, index_list{2});
+  BOOST_REQUIRE(unknown_here);
+  BOOST_TEST((unknown_here->code == error_code::invalid_argument));
+}
+
 BOOST_FIXTURE_TEST_CASE(a_tier_that_never_answers_is_named_whatever_the_other_one_said, two_tiers) {
   told(1).silent = true;
   caf::scoped_actor self(system());

@@ -184,6 +184,29 @@ def test_a_clear_of_a_name_that_nobody_attached_to_holds_when_somebody_does(
     assert found(reader, keys) == 0
 
 
+def test_a_clear_at_one_node_empties_the_other_ones_tiers_before_it_puts_again(
+    start: Callable[..., Node], attach: Attach, tmp_path: Path
+) -> None:
+    disk = (f'nvme.paths=["{tmp_path / "disk"}"]', "nvme.capacity=64MiB", "nvme.ingest=all")
+    here, there = start(), start("remote.ingest=hot", "remote.hot_accesses=2", *disk)
+    clearing, goes_on = attach(here, "model", block=BLOCK), attach(there, "model", block=BLOCK)
+    keys = put(goes_on, "cleared")
+    until(lambda: int(there.status()["nvme"]["counters"]["written"]) == COUNT)
+    clearing.clear()
+
+    def is_used_and_gone() -> bool:  # blocks that are read often are put, behind a look at the epoch
+        for key in keys:
+            goes_on.acquire([key]).release()
+        return sum(goes_on.exists(keys)) == 0
+
+    until(is_used_and_gone)
+    assert found(goes_on, keys) == 0
+    assert found(clearing, keys) == 0
+    assert counter(there, "put") == 0
+    again = put(goes_on, "cleared")
+    assert found(goes_on, again) == COUNT
+
+
 def test_a_removed_key_is_removed_there_too(start: Callable[..., Node], attach: Attach) -> None:
     here, there = start(), start()
     writer, reader = attach(here, "model", block=BLOCK), attach(there, "model", block=BLOCK)

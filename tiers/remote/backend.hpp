@@ -41,9 +41,9 @@ enum class item_result : std::uint8_t {
   missing,      ///< get: not there
   full,         ///< put: no room, or the value is larger than the place allows
   wrong,        ///< get: header, size or bytes are not those of the block; that copy was dropped
-  unreachable,  ///< no connection, an error of it, no answer in time
-  refused,      ///< more is open than the backend takes: the place was not asked
-  unknown,      ///< put: its bytes went to a node that gave no answer, so that it may be there
+  unreachable,  ///< no connection, an error of it, no answer in time: what became of a put is not known
+  refused,      ///< the place was not asked: more is open than the backend takes, or a removal came first
+  unknown,      ///< put: one node of the place got its bytes and gave no answer; the place itself answers
   own,          ///< put: this node is where the block belongs
 };
 
@@ -69,6 +69,9 @@ class backend {
     std::function<void(std::vector<item_outcome>)> put, got;
     /// The place answers, or does not any more, and why. Also once after the start, and when the reason is another one.
     std::function<void(result<void>)> standing;
+    /// Another node cleared the instance there. Nothing of it is done any more until clear_above_ended(); puts
+    /// that were asked for before are `refused` then.
+    std::function<void(std::uint64_t identity)> cleared{};
     exception_callback on_exception{};  ///< of an exception that ended a piece of work on a thread of the backend
   };
 
@@ -82,6 +85,10 @@ class backend {
   virtual void bind(const instance_spec& /*spec*/) {}
   /// It is used here no more.
   virtual void unbind(std::uint64_t /*identity*/) {}
+  /// Looks whether another node has cleared the instance, so that this is known before anything of it is stored here.
+  virtual void look_for_clear(std::uint64_t /*identity*/) {}
+  /// The tiers of this node have cleared the instance, as events::cleared asked; or why not.
+  virtual void clear_above_ended(std::uint64_t /*identity*/, const result<void>& /*outcome*/) {}
   virtual void put(std::vector<item> batch) = 0;
   virtual void get(std::vector<item> batch) = 0;
   /// Which of these blocks of one instance are there; `answer` comes within `patience`.

@@ -20,7 +20,12 @@ namespace cenote::remote {
 namespace {
 
 constexpr std::uint64_t book_magic = 0x6b6f6f6268636f65;  // "eochbook"
-constexpr std::uint32_t book_version = 1;
+constexpr std::uint32_t book_version = 2;
+constexpr std::uint32_t oldest_book_version = 1;  // without clear_above_flag
+constexpr std::uint8_t pending_flag = 1;
+constexpr std::uint8_t clear_above_flag = 2;
+constexpr epoch first_clear = epoch{1} << 52U;
+constexpr unsigned clear_bits = 32;  // of an epoch's low half
 constexpr std::size_t entry_bytes = 25;
 constexpr std::size_t book_header_bytes = 8 + 4 + 8 + 4;
 constexpr std::size_t most_book_bytes = book_header_bytes + epoch_book::most_entries * entry_bytes + 8;
@@ -58,6 +63,30 @@ epoch epoch_in(std::string_view text) noexcept {
   return number;
 }
 
+bool differ_by_clear(epoch one, epoch other) noexcept {
+  const auto clear_of = [](epoch number) { return number < first_clear ? 0 : number >> clear_bits; };
+  return clear_of(one) != clear_of(other);
+}
+
+namespace {
+
+constexpr epoch low_half = (epoch{1} << clear_bits) - 1;
+
+epoch epoch_of_clear(epoch floor, epoch now) noexcept {
+  return std::max((floor >> clear_bits) + 1, now >> clear_bits) << clear_bits | ((now & low_half) >> 1U);
+}
+
+/// Another one without a clear. What two nodes make of the same one differs, but for one time in a million.
+epoch epoch_after(epoch floor, epoch now) noexcept {
+  constexpr epoch spread = 0x9e3779b97f4a7c15;
+  constexpr unsigned most_step_bits = 20;
+  if (floor < first_clear) return std::max(floor + 1, now / 1000);
+  const epoch next = floor + 1 + ((now * spread) >> (64 - most_step_bits));
+  return differ_by_clear(next, floor) ? floor + 1 : next;
+}
+
+}  // namespace
+
 result<epoch_book> epoch_book::open(std::filesystem::path file, epoch now, std::chrono::milliseconds patience) {
   auto lock = lock_of(file, patience);
   if (!lock) return std::unexpected(lock.error().in("the epochs of a remote tier"));
@@ -83,7 +112,10 @@ bool epoch_book::decode(std::string_view bytes) {
   if (sum.get<std::uint64_t>() != checksum_of(body)) return false;
 
   byte_reader reader(body);
-  if (reader.get<std::uint64_t>() != book_magic || reader.get<std::uint32_t>() != book_version) return false;
+  if (reader.get<std::uint64_t>() != book_magic) return false;
+  const auto version = reader.get<std::uint32_t>();
+  if (version < oldest_book_version || version > book_version) return false;
+  const std::uint8_t known_flags = version == 1 ? pending_flag : pending_flag | clear_above_flag;
   floor_ = reader.get<std::uint64_t>();
   const auto count = reader.get<std::uint32_t>();
   if (count > most_entries || reader.remaining() != count * entry_bytes || floor_ >= epoch_limit) return false;
@@ -91,9 +123,12 @@ bool epoch_book::decode(std::string_view bytes) {
     const auto server = reader.get<std::uint64_t>();
     const auto identity = reader.get<std::uint64_t>();
     const auto number = reader.get<std::uint64_t>();
-    const auto pending = reader.get<std::uint8_t>();
-    if (number >= epoch_limit || pending > 1) return false;
-    entries_[{server, identity}] = {.number = number, .is_pending = pending == 1};
+    const auto flags = reader.get<std::uint8_t>();
+    if (number >= epoch_limit || (flags & ~known_flags) != 0) return false;
+    entry& read = entries_[{server, identity}];
+    read.number = number;
+    read.is_pending = (flags & pending_flag) != 0;
+    read.is_uncleared_above = (flags & clear_above_flag) != 0;
   }
   return reader.ok() && entries_.size() == count;
 }
@@ -117,8 +152,42 @@ std::vector<std::uint64_t> epoch_book::pending_on(std::uint64_t server) const {
 }
 
 epoch epoch_book::next(const place& where, epoch seen, epoch now) const noexcept {
-  const epoch above = std::max({known(where), seen, now - std::min<epoch>(now, 1)}) + 1;
-  return above < epoch_limit ? above : now;  // a number that cannot be counted up: any other one is as good
+  const epoch above = std::max(known(where), seen);
+  const epoch made = is_pending(where) ? epoch_of_clear(above, now) : epoch_after(above, now);
+  return made < epoch_limit ? made : now;  // a number that cannot be counted up: any other one is as good
+}
+
+void epoch_book::propose(const place& location, epoch number) {
+  const epoch kept_number = known(location);
+  entry& kept = entry_of(location);
+  kept.number = kept_number;
+  kept.proposed = number;
+}
+
+bool epoch_book::is_clear_of_another(const place& location, epoch number) const noexcept {
+  const auto found = entries_.find(location);
+  const bool is_own = found != entries_.end() && found->second.proposed == number;
+  return !is_own && differ_by_clear(known(location), number);
+}
+
+bool epoch_book::is_uncleared_above(const place& location) const noexcept {
+  const auto found = entries_.find(location);
+  return found != entries_.end() && found->second.is_uncleared_above;
+}
+
+result<void> epoch_book::adopt(const place& location, epoch number) {
+  const bool is_of_another = is_clear_of_another(location, number);
+  entry& kept = entry_of(location);
+  kept.number = number;
+  kept.is_uncleared_above |= is_of_another;
+  return write();
+}
+
+result<void> epoch_book::keep_cleared_above(const place& location) {
+  entry& kept = entry_of(location);
+  kept.is_uncleared_above = false;
+  ++kept.clears;
+  return write();
 }
 
 result<void> epoch_book::keep(const place& where, epoch number) {
@@ -160,8 +229,9 @@ epoch_book::entry& epoch_book::entry_of(const place& where) {
 }
 
 void epoch_book::forget_lowest() {
-  const auto lowest = std::ranges::min_element(
-      entries_, {}, [](const auto& each) { return std::pair(each.second.is_pending, each.second.number); });
+  const auto lowest = std::ranges::min_element(entries_, {}, [](const auto& each) {
+    return std::pair(each.second.is_pending || each.second.is_uncleared_above, each.second.number);
+  });
   floor_ = std::max(floor_, lowest->second.number + (lowest->second.is_pending ? 1 : 0));
   entries_.erase(lowest);
 }
@@ -176,7 +246,8 @@ result<void> epoch_book::write() {
     writer.put(where.server);
     writer.put(where.identity);
     writer.put(what.number);
-    writer.put(static_cast<std::uint8_t>(what.is_pending ? 1 : 0));
+    writer.put(static_cast<std::uint8_t>((what.is_pending ? pending_flag : 0) |
+                                         (what.is_uncleared_above ? clear_above_flag : 0)));
   }
   writer.put(checksum_of(writer.bytes()));
   return replace_whole(file_, writer.bytes());

@@ -19,9 +19,16 @@
 
 namespace cenote::remote {
 
-/// Stands in each key of a block, behind the instance's identity. A new one is a clear: nobody asks for the old keys
-/// any more. Unique, increasing: nanoseconds of the calendar, or one more than any that was seen. 0: none.
+/// Stands in each key of a block, behind the instance's identity: old keys are not asked for any more. Unique,
+/// increasing; 0: none.
+///
+///     below 2^52          of an instance that was never cleared: microseconds of the calendar, or one more than
+///     another high half | low half    high: the last clear, from the calendar's nanoseconds, above all that was seen
+///                             low: grows when a server had lost the epoch and was given one anew
 using epoch = std::uint64_t;
+
+/// Whether the two are epochs before and after a clear, and not only of a server that had forgotten.
+[[nodiscard]] bool differ_by_clear(epoch one, epoch other) noexcept;
 
 /// Numbers from here on are none that a node makes.
 inline constexpr epoch epoch_limit = epoch{1} << 63;
@@ -55,16 +62,29 @@ class epoch_book {
   [[nodiscard]] std::vector<std::uint64_t> pending_on(std::uint64_t server) const;
   /// A clear that the server has not heard of yet.
   [[nodiscard]] bool is_pending(const place& where) const noexcept;
-  /// An epoch above all that we know of and above `seen`.
+  /// An epoch above all that we know of and above `seen`: that of a clear if one is to be carried out. `now`:
+  /// nanoseconds of the calendar.
   [[nodiscard]] epoch next(const place& where, epoch seen, epoch now) const noexcept;
+  /// Remembers, in memory, an epoch that this node offers a server: its answer may be lost.
+  void propose(const place& location, epoch number);
+  /// Whether an epoch of the server is that of a clear that this node neither made nor knows.
+  [[nodiscard]] bool is_clear_of_another(const place& location, epoch number) const noexcept;
+  /// Another node cleared the instance, and this node's own tiers have not yet.
+  [[nodiscard]] bool is_uncleared_above(const place& location) const noexcept;
 
-  /// Notes an epoch, and writes the file (synced, replaced at once). In memory it is noted also when that fails.
+  /// Notes an epoch that this node made, and writes the file (synced, replaced at once). In memory it is noted also
+  /// when that fails.
   [[nodiscard]] result<void> keep(const place& where, epoch number);
+  /// Notes a newer epoch of the server, and whether this node's own tiers have to clear the instance.
+  [[nodiscard]] result<void> adopt(const place& location, epoch number);
+  /// The own tiers have cleared it: puts that were on their way are over.
+  [[nodiscard]] result<void> keep_cleared_above(const place& location);
   /// Instances of which there is an epoch on the server.
   [[nodiscard]] std::set<std::uint64_t> known_on(std::uint64_t server) const;
   /// Notes clears to be carried out.
   [[nodiscard]] result<void> keep_pending(std::uint64_t server, const std::set<std::uint64_t>& identities);
-  /// How many were noted by this process: an epoch that was made before the last of them does not carry it out.
+  /// How many clears were noted by this process, its own and others': an epoch that was made before the last of them
+  /// does not carry it out, and a put that was asked for before it is over.
   [[nodiscard]] std::uint64_t clears(const place& where) const noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
@@ -74,7 +94,9 @@ class epoch_book {
   struct entry {
     epoch number = 0;
     bool is_pending = false;
+    bool is_uncleared_above = false;
     std::uint64_t clears = 0;  ///< not in the file
+    epoch proposed = 0;        ///< not in the file
   };
 
   epoch_book(std::filesystem::path file, unique_fd lock) : file_(std::move(file)), lock_(std::move(lock)) {}

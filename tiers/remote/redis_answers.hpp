@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -20,9 +21,9 @@ struct redis_counts {
   std::uint64_t wrong = 0;             ///< values that were not those of their block
   std::uint64_t discarded = 0;         ///< of these, and of puts that were cut: removed again
   std::uint64_t late = 0;              ///< replies for nobody, after the deadline
-  std::uint64_t stale = 0;             ///< replies under an epoch that was over
+  std::uint64_t stale = 0;             ///< replies under an epoch that was over, of puts and drops sent again
   std::uint64_t full = 0;              ///< puts that the server had no room for
-  std::uint64_t epochs_adopted = 0;    ///< somebody else's clear
+  std::uint64_t epochs_adopted = 0;    ///< newer ones of a server: another node's clear, or made anew by another node
   std::uint64_t epochs_made = 0;       ///< by this node: a clear, or a server that had forgotten
   std::uint64_t epochs_unwritten = 0;  ///< the node's own file could not be written
 };
@@ -103,6 +104,9 @@ class redis_answers {
   redis_counts counts;
   std::size_t open_bytes = 0;  ///< of blocks whose puts and gets have no answer
   std::size_t open_keys = 0;   ///< of questions
+  /// Instances that another node cleared, and that this node's own tiers have to clear before more of them is asked.
+  /// True: a clear that was found since the last one was handed on.
+  std::map<std::uint64_t, bool> clears_above;
 
  private:
   static result<void> outcome_of_clear(const redis_question& asked) {

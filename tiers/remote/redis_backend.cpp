@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <iterator>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -101,6 +102,14 @@ redis_backend::redis_backend(redis_options options, events told, std::deque<epoc
 
 redis_backend::~redis_backend() {
   stop();
+}
+
+void redis_backend::look_for_clear(std::uint64_t identity) {
+  enter([this, identity](steady_time) { look_everywhere(identity); });
+}
+
+void redis_backend::clear_above_ended(std::uint64_t identity, const result<void>& outcome) {
+  enter([this, identity, outcome](steady_time now) { end_clear_above(identity, outcome, now); });
 }
 
 void redis_backend::put(std::vector<item> batch) {
@@ -202,13 +211,15 @@ bool redis_backend::turn() {
   const auto now = steady_now();
   if (is_at_work_) end_lost(now);
   is_at_work_ = true;
-  make_calls(now);  // that an exception left
+  ask_for_clears(now);  // what was found since, before what was asked for earlier ends
+  make_calls(now);      // that an exception left
   {
     const std::lock_guard lock(mutex_);
     calls_.swap(inbox_);
     is_stopping = is_stopping_;
   }
   make_calls(now);
+  ask_for_clears(now);
   for (server& each : servers_) {
     for (redis_lane& lane : each.lanes) lane.turn(now);
   }
@@ -324,16 +335,65 @@ void redis_backend::begin_question(const redis_request& like, const std::vector<
   const bool is_too_much = answers_.open_keys + keys.size() > options_.open_keys && answers_.open_keys > 0;
   answers_.open_keys += keys.size();
   if (keys.empty()) return answers_.finish(asked);
+  const auto landing =
+      like.kind == request_kind::drop ? end_puts(like.name.identity, keys, now) : std::vector<block_key>();
   for (std::size_t i = 0; i < keys.size(); ++i) {
     redis_request request = like;
     request.key = keys[i];
     request.index = i;
     if (is_too_much) {
       answers_.end(request, item_result::unreachable, now);
+    } else if (std::ranges::binary_search(landing, request.key)) {
+      home(request).lanes[puts].take_first(std::move(request), now);  // behind the value
     } else {
-      redis_lane& lane = home(request).lanes[questions];
-      lane.take(std::move(request), now);
+      home(request).lanes[questions].take(std::move(request), now);
     }
+  }
+}
+
+/// Those of the keys, sorted, whose values may still land: puts that were not sent yet end.
+std::vector<block_key> redis_backend::end_puts(std::uint64_t identity, std::vector<block_key> keys, steady_time now) {
+  std::ranges::sort(keys);
+  std::vector<block_key> landing;
+  for (server& each : servers_)
+    std::ranges::copy(each.lanes[puts].end_puts(identity, keys, now), std::back_inserter(landing));
+  std::ranges::sort(landing);
+  return landing;
+}
+
+void redis_backend::look_everywhere(std::uint64_t identity) {
+  for (server& each : servers_) each.lanes[questions].look(identity);
+}
+
+/// Has this node's own tiers clear what another node has cleared: once for what all connections to all servers find.
+void redis_backend::ask_for_clears(steady_time now) {
+  for (const auto& [identity, is_new] : std::exchange(answers_.clears_above, {})) {
+    const auto [asked, is_first] = clears_asked_.try_emplace(identity, false);
+    if (!is_first) {
+      asked->second |= is_new;
+    } else if (told_.cleared) {
+      look_everywhere(identity);
+      told_.cleared(identity);
+    } else {
+      end_clear_above(identity, {}, now);
+    }
+  }
+}
+
+void redis_backend::end_clear_above(std::uint64_t identity, const result<void>& outcome, steady_time now) {
+  const auto asked = clears_asked_.extract(identity);
+  if (outcome && !asked.empty() && asked.mapped()) {  // this one may have begun before a later clear
+    answers_.clears_above.try_emplace(identity, false);
+    return;
+  }
+  for (server& each : servers_) {
+    epoch_book& book = each.site.book();
+    const auto where = each.site.place_of(identity);
+    if (!outcome || !book.is_uncleared_above(where)) continue;
+    if (!book.keep_cleared_above(where)) ++answers_.counts.epochs_unwritten;
+  }
+  for (server& each : servers_) {
+    for (redis_lane& lane : each.lanes) lane.end_clear_above(identity, outcome, now);
   }
 }
 

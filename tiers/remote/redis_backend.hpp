@@ -8,6 +8,7 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -59,6 +60,8 @@ class redis_backend final : public backend {
   redis_backend& operator=(const redis_backend&) = delete;
   ~redis_backend() override;
 
+  void look_for_clear(std::uint64_t identity) override;
+  void clear_above_ended(std::uint64_t identity, const result<void>& outcome) override;
   void put(std::vector<item> batch) override;
   void get(std::vector<item> batch) override;
   void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
@@ -98,6 +101,10 @@ class redis_backend final : public backend {
 
   void begin_items(request_kind kind, std::vector<item>& batch, steady_time begun, steady_time now);
   void begin_question(const redis_request& like, const std::vector<block_key>& keys, steady_time now);
+  [[nodiscard]] std::vector<block_key> end_puts(std::uint64_t identity, std::vector<block_key> keys, steady_time now);
+  void look_everywhere(std::uint64_t identity);
+  void ask_for_clears(steady_time now);
+  void end_clear_above(std::uint64_t identity, const result<void>& outcome, steady_time now);
   void enter_clear(std::vector<std::uint64_t> identities, bool with_known, std::function<void(result<void>)> answer);
   void begin_clear(const std::vector<std::uint64_t>& identities, bool with_known,
                    const std::shared_ptr<redis_question>& asked, steady_time begun, steady_time now);
@@ -122,6 +129,8 @@ class redis_backend final : public backend {
   redis_answers answers_;
   std::deque<server> servers_;
   std::vector<std::uint64_t> seeds_;
+  /// Instances that this node's own tiers are asked to clear. True: another clear was found since they were.
+  std::map<std::uint64_t, bool> clears_asked_;
   std::optional<bool> stands_;
   std::string said_reason_;  ///< why it does not stand, as it was said
   std::thread thread_;

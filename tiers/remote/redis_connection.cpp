@@ -389,4 +389,9 @@ steady_time redis_connection::expire(steady_time now, const std::function<void(r
   return next;
 }
 
+void redis_connection::visit(const std::function<void(redis_request&)>& visitor) {
+  std::ranges::for_each(waiting_, visitor);
+  std::ranges::for_each(unsent_, visitor);
+}
+
 }  // namespace cenote::remote

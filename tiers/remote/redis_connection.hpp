@@ -76,6 +76,8 @@ class redis_connection {
   /// Takes the requests whose deadline has passed: `told` answers them. What was sent of them is abandoned, what was
   /// not is not sent any more. Gives the next deadline.
   steady_time expire(steady_time now, const std::function<void(redis_request&)>& told);
+  /// Visits the requests without a reply; abandoned ones are among them.
+  void visit(const std::function<void(redis_request&)>& visitor);
 
  private:
   struct free_reader {

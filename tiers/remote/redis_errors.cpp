@@ -43,7 +43,15 @@ constexpr std::array known_replies{
     known_reply{"CLUSTERDOWN", redis_failure::away, "it is a Redis Cluster: name servers that stand alone"},
 };
 
+/// The answer of a command in a script, which Redis before 7 wraps.
+std::string_view without_script(std::string_view reply) noexcept {
+  if (!reply.starts_with("ERR Error running script")) return reply;
+  const auto command = reply.find(": -");
+  return command == std::string_view::npos ? reply : reply.substr(command + 3);
+}
+
 const known_reply* find_reply(std::string_view reply) noexcept {
+  reply = without_script(reply);
   for (const known_reply& each : known_replies) {
     if (reply.starts_with(each.begin)) return &each;
   }

@@ -48,7 +48,8 @@ bool fits(request_kind kind, redis_reply::type what) noexcept {
     case request_kind::put:
     case request_kind::exists:
     case request_kind::drop:
-    case request_kind::discard: return what == type::integer;
+    case request_kind::discard:
+    case request_kind::discard_landed: return what == type::integer;
     default: return what == type::text;
   }
 }
@@ -68,16 +69,62 @@ redis_lane::redis_lane(redis_site& site, const redis_settings& settings, redis_a
     : site_(&site), settings_(&settings), answers_(&answers) {}
 
 void redis_lane::take(redis_request request, steady_time now) {
+  if (admit(request, now)) queue_.push_back(std::move(request));
+}
+
+void redis_lane::take_first(redis_request request, steady_time now) {
+  if (admit(request, now)) queue_.push_front(std::move(request));
+}
+
+/// False: it was answered at once.
+bool redis_lane::admit(redis_request& request, steady_time now) {
   const bool is_value = request.kind == request_kind::put || request.kind == request_kind::get;
   if (is_value && request.size + value_header_bytes >= too_big_) {
     const bool is_put = request.kind == request_kind::put;
-    return answers_->end(request, is_put ? item_result::full : item_result::missing, now);
+    answers_->end(request, is_put ? item_result::full : item_result::missing, now);
+    return false;
   }
   if (state_ != state::ready && failures_ > 0) {
-    return answers_->end(request, item_result::unreachable, now, failure_ ? &*failure_ : nullptr);
+    answers_->end(request, item_result::unreachable, now, failure_ ? &*failure_ : nullptr);
+    return false;
   }
   soonest_ = std::min(soonest_, request.deadline);
-  queue_.push_back(std::move(request));
+  if (request.kind == request_kind::put) {
+    request.clears = site_->book().clears(site_->place_of(request.name.identity));
+  }
+  return true;
+}
+
+std::vector<block_key> redis_lane::end_puts(std::uint64_t identity, std::span<const block_key> sorted_keys,
+                                            steady_time now) {
+  const auto is_meant = [&](std::uint64_t of, const block_key& key) {
+    return of == identity && std::ranges::binary_search(sorted_keys, key);
+  };
+  const auto is_put = [&](const redis_request& request) {
+    return request.kind == request_kind::put && is_meant(request.name.identity, request.key);
+  };
+  const auto end_list = [&](std::deque<redis_request>& list) {
+    std::erase_if(list, [&](redis_request& request) {
+      if (!is_put(request)) return false;
+      answers_->end(request, item_result::refused, now);
+      return true;
+    });
+  };
+  end_list(queue_);
+  if (const auto found = instances_.find(identity); found != instances_.end()) end_list(found->second.held);
+  std::vector<block_key> landing;
+  connection_.visit([&](redis_request& request) {
+    if (!is_put(request)) return;
+    request.is_removed = true;
+    landing.push_back(request.key);
+  });
+  std::erase_if(lost_puts_, [&](const value_name& value) {
+    if (!is_meant(value.identity, value.key)) return false;
+    owed_discards_.push_back(value);
+    landing.push_back(value.key);
+    return true;
+  });
+  return landing;
 }
 
 void redis_lane::turn(steady_time now) {
@@ -145,6 +192,7 @@ void redis_lane::lose(const error& why, steady_time now) {
   ++failures_;
   doom_.reset();
   auto open = connection_.close();
+  for (const redis_request& each : open) remember_lost(each);
   std::ranges::move(queue_, std::back_inserter(open));
   queue_.clear();
   for (auto& [identity, of] : instances_) std::ranges::move(of.held, std::back_inserter(open));
@@ -153,6 +201,16 @@ void redis_lane::lose(const error& why, steady_time now) {
   run_commands_ = run_bytes_ = 0;
   soonest_ = steady_time::max();
   for (redis_request& each : open) answers_->end(each, item_result::unreachable, now, &*failure_);
+}
+
+/// A command that went out may be carried out behind the end of its connection.
+void redis_lane::remember_lost(const redis_request& request) {
+  const bool is_put = request.kind == request_kind::put && request.is_begun();
+  if (request.kind == request_kind::discard_landed || (is_put && (request.is_removed || request.has_run_over))) {
+    owed_discards_.push_back(value_of(request));
+  } else if (is_put) {
+    lost_puts_.push_back(value_of(request));
+  }
 }
 
 void redis_lane::stop(steady_time now) {
@@ -179,19 +237,30 @@ void redis_lane::watch_silence(steady_time now) {
 void redis_lane::expire(steady_time now) {
   const error late(error_code::deadline_exceeded, site_->name() + ": no answer in time");
   const auto end = [&](redis_request& request) { answers_->end(request, item_result::unreachable, now, &late); };
+  // The server is not to blame while this node's own tiers clear: what is there of before counts as not there.
+  const auto end_uncleared = [&](redis_request& request) {
+    const bool is_question = request.kind == request_kind::get || request.kind == request_kind::exists;
+    answers_->end(request, is_question ? item_result::missing : item_result::unreachable, now, &late);
+  };
   auto next = connection_.expire(now, end);
-  const auto expire_list = [&](std::deque<redis_request>& list) {
+  const auto expire_list = [&](std::deque<redis_request>& list, const auto& end_one) {
     std::erase_if(list, [&](redis_request& each) {
       if (each.deadline > now) {
         next = std::min(next, each.deadline);
         return false;
       }
-      end(each);
+      end_one(each);
       return true;
     });
   };
-  expire_list(queue_);
-  for (auto& [identity, of] : instances_) expire_list(of.held);
+  expire_list(queue_, end);
+  for (auto& [identity, of] : instances_) {
+    if (of.what == standing::clearing_above) {
+      expire_list(of.held, end_uncleared);
+    } else {
+      expire_list(of.held, end);
+    }
+  }
   soonest_ = next == steady_time::max() ? next : std::max(next, now + expiry_grain);
 }
 
@@ -227,13 +296,16 @@ std::size_t redis_lane::window_of(const redis_request& next) const noexcept {
 
 void redis_lane::dispatch(redis_request request, steady_time now) {
   const std::uint64_t identity = request.name.identity;
+  const auto where = site_->place_of(identity);
+  if (request.kind == request_kind::put && request.clears != site_->book().clears(where)) {
+    return answers_->end(request, item_result::refused, now);  // it was to be put before the clear
+  }
   if (!instances_.contains(identity)) forget_idle_instances();
   instance& of = instances_[identity];
-  const auto where = site_->place_of(identity);
   const bool is_over =
       site_->book().known(where) != of.number || site_->book().is_pending(where) || request.kind == request_kind::clear;
-  if (of.what == standing::known && is_over) of.what = standing::unknown;
-  if (of.what == standing::known) return send_command(std::move(request), of);
+  if (is_over && (of.what == standing::known || of.what == standing::clearing_above)) of.what = standing::unknown;
+  if (of.what == standing::known) return send_command(std::move(request), of, now);
   if (of.what == standing::stuck && now >= of.retry_at) of.what = standing::unknown;
   of.held.push_back(std::move(request));
   if (of.what == standing::stuck) {
@@ -245,13 +317,26 @@ void redis_lane::dispatch(redis_request request, steady_time now) {
   }
 }
 
-void redis_lane::send_command(redis_request request, instance& of) {
-  if (of.run != run_) {
+void redis_lane::look(std::uint64_t identity) {
+  if (state_ != state::ready) return;
+  if (!instances_.contains(identity)) forget_idle_instances();
+  instance& of = instances_[identity];
+  if (of.what != standing::unknown && of.what != standing::known) return;
+  if (of.what == standing::unknown) of.what = standing::looking;
+  of.rounds = 0;
+  send_look(identity);
+}
+
+void redis_lane::send_command(redis_request request, instance& of, steady_time now) {
+  // A removal takes what was put before it was asked for, also after a clear in the same run.
+  const bool needs_look = request.kind == request_kind::drop && of.looked_at < request.begun;
+  if (of.run != run_ || needs_look) {
     of.run = run_;
+    of.looked_at = std::max(now, request.begun);
     send_look(request.name.identity);
   }
   request.number = of.number;
-  const std::string key = key_of(request);
+  const std::string key = key_of(value_of(request));
   switch (request.kind) {
     case request_kind::put: {
       const auto hash = request.hash ? *request.hash : checksum_of(request.memory);
@@ -285,9 +370,19 @@ void redis_lane::send_own(request_kind kind, std::string command) {
   connection_.send(std::move(own));
 }
 
-std::string redis_lane::key_of(const redis_request& request) const {
-  return settings_->prefix + ":" + epoch_text(request.name.identity) + ":" + epoch_text(request.number) + ":" +
-         epoch_text(request.key.hi) + epoch_text(request.key.lo);
+/// Puts a request whose epoch was over in front of what waits; false: there is nothing to do again.
+bool redis_lane::send_again(redis_request& request) {
+  if (request.is_answered || is_current(request)) return false;
+  ++answers_->counts.stale;
+  request.rewind();
+  soonest_ = std::min(soonest_, request.deadline);
+  queue_.push_front(std::move(request));
+  return true;
+}
+
+std::string redis_lane::key_of(const value_name& name) const {
+  return settings_->prefix + ":" + epoch_text(name.identity) + ":" + epoch_text(name.number) + ":" +
+         epoch_text(name.key.hi) + epoch_text(name.key.lo);
 }
 
 std::string redis_lane::epoch_key(std::uint64_t identity) const {
@@ -327,6 +422,7 @@ void redis_lane::on_reply(redis_request& request, const redis_reply& reply, stea
     case request_kind::drop: return on_count(request, reply, now);
     case request_kind::ping:
     case request_kind::discard:
+    case request_kind::discard_landed:
     case request_kind::clear:
       if (reply.what == redis_reply::type::failure) on_failure(request, reply, now);
   }
@@ -348,6 +444,9 @@ void redis_lane::on_greeting(const redis_reply& reply, steady_time now) {
     instances_[identity].what = standing::looking;
     send_look(identity);
   }
+  // The server has answered on this connection: what the one before had left there was carried out, or never will be.
+  lost_puts_.clear();
+  for (const value_name& each : std::exchange(owed_discards_, {})) discard(each, request_kind::discard_landed);
 }
 
 void redis_lane::on_look(const redis_request& request, const redis_reply& reply, steady_time now) {
@@ -361,7 +460,7 @@ void redis_lane::on_look(const redis_request& request, const redis_reply& reply,
   }
   of.seen = epoch_in(reply.text);
   round_trip_ = std::min(round_trip_, now - request.sent);
-  if (of.what == standing::known) {
+  if (of.what == standing::known || of.what == standing::clearing_above) {
     if (of.seen == of.number) return;
     of.what = standing::looking;
   }
@@ -372,19 +471,22 @@ void redis_lane::on_look(const redis_request& request, const redis_reply& reply,
 void redis_lane::settle(std::uint64_t identity, instance& of, std::string_view raw, steady_time now) {
   epoch_book& book = site_->book();
   const auto where = site_->place_of(identity);
-  const epoch known = book.known(where);
-  const bool must_renew = book.is_pending(where) || of.seen == 0 || of.seen < known;
-  if (!must_renew) {
-    if (of.seen != known) {
-      ++answers_->counts.epochs_adopted;
-      note(book.keep(where, of.seen));
-    }
-    return serve_from(of, of.seen, now);
+  if (of.seen > book.known(where)) {
+    ++answers_->counts.epochs_adopted;
+    if (book.is_clear_of_another(where, of.seen)) answers_->clears_above[identity] = true;
+    note(book.adopt(where, of.seen));
+  }
+  const bool must_renew = book.is_pending(where) || of.seen == 0 || of.seen < book.known(where);
+  if (!must_renew) return serve_from(identity, of, of.seen, now);
+  if (of.held.empty() && !book.is_pending(where)) {  // nothing is asked for: what there is none of stays so
+    of.what = standing::unknown;
+    return;
   }
   if (++of.rounds > most_rounds) return give_up(of, "others renew it all the time", now);
   redis_request renew{.kind = request_kind::renew, .name = {.identity = identity}, .deadline = steady_time::max()};
   renew.number = book.next(where, of.seen, epoch_of_now());
   renew.clears = book.clears(where);
+  book.propose(where, renew.number);
   renew.head = wire_command({"EVAL", renew_script, "1", epoch_key(identity), raw, epoch_text(renew.number)});
   connection_.send(std::move(renew));
   of.what = standing::renewing;
@@ -400,22 +502,35 @@ void redis_lane::on_renewed(const redis_request& request, const redis_reply& rep
   const auto where = site_->place_of(request.name.identity);
   if (book.clears(where) != request.clears) return settle(request.name.identity, of, reply.text, now);
   note(book.keep(where, of.seen));
-  serve_from(of, of.seen, now);
+  serve_from(request.name.identity, of, of.seen, now);
 }
 
-void redis_lane::serve_from(instance& of, epoch number, steady_time now) {
-  of.what = standing::known;
+/// The requests that wait have their turn, but for clears not before this node's own tiers have cleared what another
+/// node cleared.
+void redis_lane::serve_from(std::uint64_t identity, instance& of, epoch number, steady_time now) {
+  const bool is_uncleared = site_->book().is_uncleared_above(site_->place_of(identity));
+  of.what = is_uncleared ? standing::clearing_above : standing::known;
   of.number = number;
   of.rounds = 0;
   of.run = 0;  // so that what was held is preceded by a look as everything is
   auto held = std::exchange(of.held, {});
-  for (redis_request& each : std::views::reverse(held)) {
-    if (each.kind == request_kind::clear) {
-      answers_->end(each, item_result::done, now);
-    } else {
-      queue_.push_front(std::move(each));
-    }
+  for (redis_request& each : held) {
+    if (each.kind == request_kind::clear) answers_->end(each, item_result::done, now);
   }
+  std::erase_if(held, [](const redis_request& each) { return each.kind == request_kind::clear; });
+  if (is_uncleared) {
+    answers_->clears_above.try_emplace(identity, false);
+    of.held = std::move(held);
+    return;
+  }
+  for (redis_request& each : std::views::reverse(held)) queue_.push_front(std::move(each));
+}
+
+void redis_lane::end_clear_above(std::uint64_t identity, const result<void>& outcome, steady_time now) {
+  const auto found = instances_.find(identity);
+  if (found == instances_.end() || found->second.what != standing::clearing_above) return;
+  if (outcome) return serve_from(identity, found->second, found->second.number, now);
+  stick(found->second, "another node has cleared it, and this one has not yet: " + outcome.error().message(), now);
 }
 
 /// The server refuses to say or keep an epoch.
@@ -441,7 +556,11 @@ void redis_lane::end_held(instance& of, const error& why, steady_time now) {
 void redis_lane::on_put(redis_request& request, const redis_reply& reply, steady_time now) {
   if (reply.what == redis_reply::type::failure) return on_failure(request, reply, now);
   const bool was_kept = reply.what == redis_reply::type::integer && reply.number > 0;
-  if (request.has_run_over && was_kept) discard(request);
+  if ((request.has_run_over || request.is_removed) && was_kept) {
+    discard(value_of(request), request_kind::discard_landed);
+  }
+  if (request.is_removed) return answers_->end(request, item_result::refused, now);
+  if (send_again(request)) return;
   answers_->end(request, item_result::done, now);
 }
 
@@ -458,15 +577,16 @@ void redis_lane::on_got(redis_request& request, const redis_reply& reply, steady
   if (found == value_state::right) return answers_->end(request, item_result::done, now);
   if (found == value_state::of_another) return answers_->end(request, item_result::missing, now);
   ++answers_->counts.wrong;
-  discard(request);
+  discard(value_of(request), request_kind::discard);
   answers_->end(request, item_result::wrong, now);
 }
 
 void redis_lane::on_count(redis_request& request, const redis_reply& reply, steady_time now) {
   if (request.is_answered) return;
   if (reply.what == redis_reply::type::failure) return on_failure(request, reply, now);
+  if (request.kind == request_kind::drop && send_again(request)) return;
   const bool is_there = reply.what == redis_reply::type::integer && reply.number > 0;
-  const bool counts = is_there && (request.kind == request_kind::drop || is_current(request));
+  const bool counts = is_there && is_current(request);
   if (is_there && !counts) ++answers_->counts.stale;
   answers_->end(request, counts ? item_result::done : item_result::missing, now);
 }
@@ -481,10 +601,17 @@ void redis_lane::on_failure(redis_request& request, const redis_reply& reply, st
   answers_->end(request, is_refused ? item_result::full : item_result::unreachable, now, &why);
 }
 
-/// Removes a value that nobody can use. Its key is the request's, under the epoch that it was made with.
-void redis_lane::discard(const redis_request& request) {
+/// Removes a value that is of no use, or one that landed after its removal: again on the next connection if this one
+/// ends before its reply.
+void redis_lane::discard(const value_name& name, request_kind kind) {
   ++answers_->counts.discarded;
-  send_own(request_kind::discard, wire_command({"DEL", key_of(request)}));
+  redis_request own{.kind = kind,
+                    .name = {.identity = name.identity},
+                    .key = name.key,
+                    .deadline = steady_time::max(),
+                    .number = name.number};
+  own.head = wire_command({"DEL", key_of(name)});
+  connection_.send(std::move(own));
 }
 
 void redis_lane::note(const result<void>& written) {

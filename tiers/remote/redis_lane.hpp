@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "core/error.hpp"
 #include "tiers/remote/redis_answers.hpp"
@@ -25,14 +27,27 @@ inline constexpr std::size_t most_redis_value_bytes = std::size_t{512} << 20U;
 /// Keys are `prefix:identity:epoch:block key`, all but the prefix in hex; the epoch of an instance is kept at
 /// `prefix:identity:epoch`. Before anything of an instance is asked on a connection its epoch is read there, and made
 /// new if the server has none or an older one than this node knows of. Each run of commands begins with reading it
-/// again: if it is another one, what was got or asked in that run counts as missing; what was put lies under an epoch
-/// that is over, and is answered as done: it was put before the clear.
+/// again, and so does each removal: if it is another one, what was got or asked in that run counts as missing, and what
+/// was put or removed is sent again. An epoch of a clear that this node has not made holds everything of the instance
+/// back until this node's own tiers have cleared it; puts of before are over then.
+///
+/// A put that was given up after its bytes had begun to go out may land until its reply or the end of its connection: a
+/// removal of its key waits for that, and a deletion follows it in any case.
 class redis_lane {
  public:
   redis_lane(redis_site& site, const redis_settings& settings, redis_answers& answers);
 
   /// Sends it as soon as it may, or answers at once when there is no connection.
   void take(redis_request request, steady_time now);
+  /// The same, before all that waits.
+  void take_first(redis_request request, steady_time now);
+  /// Ends the puts of these keys that were not sent, and has a deletion follow those that may still land: their keys.
+  [[nodiscard]] std::vector<block_key> end_puts(std::uint64_t identity, std::span<const block_key> sorted_keys,
+                                                steady_time now);
+  /// Reads the epoch of an instance, if there is a connection; makes none.
+  void look(std::uint64_t identity);
+  /// This node's own tiers have cleared an instance, or could not.
+  void end_clear_above(std::uint64_t identity, const result<void>& outcome, steady_time now);
   /// Connects, ends what is late, sends what waits.
   void turn(steady_time now);
   /// What poll() saw.
@@ -51,24 +66,34 @@ class redis_lane {
 
  private:
   enum class state : std::uint8_t { waiting, resolving, connecting, greeting, ready };
-  enum class standing : std::uint8_t { unknown, looking, renewing, known, stuck };
+  enum class standing : std::uint8_t { unknown, looking, renewing, clearing_above, known, stuck };
   /// What this connection knows of the epoch of an instance.
   struct instance {
     standing what = standing::unknown;
     epoch number = 0;                  ///< known: what keys are made with
     epoch seen = 0;                    ///< what the server said last
     std::uint64_t run = 0;             ///< that began with reading it
+    steady_time looked_at{};           ///< when that was asked for last
     unsigned rounds = 0;               ///< renewals that another node was faster with
     steady_time retry_at{};            ///< stuck
     std::deque<redis_request> held{};  ///< wait for it
   };
 
+  /// A value on the server, as its key names it.
+  struct value_name {
+    std::uint64_t identity = 0;
+    epoch number = 0;
+    block_key key{};
+  };
+
   // The connection.
+  [[nodiscard]] bool admit(redis_request& request, steady_time now);
   void begin_attempt(steady_time now);
   void connect(steady_time now);
   void greet(steady_time now);
   void greet_with(std::string command, steady_time now);
   void lose(const error& why, steady_time now);
+  void remember_lost(const redis_request& request);
   void watch_silence(steady_time now);
   void expire(steady_time now);
 
@@ -77,10 +102,11 @@ class redis_lane {
   void end_run();
   [[nodiscard]] std::size_t window_of(const redis_request& next) const noexcept;
   void dispatch(redis_request request, steady_time now);
-  void send_command(redis_request request, instance& of);
+  void send_command(redis_request request, instance& of, steady_time now);
+  [[nodiscard]] bool send_again(redis_request& request);
   void send_look(std::uint64_t identity);
   void send_own(request_kind kind, std::string command);
-  [[nodiscard]] std::string key_of(const redis_request& request) const;
+  [[nodiscard]] std::string key_of(const value_name& name) const;
   [[nodiscard]] std::string epoch_key(std::uint64_t identity) const;
 
   // What comes in.
@@ -93,11 +119,14 @@ class redis_lane {
   void on_count(redis_request& request, const redis_reply& reply, steady_time now);
   void on_failure(redis_request& request, const redis_reply& reply, steady_time now);
   void settle(std::uint64_t identity, instance& of, std::string_view raw, steady_time now);
-  void serve_from(instance& of, epoch number, steady_time now);
+  void serve_from(std::uint64_t identity, instance& of, epoch number, steady_time now);
   void give_up(instance& of, std::string_view reply, steady_time now);
   void stick(instance& of, const std::string& why, steady_time now);
   void end_held(instance& of, const error& why, steady_time now);
-  void discard(const redis_request& request);
+  void discard(const value_name& name, request_kind kind);
+  [[nodiscard]] static value_name value_of(const redis_request& request) noexcept {
+    return {request.name.identity, request.number, request.key};
+  }
   void note(const result<void>& written);
   [[nodiscard]] bool is_current(const redis_request& request) const noexcept;
   void forget_idle_instances();
@@ -120,6 +149,8 @@ class redis_lane {
   std::optional<error> failure_;
   std::optional<error> doom_;  ///< why the connection must be given up when the replies at hand are through
   std::deque<redis_request> queue_;
+  std::vector<value_name> lost_puts_;      ///< their connection ended: they may land until the next one serves
+  std::vector<value_name> owed_discards_;  ///< for the next connection
   std::unordered_map<std::uint64_t, instance> instances_;
   std::uint64_t run_ = 1;
   steady_time run_began_{};

@@ -21,16 +21,17 @@ namespace cenote::remote {
 struct redis_question;
 
 enum class request_kind : std::uint8_t {
-  greet,    ///< AUTH, SELECT, PING and the trial of a write when a connection begins
-  ping,     ///< does it still answer
-  look,     ///< GET of the epoch of an instance
-  renew,    ///< EVAL that sets an epoch if it is still the one that was seen
-  put,      ///< SETNX
-  get,      ///< GET of a block
-  exists,   ///< EXISTS of a block
-  drop,     ///< DEL of a block, for somebody
-  clear,    ///< never sent itself: waits for a renewal
-  discard,  ///< DEL of a value that is wrong, for nobody
+  greet,           ///< AUTH, SELECT, PING and the trial of a write when a connection begins
+  ping,            ///< does it still answer
+  look,            ///< GET of the epoch of an instance
+  renew,           ///< EVAL that sets an epoch if it is still the one that was seen
+  put,             ///< SETNX
+  get,             ///< GET of a block
+  exists,          ///< EXISTS of a block
+  drop,            ///< DEL of a block, for somebody
+  clear,           ///< never sent itself: waits for a renewal
+  discard,         ///< DEL of a value that is wrong, or of what stands in the place of an epoch, for nobody
+  discard_landed,  ///< DEL of a value that landed after its removal
 };
 
 /// The memory is not touched any more once the request was abandoned.
@@ -48,8 +49,9 @@ struct redis_request {
   steady_time deadline{};                   ///< for the answer to whoever asked
   bool is_answered = false;                 ///< the reply is for nobody
   bool has_run_over = false;                ///< put: zeros were sent for memory that was given back meanwhile
+  bool is_removed = false;                  ///< put: its key was removed after its bytes had begun to go out
   epoch number = 0;                         ///< that its key was made with; renew: the one proposed
-  std::uint64_t clears = 0;                 ///< renew: asked for when the epoch was made
+  std::uint64_t clears = 0;                 ///< put, renew: of the instance, as the book counted them at its begin
 
   // How it goes over the wire: head, `size` bytes of memory if it has a body, tail.
   std::string head{};
@@ -58,6 +60,15 @@ struct redis_request {
   steady_time sent{};
 
   [[nodiscard]] std::size_t wire_bytes() const noexcept { return head.size() + (has_body ? size : 0) + tail.size(); }
+  /// Some of its bytes went into the socket: the command may be carried out, whatever is decided here.
+  [[nodiscard]] bool is_begun() const noexcept { return sent != steady_time{}; }
+  /// As it was before it went out: its next command is made anew.
+  void rewind() noexcept {
+    head.clear();
+    has_body = false;
+    tail = {};
+    sent = {};
+  }
   /// Nobody waits for it any more, and its memory is somebody else's.
   void abandon() noexcept {
     is_answered = true;

@@ -46,7 +46,7 @@ inline std::vector<std::byte> block_of(std::uint64_t number, std::size_t size) {
 class backend_under_test {
  public:
   explicit backend_under_test(const std::string& url, const std::function<void(redis_options&)>& change = {},
-                              std::string state = {})
+                              std::string state = {}, std::function<void(std::uint64_t)> cleared = {})
       : state_(state.empty() ? folder_.path() : std::move(state)) {
     redis_options options;
     const auto parsed = parse_redis_url(url);
@@ -60,6 +60,7 @@ class backend_under_test {
     auto made = redis_backend::open(std::move(options), {.put = [this](auto some) { note(puts_, some); },
                                                          .got = [this](auto some) { note(gets_, some); },
                                                          .standing = [this](auto stands) { note(stands); },
+                                                         .cleared = std::move(cleared),
                                                          .on_exception = [this](const auto&) { ++exceptions_; }});
     BOOST_REQUIRE_MESSAGE(made.has_value(), (made ? "" : made.error().message()));
     backend_ = std::move(*made);

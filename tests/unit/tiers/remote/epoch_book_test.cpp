@@ -41,12 +41,63 @@ BOOST_AUTO_TEST_CASE(the_next_epoch_is_above_the_clock_what_is_known_and_what_wa
   const test::scratch_folder folder;
   auto book = epoch_book::open(folder / "book", 1);
   BOOST_REQUIRE(book.has_value());
-  BOOST_TEST(book->next(here, 0, 1000) >= 1000U);
+  BOOST_TEST(book->next(here, 0, 7000000) == 7000U);  // microseconds
   BOOST_REQUIRE(book->keep(here, 5000).has_value());
   BOOST_TEST(book->next(here, 0, 1000) == 5001U);
   BOOST_TEST(book->next(here, 7000, 1000) == 7001U);
   BOOST_TEST(book->next(here, epoch_limit - 1, 1000) < epoch_limit);
   BOOST_TEST(book->next(here, 0, 0) == 5001U);
+}
+
+BOOST_AUTO_TEST_CASE(epochs_differ_by_a_clear_only_where_there_was_one) {
+  constexpr epoch today = 1'800'000'000'000'000'000;  // nanoseconds of the calendar
+  const test::scratch_folder folder;
+  auto book = epoch_book::open(folder / "book", 1);
+  BOOST_REQUIRE(book.has_value());
+  const epoch first = book->next(here, 0, today);
+  BOOST_REQUIRE(book->keep(here, first).has_value());
+  const epoch again = book->next(here, 0, today + 1);  // the server had forgotten
+  BOOST_TEST(again > first);
+  BOOST_TEST(!differ_by_clear(first, again));
+  BOOST_TEST(!differ_by_clear(0, again));
+  BOOST_REQUIRE(book->keep_pending(here.server, {here.identity}).has_value());
+  epoch last = again;
+  for (int clear = 0; clear < 3; ++clear) {
+    const epoch next = book->next(here, last, today);
+    BOOST_TEST(next > last);
+    BOOST_TEST(differ_by_clear(last, next));
+    last = next;
+  }
+  BOOST_REQUIRE(book->keep(here, last).has_value());
+  for (epoch now = today; now < today + 1000; ++now) {
+    const epoch next = book->next(here, last, now);
+    BOOST_REQUIRE(next > last);
+    BOOST_REQUIRE(!differ_by_clear(last, next));
+    last = next;
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_of_another_node_is_known_until_it_was_carried_out_here_also_by_the_next_process) {
+  constexpr epoch cleared = epoch{1} << 60U;
+  const test::scratch_folder folder;
+  {
+    auto book = epoch_book::open(folder / "book", 1);
+    BOOST_REQUIRE(book->keep(here, 5).has_value());
+    book->propose({here.server, 8}, cleared);
+    BOOST_REQUIRE(book->adopt({here.server, 8}, cleared).has_value());  // of this node itself: its answer was lost
+    BOOST_TEST(!book->is_uncleared_above({here.server, 8}));
+    BOOST_REQUIRE(book->adopt(here, 6).has_value());
+    BOOST_TEST(!book->is_uncleared_above(here));
+    BOOST_REQUIRE(book->adopt(here, cleared).has_value());
+  }
+  auto book = epoch_book::open(folder / "book", 1);
+  BOOST_TEST(book->is_uncleared_above(here));
+  BOOST_TEST(book->known(here) == cleared);
+  BOOST_TEST(book->clears(here) == 0U);
+  BOOST_REQUIRE(book->keep_cleared_above(here).has_value());
+  BOOST_TEST(book->clears(here) == 1U);
+  book = epoch_book::open(folder / "other", 1);  // gives the lock back
+  BOOST_TEST(!epoch_book::open(folder / "book", 1)->is_uncleared_above(here));
 }
 
 BOOST_AUTO_TEST_CASE(epochs_and_clears_to_be_carried_out_outlive_the_process) {

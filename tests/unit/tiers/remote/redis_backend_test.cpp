@@ -221,6 +221,33 @@ BOOST_AUTO_TEST_CASE(a_value_that_is_far_too_large_is_removed_before_it_has_come
   BOOST_TEST(removed == 1);
 }
 
+BOOST_AUTO_TEST_CASE(a_removal_is_answered_behind_the_put_of_its_block) {
+  std::promise<void> removed;
+  auto may_land = removed.get_future().share();
+  std::atomic<bool> is_put = false, is_landed = false;
+  std::atomic<int> early = 0;
+  fake_redis server([&](const redis_words& words) -> std::optional<fake_reply> {
+    if (words[0] == "DEL" && !is_landed) ++early;
+    if (words[0] != "SETNX") return std::nullopt;
+    is_put = true;
+    may_land.wait();
+    is_landed = true;
+    return std::nullopt;
+  });
+  backend_under_test node(server.url());
+  auto bytes = block_of(1, 4096);
+  const auto put = node.begin_put(1, bytes);
+  while (!is_put) std::this_thread::yield();
+  std::promise<result<std::uint64_t>> dropped;
+  node->drop(some_identity, {name_of(1).key()}, [&](auto count) { dropped.set_value(std::move(count)); });
+  BOOST_TEST(node.locate({1}).is_complete);  // it was asked behind the removal
+  removed.set_value();
+  BOOST_TEST(dropped.get_future().get().value() == 1U);
+  BOOST_TEST(early == 0);
+  BOOST_TEST(node.put_outcome(put) == item_result::refused);
+  BOOST_TEST(node.get(1) == item_result::missing);
+}
+
 BOOST_AUTO_TEST_CASE(a_clear_is_carried_out_also_when_another_connection_made_an_epoch_just_before_it) {
   std::promise<void> cleared;
   auto may_answer = cleared.get_future().share();

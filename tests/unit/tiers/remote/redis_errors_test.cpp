@@ -10,6 +10,9 @@ BOOST_AUTO_TEST_SUITE(redis_errors)
 
 BOOST_AUTO_TEST_CASE(a_full_server_is_full_and_one_that_refuses_us_is_away) {
   BOOST_TEST((meaning_of("OOM command not allowed when used memory > 'maxmemory'.") == redis_failure::full));
+  BOOST_TEST((meaning_of("ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -OOM command not "
+                         "allowed when used memory > 'maxmemory'.") == redis_failure::full));  // before Redis 7
+  BOOST_TEST((meaning_of("ERR Error running script (call to f_1): @user_script:1: nonsense") == redis_failure::away));
   BOOST_TEST((meaning_of("MISCONF Redis is configured to save RDB snapshots") == redis_failure::full));
   BOOST_TEST((meaning_of("ERR Protocol error: invalid bulk length") == redis_failure::too_big));
   BOOST_TEST((meaning_of("READONLY You can't write against a read only replica.") == redis_failure::away));

@@ -2,8 +2,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <boost/test/unit_test.hpp>
 #include <fstream>
+#include <thread>
 
 #include "tests/unit/tiers/remote/backend_fixture.hpp"
 
@@ -293,6 +295,108 @@ BOOST_AUTO_TEST_CASE(what_was_cleared_is_gone_for_every_node_and_can_be_put_agai
   BOOST_TEST(other.gets_to_be(item_result::done,
                               [&] { return other.put(1) == item_result::done ? one.get(1) : item_result::full; }));
   BOOST_TEST(one.get(1) == item_result::done);
+}
+
+BOOST_AUTO_TEST_CASE(the_first_removal_after_another_nodes_clear_takes_what_was_put_since) {
+  const test::redis_server server;
+  backend_under_test one(server.url());
+  backend_under_test other(server.url());
+  for (int round = 0; round < 10; ++round) {  // also in a run that began before the clear
+    BOOST_REQUIRE(one.put(1) == item_result::done);
+    BOOST_TEST(other.locate({1}).held[0]);
+    BOOST_REQUIRE(one.clear().has_value());
+    BOOST_REQUIRE(one.put(1) == item_result::done);
+    BOOST_TEST(other.drop({1}).value() == 1U);
+    BOOST_TEST(one.get(1) == item_result::missing);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_put_under_an_epoch_that_is_over_is_not_kept_and_not_brought_back) {
+  const test::redis_server server;
+  backend_under_test one(server.url());
+  backend_under_test other(server.url());
+  BOOST_REQUIRE(one.put(1) == item_result::done);
+  BOOST_REQUIRE(other.put(1) == item_result::done);
+  BOOST_REQUIRE(one.clear().has_value());
+  BOOST_TEST(other.put(2) == item_result::refused);
+  BOOST_TEST(one.get(2) == item_result::missing);
+  BOOST_TEST(other.put(2) == item_result::done);
+  BOOST_TEST(one.get(2) == item_result::done);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_put_after_another_nodes_clear_until_this_nodes_own_tiers_have_cleared) {
+  const test::redis_server server;
+  std::atomic<int> heard_by_one = 0, heard_by_other = 0;
+  backend_under_test one(server.url(), {}, {}, [&](std::uint64_t) { ++heard_by_one; });
+  backend_under_test other(server.url(), {}, {}, [&](std::uint64_t identity) {
+    BOOST_TEST(identity == some_identity);
+    ++heard_by_other;
+  });
+  BOOST_REQUIRE(one.put(1) == item_result::done);
+  BOOST_REQUIRE(other.put(2) == item_result::done);
+  BOOST_REQUIRE(one.clear().has_value());
+  BOOST_REQUIRE(one.put(3) == item_result::done);
+  auto bytes = block_of(4, 64);
+  const auto early = other.begin_put(4, bytes);
+  while (heard_by_other == 0) std::this_thread::yield();
+  const auto waits = other.begin_put(5, bytes);
+  BOOST_TEST(other.get(3, 4096, 77) == item_result::missing);  // another instance waits for nothing
+  BOOST_TEST(other.answers() == 2U);
+  other->clear_above_ended(some_identity, {});
+  BOOST_TEST(other.put_outcome(early) == item_result::refused);
+  BOOST_TEST(other.put_outcome(waits) == item_result::refused);
+  BOOST_TEST(other.put(4) == item_result::done);
+  BOOST_TEST(one.get(4) == item_result::done);
+  BOOST_TEST(one.get(3) == item_result::done);
+  BOOST_TEST(other.get(3) == item_result::done);
+  BOOST_TEST(heard_by_other == 1);  // once for all its connections
+  BOOST_TEST(heard_by_one == 0);    // its own clear has cleared its own tiers
+}
+
+BOOST_AUTO_TEST_CASE(own_tiers_that_could_not_clear_are_asked_again_also_by_the_next_process) {
+  const test::redis_server server;
+  const test::scratch_folder state;
+  backend_under_test one(server.url());
+  std::atomic<int> heard = 0;
+  const auto hear = [&](std::uint64_t) { ++heard; };
+  {
+    backend_under_test other(server.url(), {}, state.path(), hear);
+    BOOST_REQUIRE(other.put(1) == item_result::done);
+    BOOST_REQUIRE(one.put(1) == item_result::done);
+    BOOST_REQUIRE(one.clear().has_value());
+    auto bytes = block_of(2, 64);
+    const auto waits = other.begin_put(2, bytes);
+    while (heard == 0) std::this_thread::yield();
+    other->clear_above_ended(some_identity, fail(error_code::removal_pending, "a path is away"));
+    BOOST_TEST(other.put_outcome(waits) == item_result::full);
+  }
+  backend_under_test other(server.url(), {}, state.path(), hear);
+  other.wait_until(true);
+  other->look_for_clear(some_identity);
+  while (heard == 1) std::this_thread::yield();
+  other->clear_above_ended(some_identity, {});
+  BOOST_TEST(other.put(2) == item_result::done);
+  BOOST_TEST(heard == 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_server_that_forgot_a_clear_hears_of_it_again_and_one_that_forgot_an_epoch_costs_nothing) {
+  const test::redis_server server;
+  backend_under_test one(server.url());
+  backend_under_test other(server.url());
+  BOOST_REQUIRE(one.put(1) == item_result::done);
+  BOOST_REQUIRE(other.put(1) == item_result::done);
+  const auto before = server.say({"GET", epoch_key_of()});
+  server.say({"DEL", epoch_key_of()});
+  BOOST_TEST(one.get(1) == item_result::missing);
+  BOOST_TEST(one.put(1) == item_result::done);
+  BOOST_TEST(!differ_by_clear(epoch_in(before), epoch_in(server.say({"GET", epoch_key_of()}))));
+  BOOST_TEST(other.put(2) == item_result::done);  // sent again under the new one, not turned down: nothing was cleared
+  BOOST_REQUIRE(one.clear().has_value());
+  server.say({"SET", epoch_key_of(), before});  // the copy that became the primary
+  BOOST_TEST(other.put(3) == item_result::done);
+  BOOST_TEST(one.get(3) == item_result::missing);
+  BOOST_TEST(other.put(4) == item_result::refused);  // the clear of another node
+  BOOST_TEST(one.get(4) == item_result::missing);
 }
 
 BOOST_AUTO_TEST_CASE(a_clear_of_all_reaches_what_only_an_earlier_process_knew) {
