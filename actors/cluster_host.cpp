@@ -45,7 +45,7 @@ result<cluster::membership_options> options_of(const config::cluster_section& co
 result<ucx::network_options> network_options_of(const config::cluster_section& config) {
   ucx::network_options options;
   options.listen = config.listen.value_or(endpoint{"127.0.0.1", 0});
-  const auto meant = first_address(options.listen);  // a name may mean any address
+  const auto meant = node_address(options.listen);  // a name may mean any address
   if (!meant) return std::unexpected(meant.error().in("cluster.listen"));
   if (!meant->is_loopback() && !config::is_trusted(config)) {
     return fail(error_code::invalid_config,

@@ -48,11 +48,20 @@ std::optional<key_fault> times_fault(const cluster_section& cluster) {
   return std::nullopt;
 }
 
+/// By its numbers; a name is looked at when it is looked up.
+std::optional<std::string> family_fault(const std::string& host) {
+  const auto number = numeric_address({host, 0});
+  if (!number) return std::nullopt;
+  const auto usable = node_address_among(host, {&*number, 1});
+  return usable ? std::nullopt : std::optional(usable.error().message());
+}
+
 std::optional<key_fault> address_fault(const cluster_section& cluster) {
   if (!cluster.listen) return key_fault{"cluster.listen", "a node that has a name must listen: host:port"};
   const std::string& host = cluster.listen->host;
   if (is_wildcard(host))
     return key_fault{"cluster.listen", "means every address: name the one at which other nodes reach this node"};
+  if (auto why = family_fault(host)) return key_fault{"cluster.listen", std::move(*why)};
   if (!is_trusted(cluster) && !is_loopback(host)) return key_fault{"cluster.listen", std::string(why_not_trusted)};
   if (!is_trusted(cluster) && leaves_device(cluster)) {
     const bool is_rdma = cluster.transport == cluster_transport::rdma;
@@ -63,6 +72,7 @@ std::optional<key_fault> address_fault(const cluster_section& cluster) {
     const auto where = parse_endpoint(seed);
     if (!where || where->port == 0)
       return key_fault{"cluster.seeds", fmt::format("`{}` is not of the form host:port", seed)};
+    if (auto why = family_fault(where->host)) return key_fault{"cluster.seeds", std::move(*why)};
   }
   return std::nullopt;
 }

@@ -255,8 +255,7 @@ bool is_private(const std::string& host) {
   unsigned first = 0;
   unsigned second = 0;
   if (std::sscanf(host.c_str(), "%u.%u.", &first, &second) != 2) {
-    return host == "localhost" || host == "::1" || host.starts_with("fe80:") ||
-           (host.starts_with("fd") && host.find(':') != std::string::npos);
+    return host == "localhost";
   }
   return first == 10 || first == 127 || (first == 172 && second >= 16 && second < 32) ||
          (first == 192 && second == 168) || (first == 100 && second >= 64 && second < 128) ||
@@ -296,7 +295,7 @@ bool is_given_away(std::uint16_t port) {
 finding check_cluster_ports(const config::cluster_section& cluster) {
   const auto range = config::parse_ports(cluster.ports);
   if (!range || !cluster.listen) return {level::fail, "cluster ports", cluster.ports, "see cluster.ports"};
-  const auto address = first_address(*cluster.listen);
+  const auto address = node_address(*cluster.listen);
   const endpoint where = address ? address->where() : endpoint();
   const auto& [first, last] = *range;
   unsigned wanted = 0;

@@ -107,10 +107,10 @@ void with_address(const std::shared_ptr<mailbox>& to, const endpoint& where,
   const auto answer = [to, then](result<socket_address> found) {
     to->post([then, found = std::move(found)](links& all) { then(all, found); });
   };
-  if (const auto number = numeric_address(where)) return answer(*number);
-  const auto end_lookup = [to, answer](result<socket_addresses> found) {
+  if (const auto number = numeric_address(where)) return answer(node_address_among(where.host, {&*number, 1}));
+  const auto end_lookup = [to, answer, host = where.host](result<socket_addresses> found) {
     to->lookups.fetch_sub(1);
-    answer(found ? result<socket_address>(found->front()) : std::unexpected(found.error()));
+    answer(found ? node_address_among(host, *found) : std::unexpected(found.error()));
   };
   if (to->lookups.fetch_add(1) >= most_lookups) {
     end_lookup(
@@ -178,7 +178,7 @@ result<side> make_side(const std::shared_ptr<const library>& from, const environ
 /// Has `of` listen, and finds out where.
 result<void> listen(const std::shared_ptr<const library>& from, side& of, const endpoint& where,
                     ucp_listener_conn_callback_t on_request, links* argument) {
-  const auto address = first_address(where);
+  const auto address = node_address(where);
   if (!address) return std::unexpected(address.error());
   ucp_listener_params_t params{};
   params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;

@@ -61,7 +61,14 @@ BOOST_AUTO_TEST_CASE(off_loopback_it_needs_a_secret_and_the_word_that_the_networ
   for (const auto* each : {"UCX_=1", "UCX_LOG_LEVEL", "PATH=x"})
     BOOST_TEST(contains(refusal_of({std::string("cluster.ucx=[\"") + each + "\"]"}), "UCX_KEY=value"));
   BOOST_TEST(refusal_of({"cluster.transport=rdma", secret, trusted}) == "");
-  BOOST_TEST(refusal_of({"cluster.listen=[::1]:7000"}) == "");
+}
+
+BOOST_AUTO_TEST_CASE(an_ipv6_address_is_refused_with_the_reason) {
+  BOOST_TEST(contains(refusal_of({"cluster.listen=[::1]:7000"}), "cluster.listen"));
+  BOOST_TEST(contains(refusal_of({"cluster.listen=[::1]:7000"}), "does not connect over IPv6"));
+  BOOST_TEST(contains(refusal_of({"cluster.listen=[::ffff:127.0.0.1]:7000"}), "does not connect over IPv6"));
+  BOOST_TEST(contains(refusal_of({"cluster.seeds=[\"[fd00::2]:7000\"]"}), "cluster.seeds"));
+  BOOST_TEST(contains(refusal_of({"cluster.seeds=[\"[fd00::2]:7000\"]"}), "does not connect over IPv6"));
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_work_is_refused_with_its_key) {
