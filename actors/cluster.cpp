@@ -268,6 +268,7 @@ void cluster_shell::tell_pool() {
   for (const cluster::peer_row& each : members_->peers()) {
     if (each.state != cluster::peer_state::live || each.who.name.empty()) continue;
     cluster::pool_member one{.name = each.who.name, .weight = each.who.weight, .link = each.link};
+    one.key = members_->key_of(each.link);
     if (const auto cut = partitions_.find(one.name); cut != partitions_.end()) {
       one.drops_sent = cut->second.drops_sent;
       one.drops_heard = cut->second.drops_heard;

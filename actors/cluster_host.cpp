@@ -25,11 +25,9 @@ std::chrono::milliseconds whole_ms(std::chrono::nanoseconds of) {
 result<cluster::membership_options> options_of(const config::cluster_section& config) {
   cluster::membership_options options;
   options.cluster = config.id;
-  if (!config.secret_file.empty()) {
-    auto secret = config::read_secret(config.secret_file);
-    if (!secret) return std::unexpected(secret.error());
-    options.shared = peer::secret(std::move(*secret));
-  }
+  auto secret = config::cluster_secret(config);
+  if (!secret) return std::unexpected(secret.error());
+  options.shared = peer::secret(std::move(*secret));
   for (const std::string& each : config.seeds) {
     auto where = parse_endpoint(each);
     if (!where) return std::unexpected(where.error().in("cluster.seeds"));
@@ -77,6 +75,14 @@ result<void> load_network(const config::cluster_section& config) {
   if (!options) return std::unexpected(options.error());
   const auto loaded = ucx::load_library(options->variables);
   return loaded ? result<void>() : std::unexpected(loaded.error());
+}
+
+std::shared_ptr<const cluster::group_rights> group_rights_of(const config::node_config& config) {
+  cluster::group_rights all;
+  for (const auto& [name, group] : config.groups) {
+    if (!group.token.empty() || !group.uids.empty()) all.tokens.emplace(name, group.token);
+  }
+  return std::make_shared<const cluster::group_rights>(std::move(all));
 }
 
 result<std::unique_ptr<cluster_host>> cluster_host::start(const cluster_needs& needs) {

@@ -115,6 +115,10 @@ void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std:
   if (identity_of(*spec) != asked->identity) return refuse(from, request, "the identity is not that of the spec");
   if (stays_here(*spec))
     return refuse(from, request, "blocks of group `" + spec->paying_group() + "` stay on this machine");
+  const pool_member* const asker = pool_.member_on(from);
+  const auto refusal = pool_.rights.load()->refusal(bind_side::asker, *spec,
+                                                    asker != nullptr ? asker->key : peer::ticket{}, asked->right);
+  if (!refusal.empty()) return refuse(from, request, refusal);
   hosted* of = find_identity(asked->identity);
   if (of == nullptr && instances_.size() >= most_instances)
     return refuse(from, request, "this node has " + std::to_string(most_instances) + " instances of others already");
@@ -184,8 +188,10 @@ bool guest::is_recent(std::optional<pool::steady_time> stored_at) const {
 
 void guest::answer_binds(hosted& of) {
   for (const auto& [link, request] : std::exchange(of.waiting, {})) {
-    pool_.send(link, frame_type::bound, request,
-               peer::encode(peer::bind_answer{.handle = of.handle, .cleared = pool_.told_cleared(of.identity)}));
+    peer::bind_answer answer{.handle = of.handle, .cleared = pool_.told_cleared(of.identity)};
+    if (const pool_member* const asker = pool_.member_on(link))
+      answer.right = pool_.rights.load()->proof_of(bind_side::home, of.spec, asker->key);
+    pool_.send(link, frame_type::bound, request, peer::encode(answer));
   }
 }
 

@@ -5,11 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <span>
 
 #include "core/private_file.hpp"
+#include "core/random_number.hpp"
+#include "core/runtime_paths.hpp"
 #include "core/socket_address.hpp"
 #include "core/text.hpp"
 
@@ -19,6 +22,7 @@ namespace {
 
 constexpr std::size_t shortest_secret = 16;
 constexpr std::size_t longest_secret = 4096;
+constexpr std::size_t own_secret_bytes = 32;
 
 /// By its numbers: a name that looks like them may mean any address. What "localhost" means is looked at when the node
 /// listens, as is every other name.
@@ -119,7 +123,7 @@ result<std::pair<std::uint16_t, std::uint16_t>> parse_ports(std::string_view tex
 
 result<std::vector<std::byte>> read_secret(const std::string& path) {
   const auto refuse = [&](const std::string& why) {
-    return fail(error_code::invalid_config, "cluster.secret_file: " + why);
+    return fail(error_code::invalid_config, "the cluster's secret (cluster.secret_file): " + why);
   };
   auto file = read_private_file(path, longest_secret + 1, S_IRWXG | S_IRWXO);  // and a newline
   if (!file) {
@@ -136,6 +140,33 @@ result<std::vector<std::byte>> read_secret(const std::string& path) {
                               longest_secret));
   }
   return secret;
+}
+
+result<std::string> secret_path(const cluster_section& cluster) {
+  if (!cluster.secret_file.empty()) return cluster.secret_file;
+  const auto directory = default_state_dir();
+  if (directory) return *directory + "/cluster-secret";
+  return fail(error_code::invalid_config,
+              "cluster.secret_file: name one, since the secret of this user's nodes has no place: " +
+                  directory.error().message());
+}
+
+result<std::vector<std::byte>> cluster_secret(const cluster_section& cluster) {
+  const auto path = secret_path(cluster);
+  if (!path) return std::unexpected(path.error());
+  if (cluster.secret_file.empty() && ::access(path->c_str(), F_OK) != 0) {
+    std::array<std::byte, own_secret_bytes> bytes{};
+    fill_randomly(bytes);
+    std::string text;
+    for (const std::byte each : bytes) text += fmt::format("{:02x}", std::to_integer<unsigned>(each));
+    if (const auto made = make_private_file(*path, text + "\n"); !made) {
+      return fail(error_code::invalid_config,
+                  "cluster.secret_file: name one, since the secret of this user's nodes "
+                  "cannot be made: " +
+                      made.error().message());
+    }
+  }
+  return read_secret(*path);
 }
 
 }  // namespace cenote::config

@@ -97,19 +97,19 @@ result<socket_address> first_address(const endpoint& where) {
   return found->front();
 }
 
-result<socket_address> node_address_among(const std::string& host, std::span<const socket_address> found) {
-  const auto usable = std::ranges::find(found, AF_INET, [](const auto& each) { return each.bytes.ss_family; });
-  if (usable != found.end()) return *usable;
+result<socket_address> node_address_among(const std::string& host, std::span<const socket_address> addresses) {
+  const auto usable = std::ranges::find(addresses, AF_INET, [](const auto& each) { return each.bytes.ss_family; });
+  if (usable != addresses.end()) return *usable;
   return fail(error_code::unsupported, "`" + host +
                                            "` is an IPv6 address, or has no other: UCX's TCP does not connect "
                                            "over IPv6, so nodes need IPv4 addresses");
 }
 
-result<socket_address> node_address(const endpoint& where) {
-  const auto number = numeric_address(where);
-  const auto found = number ? result<socket_addresses>({*number}) : look_up(where);
+result<socket_address> node_address(const endpoint& node) {
+  const auto number = numeric_address(node);
+  const auto found = number ? result<socket_addresses>({*number}) : look_up(node);
   if (!found) return std::unexpected(found.error());
-  return node_address_among(where.host, *found);
+  return node_address_among(node.host, *found);
 }
 
 result<void> look_up_later(const endpoint& where, name_lookup how, std::function<void(result<socket_addresses>)> then) {

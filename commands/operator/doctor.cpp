@@ -268,8 +268,8 @@ finding check_cluster_address(const config::cluster_section& cluster) {
     return {level::fail, "cluster address", where, device.error().message()};
   if (!is_private(cluster.listen->host)) {
     return {level::warn, "cluster address", where,
-            "a public address: whoever can connect to it can write into this node's memory; docs/cluster.md has a "
-            "firewall's rule and a tunnel"};
+            "a public address: whoever can change what passes between nodes can write into this node's memory; "
+            "docs/cluster.md has a firewall's rule and a tunnel"};
   }
   return {level::ok, "cluster address", where};
 }
@@ -322,10 +322,13 @@ finding check_cluster_ports(const config::cluster_section& cluster) {
 }
 
 finding check_cluster_secret(const config::cluster_section& cluster) {
-  if (cluster.secret_file.empty()) return {level::ok, "cluster secret", "none: for loopback only"};
-  if (const auto secret = config::read_secret(cluster.secret_file); !secret)
-    return {level::fail, "cluster secret", cluster.secret_file, secret.error().message()};
-  return {level::ok, "cluster secret", cluster.secret_file};
+  const auto path = config::secret_path(cluster);
+  if (!path) return {level::fail, "cluster secret", "nowhere", path.error().message()};
+  if (cluster.secret_file.empty() && ::access(path->c_str(), F_OK) != 0)
+    return {level::ok, "cluster secret", "made at the start, in " + *path};
+  if (const auto secret = config::read_secret(*path); !secret)
+    return {level::fail, "cluster secret", *path, secret.error().message()};
+  return {level::ok, "cluster secret", *path};
 }
 
 finding check_ucx() {
