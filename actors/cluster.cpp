@@ -372,6 +372,7 @@ tier_report_ptr cluster_shell::report() {
   const peer::oddities odd = start_->network->odd();
   made->traffic.strange_messages = odd.strange_messages;
   made->traffic.refused_links = odd.refused_links;
+  made->traffic.strangers = odd.strangers;
   made->traffic.overdue = counts_->overdue.load(std::memory_order_relaxed);
   if (start_->blocks) made->blocks = start_->blocks->copy_counters();
   made->now.live = members_->current().live.size();

@@ -90,6 +90,7 @@ result<std::unique_ptr<cluster_host>> cluster_host::start(const cluster_needs& n
   if (!options) return std::unexpected(options.error());
   auto settings = network_options_of(needs.config);
   if (!settings) return std::unexpected(settings.error());
+  settings->shared = options->shared;
   std::unique_ptr<cluster_host> made(new cluster_host(needs.system));
   made->actor_ = needs.system.spawn<cluster_shell>(needs.fatal);
   made->target_ = caf::actor_cast<caf::strong_actor_ptr>(made->actor_);

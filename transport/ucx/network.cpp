@@ -17,6 +17,7 @@
 
 #include "core/socket_address.hpp"
 #include "core/unique_fd.hpp"
+#include "transport/ucx/connection_proof.hpp"
 #include "transport/ucx/handles.hpp"
 #include "transport/ucx/links.hpp"
 #include "transport/ucx/listening_socket.hpp"
@@ -225,7 +226,9 @@ class ucx_network final : public network {
 
   endpoint where() const override { return machinery_.control.where; }
   endpoint blocks_at() const override { return machinery_.blocks.where; }
-  peer::oddities odd() const noexcept override { return {strange_messages_.load(), refused_links_.load()}; }
+  peer::oddities odd() const noexcept override {
+    return {strange_messages_.load(), refused_links_.load(), connections_without_proof()};
+  }
 
   peer::link_id dial(const endpoint& other) override {
     const peer::link_id which = next_++;
@@ -263,6 +266,7 @@ class ucx_network final : public network {
   result<void> prepare(const network_options& options) {
     auto loaded = load_library(options.variables);
     if (!loaded) return std::unexpected(loaded.error());
+    use_connection_secret(options.shared);
     machinery& of = machinery_;
     of.from = std::move(*loaded);
     // Whoever connects makes UCX hold a segment before anybody knows who it is: small ones where there are many links.
