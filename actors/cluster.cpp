@@ -271,6 +271,7 @@ void cluster_shell::tell_pool() {
       now.away.push_back(each.who.name);
     if (each.state != cluster::peer_state::live) continue;
     cluster::pool_member one{.name = each.who.name, .weight = each.who.weight, .link = each.link};
+    one.key = members_->key_of(each.link);
     if (const auto cut = partitions_.find(one.name); cut != partitions_.end()) {
       one.drops_sent = cut->second.drops_sent;
       one.drops_heard = cut->second.drops_heard;
@@ -374,6 +375,7 @@ tier_report_ptr cluster_shell::report() {
   const peer::oddities odd = start_->network->odd();
   made->traffic.strange_messages = odd.strange_messages;
   made->traffic.refused_links = odd.refused_links;
+  made->traffic.strangers = odd.strangers;
   made->traffic.overdue = counts_->overdue.load(std::memory_order_relaxed);
   if (start_->blocks) made->blocks = start_->blocks->copy_counters();
   made->now.live = members_->current().live.size();

@@ -25,11 +25,9 @@ std::chrono::milliseconds whole_ms(std::chrono::nanoseconds of) {
 result<cluster::membership_options> options_of(const config::cluster_section& config) {
   cluster::membership_options options;
   options.cluster = config.id;
-  if (!config.secret_file.empty()) {
-    auto secret = config::read_secret(config.secret_file);
-    if (!secret) return std::unexpected(secret.error());
-    options.shared = peer::secret(std::move(*secret));
-  }
+  auto secret = config::cluster_secret(config);
+  if (!secret) return std::unexpected(secret.error());
+  options.shared = peer::secret(std::move(*secret));
   for (const std::string& each : config.seeds) {
     auto where = parse_endpoint(each);
     if (!where) return std::unexpected(where.error().in("cluster.seeds"));
@@ -45,7 +43,7 @@ result<cluster::membership_options> options_of(const config::cluster_section& co
 result<ucx::network_options> network_options_of(const config::cluster_section& config) {
   ucx::network_options options;
   options.listen = config.listen.value_or(endpoint{"127.0.0.1", 0});
-  const auto meant = first_address(options.listen);  // a name may mean any address
+  const auto meant = node_address(options.listen);  // a name may mean any address
   if (!meant) return std::unexpected(meant.error().in("cluster.listen"));
   if (!meant->is_loopback() && !config::is_trusted(config)) {
     return fail(error_code::invalid_config,
@@ -79,11 +77,20 @@ result<void> load_network(const config::cluster_section& config) {
   return loaded ? result<void>() : std::unexpected(loaded.error());
 }
 
+std::shared_ptr<const cluster::group_rights> group_rights_of(const config::node_config& config) {
+  cluster::group_rights all;
+  for (const auto& [name, group] : config.groups) {
+    if (!group.token.empty() || !group.uids.empty()) all.tokens.emplace(name, group.token);
+  }
+  return std::make_shared<const cluster::group_rights>(std::move(all));
+}
+
 result<std::unique_ptr<cluster_host>> cluster_host::start(const cluster_needs& needs) {
   auto options = options_of(needs.config);
   if (!options) return std::unexpected(options.error());
   auto settings = network_options_of(needs.config);
   if (!settings) return std::unexpected(settings.error());
+  settings->shared = options->shared;
   std::unique_ptr<cluster_host> made(new cluster_host(needs.system));
   made->actor_ = needs.system.spawn<cluster_shell>(needs.fatal);
   made->target_ = caf::actor_cast<caf::strong_actor_ptr>(made->actor_);

@@ -41,6 +41,9 @@ void add_cluster_messages(caf::actor_system_config& config);
 /// threads. Errors: invalid_config, unsupported.
 [[nodiscard]] result<void> load_network(const config::cluster_section& config);
 
+/// Of the groups for which the configuration has a token or users of their own.
+[[nodiscard]] std::shared_ptr<const cluster::group_rights> group_rights_of(const config::node_config& config);
+
 /// Stop it before the actor system ends, and destroy it afterwards.
 class cluster_host {
  public:

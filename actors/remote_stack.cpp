@@ -1,9 +1,6 @@
 #include "actors/remote_stack.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <string>
@@ -15,6 +12,7 @@
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
 #include "core/checksum.hpp"
+#include "core/runtime_paths.hpp"
 #include "tiers/remote/peers_backend.hpp"
 #include "tiers/remote/redis_backend.hpp"
 
@@ -33,26 +31,22 @@ blocks::edge_options remote_edge_of(const config::node_config& config) {
   return options;
 }
 
-std::filesystem::path state_directory(const config::node_config& config) {
+result<std::filesystem::path> state_directory(const config::node_config& config) {
   if (!config.remote.state_dir.empty()) return config.remote.state_dir;
-  const auto from = [](const char* variable) {
-    const char* value = std::getenv(variable);
-    return std::filesystem::path(value != nullptr ? value : "");
-  };
-  if (auto given = from("STATE_DIRECTORY"); !given.empty()) return given;
-  if (::geteuid() == 0) return "/var/lib/cenote";
-  if (auto state = from("XDG_STATE_HOME"); !state.empty()) return state / "cenote";
-  return from("HOME") / ".local/state/cenote";
+  auto found = default_state_dir();
+  if (!found) return std::unexpected(found.error().in("remote.state_dir"));
+  return *found;
 }
 
 /// One for each node: several of one user may have one directory of state.
 result<std::filesystem::path> removals_file(const config::node_config& config) {
   const auto folder = state_directory(config);
+  if (!folder) return std::unexpected(folder.error());
   std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) return fail(error_code::system, "remote.state_dir: " + folder.native() + ": " + failed.message());
+  std::filesystem::create_directories(*folder, failed);
+  if (failed) return fail(error_code::system, "remote.state_dir: " + folder->native() + ": " + failed.message());
   const std::string name = config.cluster.name + '\0' + config::runtime_dir(config);
-  return folder / ("removals-" + remote::epoch_text(checksum_of(std::as_bytes(std::span(name)))));
+  return *folder / ("removals-" + remote::epoch_text(checksum_of(std::as_bytes(std::span(name)))));
 }
 
 /// Nanoseconds since 1970.
@@ -161,7 +155,9 @@ class remote_host final : public lower_tier_host {
     remote::redis_options options;
     options.url = std::move(*url);
     options.credentials = config.remote.auth_file;
-    options.state = state_directory(config);
+    auto state = state_directory(config);
+    if (!state) return std::unexpected(state.error());
+    options.state = std::move(*state);
     options.timeout = timeout_of(config);
     options.open_bytes = config.remote.read_window + config.remote.write_window;
     auto made = remote::redis_backend::open(std::move(options), events(number));

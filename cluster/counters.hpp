@@ -16,7 +16,7 @@ struct membership_counters {
 
 /// Of the network and of requests to other nodes.
 struct traffic_counters {
-  std::uint64_t sent_bytes = 0, heard_bytes = 0, strange_messages = 0, refused_links = 0;
+  std::uint64_t sent_bytes = 0, heard_bytes = 0, strange_messages = 0, refused_links = 0, strangers = 0;
   std::uint64_t requests = 0, overdue = 0, cut = 0;
 };
 
@@ -84,6 +84,9 @@ struct figure_table<cluster::traffic_counters> {
        "Messages of no link, or of the wrong form: thrown away.", &all::strange_messages},
       {"cluster.counters.refused_links", "cenote_cluster_refused_links_total", counter, "links",
        "Links refused because there were too many.", &all::refused_links},
+      {"cluster.counters.strangers", "cenote_cluster_strangers_total", counter, "connections",
+       "Connections that did not prove the cluster's secret, or said nothing: closed, and no byte of them reached UCX.",
+       &all::strangers},
       {"cluster.counters.requests", "cenote_cluster_requests_total", counter, "requests", "Requests to other nodes.",
        &all::requests},
       {"cluster.counters.overdue", "cenote_cluster_requests_overdue_total", counter, "requests",

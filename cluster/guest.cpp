@@ -115,6 +115,10 @@ void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std:
   if (identity_of(*spec) != asked->identity) return refuse(from, request, "the identity is not that of the spec");
   if (stays_here(*spec))
     return refuse(from, request, "blocks of group `" + spec->paying_group() + "` stay on this machine");
+  const pool_member* const asker = pool_.member_on(from);
+  const auto refusal = pool_.rights.load()->refusal(bind_side::asker, *spec,
+                                                    asker != nullptr ? asker->key : peer::ticket{}, asked->right);
+  if (!refusal.empty()) return refuse(from, request, refusal);
   hosted* of = find_identity(asked->identity);
   if (of == nullptr && instances_.size() >= most_instances)
     return refuse(from, request, "this node has " + std::to_string(most_instances) + " instances of others already");
@@ -195,8 +199,10 @@ bool guest::is_recent(std::optional<pool::steady_time> stored_at) const {
 
 void guest::answer_binds(hosted& of) {
   for (const auto& [link, request] : std::exchange(of.waiting, {})) {
-    pool_.send(link, frame_type::bound, request,
-               peer::encode(peer::bind_answer{.handle = of.handle, .cleared = pool_.told_cleared(of.identity)}));
+    peer::bind_answer answer{.handle = of.handle, .cleared = pool_.told_cleared(of.identity)};
+    if (const pool_member* const asker = pool_.member_on(link))
+      answer.right = pool_.rights.load()->proof_of(bind_side::home, of.spec, asker->key);
+    pool_.send(link, frame_type::bound, request, peer::encode(answer));
   }
 }
 
@@ -819,8 +825,9 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
     pool_.removals.note(identity, keys, pool_.now() + options_.removal_lag, pool_.now());
     pool_.send(from, frame_type::forgot, request, peer::encode(peer::forget_answer{removed, std::move(why)}));
   };
-  pool_.removals.note(asked->identity, asked->keys, pool::steady_time::max(), pool_.now());
   hosted* of = find_identity(asked->identity);
+  if (!may_forget(from, of, *asked)) return answer(0, {});  // nothing of it was ever shared with that node
+  pool_.removals.note(asked->identity, asked->keys, pool::steady_time::max(), pool_.now());
   if (of == nullptr) of = host(asked->identity, asked->spec);
   if (of == nullptr) return answer(0, "this node does not know the instance yet");
   if (of->session) return forget_in(*of, *asked, answer);
@@ -829,6 +836,18 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
     if (found == instances_.end()) return answer(0, why);
     forget_in(found->second, asked, answer);
   });
+}
+
+/// A node that has bound the instance has shown its right to the group; another one shows it with the request.
+bool guest::may_forget(peer::link_id from, const hosted* of, const peer::forget_request& asked) const {
+  if (of != nullptr && of->users.contains(from)) return true;
+  byte_reader reader(asked.spec);
+  const auto spec = of != nullptr ? result<instance_spec>(of->spec) : decode_instance_spec(reader);
+  const pool_member* const asker = pool_.member_on(from);
+  if (!spec) return true;  // it names none, and nothing can be opened
+  return pool_.rights.load()
+      ->refusal(bind_side::asker, *spec, asker != nullptr ? asker->key : peer::ticket{}, asked.right)
+      .empty();
 }
 
 void guest::forget_in(hosted& of, const peer::forget_request& asked,

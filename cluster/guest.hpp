@@ -187,6 +187,7 @@ class guest final : public pool_half {
   void end_delivery(const place& which, std::optional<std::uint64_t> hash);
 
   void forget(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  [[nodiscard]] bool may_forget(peer::link_id from, const hosted* of, const peer::forget_request& asked) const;
   void forget_in(hosted& of, const peer::forget_request& asked, std::function<void(std::uint64_t, std::string)> answer);
   void revoke(const hosted& of, std::span<const block_key> keys);
   void remove(hosted& of, const std::vector<block_key>& keys, std::function<void(std::uint64_t, std::string)> then);

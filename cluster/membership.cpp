@@ -764,6 +764,11 @@ std::optional<peer::link_id> membership::link_of(const std::string& name) const 
   return found->second.link;
 }
 
+peer::ticket membership::key_of(peer::link_id link) const {
+  const auto found = links_.find(link);
+  return found == links_.end() ? peer::ticket{} : found->second.agreed.for_blocks;
+}
+
 std::optional<peer::incarnation> membership::incarnation_of(const std::string& name) const {
   const auto found = members_.find(name);
   if (found == members_.end() || found->second.link == 0) return std::nullopt;

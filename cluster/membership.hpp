@@ -159,6 +159,8 @@ class membership {
   [[nodiscard]] std::string name_on(peer::link_id link) const;
   /// Of a node that is live or suspect.
   [[nodiscard]] std::optional<peer::link_id> link_of(const std::string& name) const;
+  /// A number known to the two ends of a link alone; zeros before their greeting.
+  [[nodiscard]] peer::ticket key_of(peer::link_id link) const;
   [[nodiscard]] std::optional<peer::incarnation> incarnation_of(const std::string& name) const;
   [[nodiscard]] const identity& self() const noexcept { return self_; }
   [[nodiscard]] const std::string& cluster_id() const noexcept { return options_.cluster; }

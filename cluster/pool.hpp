@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cluster/counters.hpp"
+#include "cluster/group_rights.hpp"
 #include "cluster/recent_removals.hpp"
 #include "transport/peer/frame.hpp"
 #include "transport/peer/network.hpp"
@@ -28,6 +29,7 @@ struct pool_member {
   bool carries_blocks = false;  ///< the link does, so that the node can be asked; it may ask before
   bool drops_sent = false;      ///< an operator cut it off, for a test
   bool drops_heard = false;
+  peer::ticket key{};  ///< known to the two ends of the link alone
 };
 struct pool_members {
   std::string self;
@@ -158,7 +160,9 @@ class pool {
   static constexpr std::size_t most_cleared = 4096;  ///< instances of whose clears is known
 
   recent_removals removals;  ///< of this node's engines and of others
-  pool_counters counters;    ///< other threads read it with copy_counters()
+  /// Of this node's configuration, which may change. Thread-safe.
+  std::atomic<std::shared_ptr<const group_rights>> rights{std::make_shared<const group_rights>()};
+  pool_counters counters;  ///< other threads read it with copy_counters()
   [[nodiscard]] pool_counters copy_counters();
 
   /// Grows with each change of what clears() gives.

@@ -5,11 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <span>
 
 #include "core/private_file.hpp"
+#include "core/random_number.hpp"
+#include "core/runtime_paths.hpp"
 #include "core/socket_address.hpp"
 #include "core/text.hpp"
 
@@ -19,6 +22,7 @@ namespace {
 
 constexpr std::size_t shortest_secret = 16;
 constexpr std::size_t longest_secret = 4096;
+constexpr std::size_t own_secret_bytes = 32;
 
 /// By its numbers: a name that looks like them may mean any address. What "localhost" means is looked at when the node
 /// listens, as is every other name.
@@ -48,11 +52,20 @@ std::optional<key_fault> times_fault(const cluster_section& cluster) {
   return std::nullopt;
 }
 
+/// By its numbers; a name is looked at when it is looked up.
+std::optional<std::string> family_fault(const std::string& host) {
+  const auto number = numeric_address({host, 0});
+  if (!number) return std::nullopt;
+  const auto usable = node_address_among(host, {&*number, 1});
+  return usable ? std::nullopt : std::optional(usable.error().message());
+}
+
 std::optional<key_fault> address_fault(const cluster_section& cluster) {
   if (!cluster.listen) return key_fault{"cluster.listen", "a node that has a name must listen: host:port"};
   const std::string& host = cluster.listen->host;
   if (is_wildcard(host))
     return key_fault{"cluster.listen", "means every address: name the one at which other nodes reach this node"};
+  if (auto why = family_fault(host)) return key_fault{"cluster.listen", std::move(*why)};
   if (!is_trusted(cluster) && !is_loopback(host)) return key_fault{"cluster.listen", std::string(why_not_trusted)};
   if (!is_trusted(cluster) && leaves_device(cluster)) {
     const bool is_rdma = cluster.transport == cluster_transport::rdma;
@@ -63,6 +76,7 @@ std::optional<key_fault> address_fault(const cluster_section& cluster) {
     const auto where = parse_endpoint(seed);
     if (!where || where->port == 0)
       return key_fault{"cluster.seeds", fmt::format("`{}` is not of the form host:port", seed)};
+    if (auto why = family_fault(where->host)) return key_fault{"cluster.seeds", std::move(*why)};
   }
   return std::nullopt;
 }
@@ -109,7 +123,7 @@ result<std::pair<std::uint16_t, std::uint16_t>> parse_ports(std::string_view tex
 
 result<std::vector<std::byte>> read_secret(const std::string& path) {
   const auto refuse = [&](const std::string& why) {
-    return fail(error_code::invalid_config, "cluster.secret_file: " + why);
+    return fail(error_code::invalid_config, "the cluster's secret (cluster.secret_file): " + why);
   };
   auto file = read_private_file(path, longest_secret + 1, S_IRWXG | S_IRWXO);  // and a newline
   if (!file) {
@@ -126,6 +140,33 @@ result<std::vector<std::byte>> read_secret(const std::string& path) {
                               longest_secret));
   }
   return secret;
+}
+
+result<std::string> secret_path(const cluster_section& cluster) {
+  if (!cluster.secret_file.empty()) return cluster.secret_file;
+  const auto directory = default_state_dir();
+  if (directory) return *directory + "/cluster-secret";
+  return fail(error_code::invalid_config,
+              "cluster.secret_file: name one, since the secret of this user's nodes has no place: " +
+                  directory.error().message());
+}
+
+result<std::vector<std::byte>> cluster_secret(const cluster_section& cluster) {
+  const auto path = secret_path(cluster);
+  if (!path) return std::unexpected(path.error());
+  if (cluster.secret_file.empty() && ::access(path->c_str(), F_OK) != 0) {
+    std::array<std::byte, own_secret_bytes> bytes{};
+    fill_randomly(bytes);
+    std::string text;
+    for (const std::byte each : bytes) text += fmt::format("{:02x}", std::to_integer<unsigned>(each));
+    if (const auto made = make_private_file(*path, text + "\n"); !made) {
+      return fail(error_code::invalid_config,
+                  "cluster.secret_file: name one, since the secret of this user's nodes "
+                  "cannot be made: " +
+                      made.error().message());
+    }
+  }
+  return read_secret(*path);
 }
 
 }  // namespace cenote::config

@@ -22,8 +22,7 @@ struct key_fault {
 [[nodiscard]] bool is_trusted(const cluster_section& cluster);
 inline constexpr std::string_view why_not_trusted =
     "is not for loopback alone: that needs cluster.secret_file, and cluster.trusted_network = true as a word that "
-    "nobody "
-    "but the nodes can reach this one; docs/cluster.md says why and how";
+    "nobody but the nodes can read or change what passes between them; docs/cluster.md says why and how";
 
 /// None: the keys can work.
 [[nodiscard]] std::optional<key_fault> cluster_fault(const cluster_section& cluster);
@@ -37,5 +36,12 @@ inline constexpr unsigned least_ports = 4;
 /// The secret in a file, without a newline at its end. Errors: invalid_config: it is not there, others may read it, or
 /// it is too short or too long.
 [[nodiscard]] result<std::vector<std::byte>> read_secret(const std::string& path);
+
+/// Where the secret of a cluster lies: cluster.secret_file; else, on loopback, the one that all nodes of this user have
+/// without a word of configuration, in default_state_dir(). Errors: invalid_config.
+[[nodiscard]] result<std::string> secret_path(const cluster_section& cluster);
+/// The secret of a cluster. The user's own is made where there is none yet: of nodes that start at once all get the
+/// same. Errors: invalid_config: as read_secret(), or it cannot be made.
+[[nodiscard]] result<std::vector<std::byte>> cluster_secret(const cluster_section& cluster);
 
 }  // namespace cenote::config

@@ -335,14 +335,15 @@ constexpr std::array keys{
     bound<&node_config::cluster, &cluster_section::secret_file>(
         {.name = "cluster.secret_file",
          .type = string,
-         .about = "File with what the nodes share to know each other, 16 to 4096 bytes, readable by its owner only. "
-                  "It keeps foreign nodes out of the protocol, not attackers off the port; see cluster.md."}),
+         .about = "File with what the nodes share to know each other, 16 to 4096 bytes, readable by its owner only; "
+                  "see cluster.md. Empty, on loopback only: `cluster-secret` in the directory that `remote.state_dir` "
+                  "stands for by default, which the first node of a user makes for all of that user's."}),
     bound<&node_config::cluster, &cluster_section::trusted_network>(
         {.name = "cluster.trusted_network",
          .type = boolean,
          .fallback = "false",
-         .about = "Whoever can open a connection to `cluster.listen` or `cluster.ports` may be trusted with this "
-                  "node's memory; see cluster.md."}),
+         .about = "Off loopback: your word that nobody but the nodes can read or change what passes between them; "
+                  "whoever can is trusted with this node's memory; see cluster.md."}),
     bound<&node_config::cluster, &cluster_section::beat>(
         {.name = "cluster.beat",
          .type = duration,

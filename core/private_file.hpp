@@ -21,4 +21,8 @@ struct private_file {
 [[nodiscard]] result<private_file> read_private_file(const std::filesystem::path& path, std::size_t most_bytes,
                                                      mode_t forbidden);
 
+/// Makes a file that its owner alone may read and write, whole or not at all; one that is there stays as it is. Its
+/// directory is made, too. Errors: system.
+[[nodiscard]] result<void> make_private_file(const std::filesystem::path& path, const std::string& text);
+
 }  // namespace cenote

@@ -1,5 +1,6 @@
 #include "core/runtime_paths.hpp"
 
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +24,34 @@ std::string user_runtime_dir() {
 }
 
 }  // namespace
+
+namespace {
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// Empty: none is known.
+std::string home_directory() {
+  if (std::string given = variable("HOME"); !given.empty()) return given;
+  std::array<char, 4096> memory{};
+  passwd entry{};
+  passwd* found = nullptr;
+  const bool is_known =
+      ::getpwuid_r(::geteuid(), &entry, memory.data(), memory.size(), &found) == 0 && found != nullptr;
+  return is_known ? entry.pw_dir : "";
+}
+
+}  // namespace
+
+result<std::string> default_state_dir() {
+  if (std::string given = variable("STATE_DIRECTORY"); !given.empty()) return given;
+  if (::geteuid() == 0) return "/var/lib/cenote";
+  if (const std::string state = variable("XDG_STATE_HOME"); !state.empty()) return state + "/cenote";
+  if (const std::string home = home_directory(); home.starts_with('/')) return home + "/.local/state/cenote";
+  return fail(error_code::invalid_argument, "uid " + std::to_string(::geteuid()) + " has no home directory");
+}
 
 std::string default_runtime_dir() {
   const char* const xdg = std::getenv("XDG_RUNTIME_DIR");

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -94,6 +95,21 @@ result<socket_address> first_address(const endpoint& where) {
   const auto found = look_up(where);
   if (!found) return std::unexpected(found.error());
   return found->front();
+}
+
+result<socket_address> node_address_among(const std::string& host, std::span<const socket_address> addresses) {
+  const auto usable = std::ranges::find(addresses, AF_INET, [](const auto& each) { return each.bytes.ss_family; });
+  if (usable != addresses.end()) return *usable;
+  return fail(error_code::unsupported, "`" + host +
+                                           "` is an IPv6 address, or has no other: UCX's TCP does not connect "
+                                           "over IPv6, so nodes need IPv4 addresses");
+}
+
+result<socket_address> node_address(const endpoint& node) {
+  const auto number = numeric_address(node);
+  const auto found = number ? result<socket_addresses>({*number}) : look_up(node);
+  if (!found) return std::unexpected(found.error());
+  return node_address_among(node.host, *found);
 }
 
 result<void> look_up_later(const endpoint& where, name_lookup how, std::function<void(result<socket_addresses>)> then) {

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "core/endpoint.hpp"
@@ -46,6 +48,13 @@ using socket_addresses = std::vector<socket_address>;
 [[nodiscard]] result<socket_addresses> look_up(const endpoint& where);
 /// The first address of a number or a name. Errors: system.
 [[nodiscard]] result<socket_address> first_address(const endpoint& where);
+
+/// Of these addresses of `host` the first one by which nodes reach each other: an IPv4 address, since UCX's TCP does
+/// not connect over IPv6. Errors: unsupported: there is none.
+[[nodiscard]] result<socket_address> node_address_among(const std::string& host,
+                                                        std::span<const socket_address> addresses);
+/// The same of a number or a name that is looked up. Errors: system, unsupported.
+[[nodiscard]] result<socket_address> node_address(const endpoint& node);
 
 using name_lookup = std::function<result<socket_addresses>(const endpoint&)>;
 /// Calls `how` on a thread of its own, and `then` there with its answer. Nobody waits for that thread: what it needs it

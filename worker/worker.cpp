@@ -355,6 +355,7 @@ class worker {
     blocks_ = std::make_shared<cluster::pool>([alarm = std::shared_ptr<local::alarm>(data_path_->make_alarm(std::move(
                                                    advance)))](cluster::pool::steady_time when) { alarm->set(when); });
     *made = blocks_;
+    blocks_->rights.store(group_rights_of(*config_));
     handovers_ = std::make_shared<cluster::handovers>(*blocks_, groups_kept_here(*config_));
     blocks_->join_handovers(handovers_.get());
   }
@@ -525,6 +526,7 @@ class worker {
     server_->reload(config_);
     caf::anon_send(node_, reload_atom_v, config_);
     if (cluster_) cluster_->keep_here(groups_kept_here(*config_));
+    if (blocks_) blocks_->rights.store(group_rights_of(*config_));
     if (auto kept = keep_running(keeper_, *config_); !kept) {
       log_error(logger("worker"), "a later worker would start with the configuration of before",
                 {{"reason", kept.error().describe()}});

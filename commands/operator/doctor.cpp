@@ -270,8 +270,7 @@ bool is_private(const std::string& host) {
   unsigned first = 0;
   unsigned second = 0;
   if (std::sscanf(host.c_str(), "%u.%u.", &first, &second) != 2) {
-    return host == "localhost" || host == "::1" || host.starts_with("fe80:") ||
-           (host.starts_with("fd") && host.find(':') != std::string::npos);
+    return host == "localhost";
   }
   return first == 10 || first == 127 || (first == 172 && second >= 16 && second < 32) ||
          (first == 192 && second == 168) || (first == 100 && second >= 64 && second < 128) ||
@@ -284,8 +283,8 @@ finding check_cluster_address(const config::cluster_section& cluster) {
     return {level::fail, "cluster address", where, device.error().message()};
   if (!is_private(cluster.listen->host)) {
     return {level::warn, "cluster address", where,
-            "a public address: whoever can connect to it can write into this node's memory; docs/cluster.md has a "
-            "firewall's rule and a tunnel"};
+            "a public address: whoever can change what passes between nodes can write into this node's memory; "
+            "docs/cluster.md has a firewall's rule and a tunnel"};
   }
   return {level::ok, "cluster address", where};
 }
@@ -311,7 +310,7 @@ bool is_given_away(std::uint16_t port) {
 finding check_cluster_ports(const config::cluster_section& cluster) {
   const auto range = config::parse_ports(cluster.ports);
   if (!range || !cluster.listen) return {level::fail, "cluster ports", cluster.ports, "see cluster.ports"};
-  const auto address = first_address(*cluster.listen);
+  const auto address = node_address(*cluster.listen);
   const endpoint where = address ? address->where() : endpoint();
   const auto& [first, last] = *range;
   unsigned wanted = 0;
@@ -338,10 +337,13 @@ finding check_cluster_ports(const config::cluster_section& cluster) {
 }
 
 finding check_cluster_secret(const config::cluster_section& cluster) {
-  if (cluster.secret_file.empty()) return {level::ok, "cluster secret", "none: for loopback only"};
-  if (const auto secret = config::read_secret(cluster.secret_file); !secret)
-    return {level::fail, "cluster secret", cluster.secret_file, secret.error().message()};
-  return {level::ok, "cluster secret", cluster.secret_file};
+  const auto path = config::secret_path(cluster);
+  if (!path) return {level::fail, "cluster secret", "nowhere", path.error().message()};
+  if (cluster.secret_file.empty() && ::access(path->c_str(), F_OK) != 0)
+    return {level::ok, "cluster secret", "made at the start, in " + *path};
+  if (const auto secret = config::read_secret(*path); !secret)
+    return {level::fail, "cluster secret", *path, secret.error().message()};
+  return {level::ok, "cluster secret", *path};
 }
 
 finding check_ucx() {

@@ -109,6 +109,25 @@ def alter_blocks(node: Node) -> None:
                 memory[offset] ^= 1
 
 
+def test_blocks_of_a_restricted_group_go_to_nodes_that_know_its_token_alone(
+    pool: Pool, start_node: StartNode, attach: Attach
+) -> None:
+    knows = 'groups.tenant.token="a token of the tenant"'
+    for index, more in enumerate(([knows], [knows], [])):
+        pool.nodes.append(start_node(*pool.settings(index), *more, capacity="16MiB"))
+    pool.all_ask()
+    a, b, c = pool.nodes
+    first, second = (
+        attach(node, "shared", block=BLOCK, instance_group="tenant", token="a token of the tenant") for node in (a, b)
+    )
+    stranger = attach(c, "shared", block=BLOCK, instance_group="tenant")  # its node asks for no token
+    keys = put(first, "conversation")
+    settled(a)
+    assert sum(found(second, [key]) for key in keys) > 0
+    assert sum(found(stranger, [key]) for key in keys) == 0
+    assert of_pool(a, "refused") + of_pool(b, "refused") > 0 and of_pool(c, "hosted") == 0
+
+
 def test_what_one_node_stores_the_others_find(pool: Pool, attach: Attach) -> None:
     a, b, c = pool.pooled()
     keys = put(attach(a, "model", block=BLOCK), "shared")

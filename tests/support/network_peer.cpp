@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "config/cluster_rules.hpp"
 #include "tests/support/network_peer.hpp"
 #include "transport/peer/messages.hpp"
 #include "transport/ucx/network.hpp"
@@ -95,7 +96,14 @@ result<void> start(node& self) {
     take(self, from, head, piece.size());
   };
   events.sent = [](peer::link_id, std::uint64_t, const result<void>&) {};
-  auto made = ucx::start_network({.listen = here, .variables = std::move(*variables)}, std::move(events));
+  peer::secret shared;
+  if (self.is_later) {  // it speaks to nodes, which have their user's secret
+    auto secret = config::cluster_secret({});
+    if (!secret) return std::unexpected(secret.error());
+    shared = peer::secret(std::move(*secret));
+  }
+  auto made = ucx::start_network({.listen = here, .shared = std::move(shared), .variables = std::move(*variables)},
+                                 std::move(events));
   if (!made) return std::unexpected(made.error());
   self.net = std::move(*made);
   return {};

@@ -20,6 +20,25 @@ using peer::frame_type;
 constexpr std::size_t most_specs = 4096;
 constexpr std::chrono::minutes refusal_lasts{1};  // then a node is asked again to bind what it refused
 
+/// This node's proof for the one at the other end of the link.
+std::optional<peer::proof> right_of(const cluster::pool& pool, peer::link_id link, std::span<const std::byte> encoded) {
+  byte_reader reader(encoded);
+  const auto spec = decode_instance_spec(reader);
+  const auto* const home = pool.member_on(link);
+  if (!spec || home == nullptr) return std::nullopt;
+  return pool.rights.load()->proof_of(cluster::bind_side::asker, *spec, home->key);
+}
+
+/// A home without the right to the group would give its blocks to all clients that attach there.
+bool has_right(const cluster::pool& pool, peer::link_id link, std::span<const std::byte> encoded,
+               const peer::bind_answer& answer) {
+  byte_reader reader(encoded);
+  const auto spec = decode_instance_spec(reader);
+  const auto* const home = pool.member_on(link);
+  if (!spec || home == nullptr) return true;  // nothing is asked of it
+  return pool.rights.load()->refusal(cluster::bind_side::home, *spec, home->key, answer.right).empty();
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------------------------------------- calls
@@ -247,7 +266,8 @@ peers_backend::binding& peers_backend::bound(node& at, std::uint64_t identity) {
   const std::uint64_t number = next_number_++;
   binds_.emplace(number, std::pair(at.link, identity));
   pool_.send(at.link, frame_type::bind, number,
-             peer::encode(peer::bind_request{identity, pool_.told_cleared(identity), spec->second}));
+             peer::encode(peer::bind_request{identity, pool_.told_cleared(identity), spec->second,
+                                             right_of(pool_, at.link, spec->second)}));
   return of;
 }
 
@@ -264,9 +284,12 @@ void peers_backend::wait_for(binding& of, steady_time until, std::function<void(
 }
 
 void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const std::byte> body) {
-  const auto answer = peer::decode_bind_answer(body);
+  auto answer = peer::decode_bind_answer(body);
   const auto found = at.bindings.find(identity);
   if (!answer) return;
+  if (const auto spec = specs_.find(identity);
+      spec != specs_.end() && !has_right(pool_, at.link, spec->second, *answer))
+    give_back(at.link, std::exchange(answer->handle, 0));
   if (found == at.bindings.end() || found->second.is_refused) return give_back(at.link, answer->handle);
   found->second.handle = answer->handle;
   found->second.is_refused = answer->handle == 0;

@@ -39,6 +39,14 @@ std::optional<std::uint64_t> get_cleared(byte_reader& reader, bool is_good) {
   return reader.get<std::uint64_t>();
 }
 
+/// None: the sender has shown none.
+std::optional<proof> get_right(byte_reader& reader) {
+  if (reader.remaining() < sizeof(proof)) return std::nullopt;
+  proof shown{};
+  std::ranges::copy(reader.get_run(shown.size()), shown.begin());
+  return shown;
+}
+
 }  // namespace
 
 std::vector<std::byte> encode(const bind_request& what) {
@@ -46,6 +54,7 @@ std::vector<std::byte> encode(const bind_request& what) {
   writer.put(what.identity);
   writer.put(what.cleared);
   writer.put_bytes(what.spec);
+  if (what.right) writer.put_raw(*what.right);
   return std::move(writer).take();
 }
 
@@ -54,6 +63,7 @@ std::vector<std::byte> encode(const bind_answer& what) {
   writer.put(what.handle);
   writer.put(what.cleared);
   put_why(writer, what.why);
+  if (what.right) writer.put_raw(*what.right);
   return std::move(writer).take();
 }
 
@@ -120,6 +130,7 @@ std::vector<std::byte> encode(const forget_request& what) {
     writer.put(each.lo);
   }
   if (!what.spec.empty()) writer.put_bytes(what.spec);
+  if (!what.spec.empty() && what.right) writer.put_raw(*what.right);
   return std::move(writer).take();
 }
 
@@ -146,6 +157,7 @@ result<bind_request> decode_bind_request(std::span<const std::byte> body) {
   const auto spec = reader.get_bytes();
   const bool is_good = spec.size() <= longest_spec;
   if (is_good) what.spec.assign(spec.begin(), spec.end());
+  what.right = get_right(reader);
   return checked(std::move(what), reader, is_good, "bind");
 }
 
@@ -156,6 +168,7 @@ result<bind_answer> decode_bind_answer(std::span<const std::byte> body) {
   what.handle = reader.get<std::uint32_t>();
   what.cleared = reader.get<std::uint64_t>();
   what.why = get_text(reader, longest_why, is_good);
+  what.right = get_right(reader);
   return checked(std::move(what), reader, is_good, "answer to a bind");
 }
 
@@ -253,6 +266,7 @@ result<forget_request> decode_forget_request(std::span<const std::byte> body) {
     const auto spec = reader.get_bytes();
     is_good = spec.size() <= longest_spec;
     if (is_good) what.spec.assign(spec.begin(), spec.end());
+    what.right = get_right(reader);
   }
   return checked(std::move(what), reader, is_good, "forget");
 }

@@ -13,6 +13,7 @@
 #include "core/block_key.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
+#include "transport/peer/messages.hpp"
 
 namespace cenote::peer {
 
@@ -25,11 +26,14 @@ struct bind_request {
   std::uint64_t identity = 0;     ///< identity_of(spec)
   std::uint64_t cleared = 0;      ///< number of its last clear, as the sender knows; 0: none
   std::vector<std::byte> spec{};  ///< encoded
+  /// That the sender's configuration restricts the instance's group as the home's does (cluster/group_rights.hpp).
+  std::optional<proof> right{};
 };
 struct bind_answer {
   std::uint32_t handle = 0;  ///< 0: refused
   std::uint64_t cleared = 0;
-  std::string why{};  ///< refused
+  std::string why{};             ///< refused
+  std::optional<proof> right{};  ///< of the home
 };
 
 struct unbind_request {
@@ -82,6 +86,7 @@ struct forget_request {
   std::uint64_t cleared = 0;      ///< not 0: all of the instance; the clear's number
   std::vector<block_key> keys{};  ///< otherwise
   std::vector<std::byte> spec{};  ///< of the instance, encoded: for a node that nobody has bound it at; may be empty
+  std::optional<proof> right{};   ///< as in bind_request; with a spec
 };
 struct forget_answer {
   std::uint64_t removed = 0;

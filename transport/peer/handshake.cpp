@@ -54,6 +54,10 @@ agreement agree(const secret& shared, std::span<const std::byte> dialler_greetin
   return made;
 }
 
+proof prove(std::span<const std::byte> key, std::string_view label, std::span<const std::byte> context) {
+  return hmac(key, label, context);
+}
+
 bool are_equal(const proof& one, const proof& other) noexcept {
   return CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "transport/peer/messages.hpp"
@@ -41,6 +42,9 @@ struct agreement {
 };
 [[nodiscard]] agreement agree(const secret& shared, std::span<const std::byte> dialler_greeting,
                               std::span<const std::byte> listener_greeting);
+
+/// Shows a side with the same key that this one has it; `label` and `context` are what the proof is good for alone.
+[[nodiscard]] proof prove(std::span<const std::byte> key, std::string_view label, std::span<const std::byte> context);
 
 /// In a time that does not tell where they differ.
 [[nodiscard]] bool are_equal(const proof& one, const proof& other) noexcept;

@@ -48,6 +48,7 @@ struct landing {
 struct oddities {
   std::uint64_t strange_messages = 0;  ///< of no link, of the wrong size or form: thrown away
   std::uint64_t refused_links = 0;     ///< asked for when there were too many
+  std::uint64_t strangers = 0;         ///< connections that did not prove the secret, to any network of the process
 };
 
 /// What a network says. All of it is said on the network's own thread; nothing said here may wait.

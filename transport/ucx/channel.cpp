@@ -6,6 +6,10 @@ namespace cenote::ucx {
 
 namespace {
 
+/// Of a connection that the other side closed before UCX's own greeting: mostly for the proof at its beginning.
+constexpr auto unanswered =
+    "the other side closed the connection unanswered, as one with another secret (cluster.secret_file) or version does";
+
 /// What UCX's word means here, where it says something else.
 std::string meaning_of(const library& from, ucs_status_t status) {
   switch (status) {
@@ -94,7 +98,11 @@ void channel::post(unsigned message, operation& which) {
 }
 
 void channel::when_connected(when_sent done) {
-  operation& which = begin(std::move(done));
+  is_unanswered_ = true;
+  operation& which = begin([this, done = std::move(done)](bool is_connected) {
+    is_unanswered_ = !is_connected;
+    done(is_connected);
+  });
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   params.cb.send = &end_of_operation;
@@ -125,7 +133,8 @@ void channel::end_of_operation(void* request, ucs_status_t how, void* which) {
 
 void channel::end_of_connection(void* self, ucp_ep_h /*which*/, ucs_status_t why) {
   auto& of = *static_cast<channel*>(self);
-  of.failure_ = error(error_code::closed, meaning_of(*of.library_, why));
+  const bool is_unanswered = of.is_unanswered_ && (why == UCS_ERR_CONNECTION_RESET || why == UCS_ERR_ENDPOINT_TIMEOUT);
+  of.failure_ = error(error_code::closed, is_unanswered ? unanswered : meaning_of(*of.library_, why));
   if (of.on_failure_) std::exchange(of.on_failure_, {})(*of.failure_);
 }
 

@@ -88,6 +88,7 @@ class channel {
   ucp_ep_h endpoint_ = nullptr;
   std::optional<error> failure_{};  ///< found while nobody was concerned
   bool is_closing_ = false;
+  bool is_unanswered_ = false;          ///< since when_connected() was called
   ucs_status_ptr_t closing_ = nullptr;  ///< UCX's request to close, while it is open
   std::list<operation> operations_;
   std::size_t frame_bytes_ = 0;

@@ -22,7 +22,7 @@ struct free_interfaces {
 }  // namespace
 
 result<std::string> device_of(const std::string& host) {
-  const auto wanted = first_address({host, 0});
+  const auto wanted = node_address({host, 0});
   if (!wanted) return std::unexpected(wanted.error());
   if (wanted->is_wildcard())
     return fail(error_code::invalid_argument, host + " means every address: name the one that other nodes reach");

@@ -18,7 +18,7 @@ struct port_range {
 };
 
 /// The network device that has the address `host`. Errors: invalid_argument: no device of this machine has it, or it
-/// means all of them.
+/// means all of them; those of node_address().
 [[nodiscard]] result<std::string> device_of(const std::string& host);
 
 /// For a network that listens at `listen`: TCP only, and only on the device of that address. `overrides`

@@ -21,7 +21,7 @@ bool find(void* handle, const char* name, Function*& out) {
 }  // namespace
 
 result<std::shared_ptr<const library>> load_library(const environment& variables) {
-  use_fresh_socket_numbers();
+  use_own_socket_calls();
   if (::dlopen(file_name, RTLD_NOW | RTLD_NOLOAD) == nullptr) {
     for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
   }

@@ -17,6 +17,7 @@
 
 #include "core/socket_address.hpp"
 #include "core/unique_fd.hpp"
+#include "transport/ucx/connection_proof.hpp"
 #include "transport/ucx/handles.hpp"
 #include "transport/ucx/links.hpp"
 #include "transport/ucx/listening_socket.hpp"
@@ -107,10 +108,10 @@ void with_address(const std::shared_ptr<mailbox>& to, const endpoint& where,
   const auto answer = [to, then](result<socket_address> found) {
     to->post([then, found = std::move(found)](links& all) { then(all, found); });
   };
-  if (const auto number = numeric_address(where)) return answer(*number);
-  const auto end_lookup = [to, answer](result<socket_addresses> found) {
+  if (const auto number = numeric_address(where)) return answer(node_address_among(where.host, {&*number, 1}));
+  const auto end_lookup = [to, answer, host = where.host](result<socket_addresses> found) {
     to->lookups.fetch_sub(1);
-    answer(found ? result<socket_address>(found->front()) : std::unexpected(found.error()));
+    answer(found ? node_address_among(host, *found) : std::unexpected(found.error()));
   };
   if (to->lookups.fetch_add(1) >= most_lookups) {
     end_lookup(
@@ -178,7 +179,7 @@ result<side> make_side(const std::shared_ptr<const library>& from, const environ
 /// Has `of` listen, and finds out where.
 result<void> listen(const std::shared_ptr<const library>& from, side& of, const endpoint& where,
                     ucp_listener_conn_callback_t on_request, links* argument) {
-  const auto address = first_address(where);
+  const auto address = node_address(where);
   if (!address) return std::unexpected(address.error());
   ucp_listener_params_t params{};
   params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
@@ -225,7 +226,9 @@ class ucx_network final : public network {
 
   endpoint where() const override { return machinery_.control.where; }
   endpoint blocks_at() const override { return machinery_.blocks.where; }
-  peer::oddities odd() const noexcept override { return {strange_messages_.load(), refused_links_.load()}; }
+  peer::oddities odd() const noexcept override {
+    return {strange_messages_.load(), refused_links_.load(), connections_without_proof()};
+  }
 
   peer::link_id dial(const endpoint& other) override {
     const peer::link_id which = next_++;
@@ -263,6 +266,7 @@ class ucx_network final : public network {
   result<void> prepare(const network_options& options) {
     auto loaded = load_library(options.variables);
     if (!loaded) return std::unexpected(loaded.error());
+    use_connection_secret(options.shared);
     machinery& of = machinery_;
     of.from = std::move(*loaded);
     // Whoever connects makes UCX hold a segment before anybody knows who it is: small ones where there are many links.

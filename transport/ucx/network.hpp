@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "transport/peer/handshake.hpp"
 #include "transport/peer/network.hpp"
 #include "transport/ucx/environment.hpp"
 
@@ -14,6 +15,7 @@ namespace cenote::ucx {
 struct network_options {
   endpoint listen;        ///< an address of this machine; port 0: any
   port_range ports{};     ///< of the socket for blocks
+  peer::secret shared{};  ///< shown and demanded by all connections of the process: of its last network
   environment variables;  ///< see environment_of(); those of the process's first network count
 };
 

@@ -56,6 +56,12 @@ BOOST_AUTO_TEST_CASE(what_is_encoded_is_read_again) {
   BOOST_TEST(bound->handle == 1U);
   BOOST_TEST(bound->cleared == 2U);
   BOOST_TEST(bound->why == "no");
+  BOOST_TEST(!bind->right.has_value());
+  BOOST_TEST(!bound->right.has_value());
+  proof right{};
+  right.fill(std::byte{3});
+  BOOST_TEST((decode_bind_request(encode(bind_request{11, 12, {}, right}))->right == right));
+  BOOST_TEST((decode_bind_answer(encode(bind_answer{1, 2, "", right}))->right == right));
   const auto locate = decode_locate_request(encode(locate_request{1, 2, {key_of(64, 1), key_of(64, 3)}}));
   BOOST_REQUIRE(locate);
   BOOST_TEST(!locate->cleared);

@@ -164,8 +164,11 @@ struct guest_world {
     pool.heard(7, type, 1, body);
     pool.flush();
   }
-  void ask_to_bind(std::uint64_t cleared) {
-    hear(frame_type::bind, peer::encode(peer::bind_request{identity, cleared, encoded(spec)}));
+  void restrict_groups(std::map<std::string, std::string, std::less<>> tokens) {
+    pool.rights.store(std::make_shared<const cluster::group_rights>(std::move(tokens)));
+  }
+  void ask_to_bind(std::uint64_t cleared, const std::optional<peer::proof>& right = {}) {
+    hear(frame_type::bind, peer::encode(peer::bind_request{identity, cleared, encoded(spec), right}));
     if (!room.opens.empty()) open_next();
   }
   /// The handle of the instance, which the other node binds.
@@ -215,6 +218,23 @@ struct guest_world {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(guest)
+
+BOOST_AUTO_TEST_CASE(
+    a_node_that_does_not_know_the_token_of_a_group_is_given_no_handle_and_one_that_does_sees_the_home_s) {
+  guest_world all;
+  all.restrict_groups({{all.spec.paying_group(), "a token"}});
+  const peer::ticket key = all.pool.member_on(7)->key;
+  all.ask_to_bind(0);
+  const auto refused = peer::decode_bind_answer(all.last(frame_type::bound));
+  BOOST_TEST(refused->handle == 0U);
+  BOOST_TEST(refused->why.find("token") != std::string::npos);
+  BOOST_TEST(all.room.opens.empty());
+  const auto rights = all.pool.rights.load();
+  all.ask_to_bind(0, rights->proof_of(cluster::bind_side::asker, all.spec, key));
+  const auto bound = peer::decode_bind_answer(all.last(frame_type::bound));
+  BOOST_TEST(bound->handle != 0U);
+  BOOST_TEST((bound->right == rights->proof_of(cluster::bind_side::home, all.spec, key)));
+}
 
 BOOST_AUTO_TEST_CASE(a_clear_that_this_node_hears_of_as_it_asks_is_carried_out_here_too) {
   guest_world all;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <boost/test/unit_test.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -61,7 +62,14 @@ BOOST_AUTO_TEST_CASE(off_loopback_it_needs_a_secret_and_the_word_that_the_networ
   for (const auto* each : {"UCX_=1", "UCX_LOG_LEVEL", "PATH=x"})
     BOOST_TEST(contains(refusal_of({std::string("cluster.ucx=[\"") + each + "\"]"}), "UCX_KEY=value"));
   BOOST_TEST(refusal_of({"cluster.transport=rdma", secret, trusted}) == "");
-  BOOST_TEST(refusal_of({"cluster.listen=[::1]:7000"}) == "");
+}
+
+BOOST_AUTO_TEST_CASE(an_ipv6_address_is_refused_with_the_reason) {
+  BOOST_TEST(contains(refusal_of({"cluster.listen=[::1]:7000"}), "cluster.listen"));
+  BOOST_TEST(contains(refusal_of({"cluster.listen=[::1]:7000"}), "does not connect over IPv6"));
+  BOOST_TEST(contains(refusal_of({"cluster.listen=[::ffff:127.0.0.1]:7000"}), "does not connect over IPv6"));
+  BOOST_TEST(contains(refusal_of({"cluster.seeds=[\"[fd00::2]:7000\"]"}), "cluster.seeds"));
+  BOOST_TEST(contains(refusal_of({"cluster.seeds=[\"[fd00::2]:7000\"]"}), "does not connect over IPv6"));
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_work_is_refused_with_its_key) {
@@ -92,6 +100,32 @@ BOOST_AUTO_TEST_CASE(a_secret_is_read_without_the_newline_at_its_end) {
   const auto secret = read_secret(file.path);
   BOOST_REQUIRE(secret.has_value());
   BOOST_TEST(secret->size() == 16U);
+}
+
+BOOST_AUTO_TEST_CASE(without_a_file_all_nodes_of_a_user_have_one_secret_which_nobody_else_may_read) {
+  std::string folder = "/tmp/cenote-test.XXXXXX";
+  BOOST_REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  ::setenv("STATE_DIRECTORY", folder.c_str(), 1);
+  const auto first = cluster_secret({});
+  const auto second = cluster_secret({});
+  BOOST_REQUIRE(first.has_value());
+  BOOST_TEST(first->size() == 64U);
+  BOOST_TEST((*first == *second));
+  const std::string file = *secret_path({});
+  BOOST_TEST(file == folder + "/cluster-secret");
+  struct stat facts {};
+  BOOST_TEST(::stat(file.c_str(), &facts) == 0);
+  BOOST_TEST((facts.st_mode & 0777) == 0600U);
+  ::chmod(file.c_str(), 0644);
+  BOOST_TEST(contains(cluster_secret({}).error().message(), "chmod 600"));
+  cluster_section named;
+  named.secret_file = "/does/not/exist";
+  BOOST_TEST(*secret_path(named) == named.secret_file);
+  BOOST_TEST(!cluster_secret(named).has_value());
+  std::filesystem::remove_all(folder);
+  ::setenv("STATE_DIRECTORY", "/proc/none", 1);
+  BOOST_TEST(contains(cluster_secret({}).error().message(), "cluster.secret_file"));
+  ::unsetenv("STATE_DIRECTORY");
 }
 
 BOOST_AUTO_TEST_CASE(a_secret_that_others_may_read_or_that_is_too_short_or_missing_is_refused) {

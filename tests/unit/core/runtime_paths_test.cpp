@@ -64,6 +64,18 @@ class listener {
 
 BOOST_AUTO_TEST_SUITE(runtime_paths)
 
+BOOST_AUTO_TEST_CASE(state_lies_where_the_service_manager_says_or_in_the_user_s_own_place) {
+  const scoped_variable given("STATE_DIRECTORY", "/some/state");
+  BOOST_TEST(*cenote::default_state_dir() == "/some/state");
+  const scoped_variable none("STATE_DIRECTORY", nullptr);
+  const scoped_variable xdg("XDG_STATE_HOME", "/some/home/state");
+  const bool is_root = ::geteuid() == 0;
+  BOOST_TEST(*cenote::default_state_dir() == (is_root ? "/var/lib/cenote" : "/some/home/state/cenote"));
+  const scoped_variable no_xdg("XDG_STATE_HOME", nullptr);
+  const scoped_variable home("HOME", "/some/home");
+  BOOST_TEST(*cenote::default_state_dir() == (is_root ? "/var/lib/cenote" : "/some/home/.local/state/cenote"));
+}
+
 BOOST_AUTO_TEST_CASE(the_users_runtime_directory_is_used_if_there_is_one) {
   const scoped_variable xdg("XDG_RUNTIME_DIR", "/run/user/7");
   BOOST_TEST(cenote::default_runtime_dir() == "/run/user/7/cenote");

@@ -37,6 +37,17 @@ BOOST_AUTO_TEST_CASE(a_host_is_the_same_at_another_port) {
   BOOST_TEST(!one->is_same_host(*numeric_address({"::1", 1})->get()));
 }
 
+BOOST_AUTO_TEST_CASE(nodes_reach_each_other_by_the_first_ipv4_address_and_by_no_other) {
+  const socket_addresses both{*numeric_address({"::1", 7000}), *numeric_address({"127.0.0.1", 7000}),
+                              *numeric_address({"127.0.0.2", 7000})};
+  BOOST_TEST(node_address_among("both.example", both)->where().text() == "127.0.0.1:7000");
+  const auto none = node_address_among("six.example", std::span(both).first(1));
+  BOOST_REQUIRE(!none);
+  BOOST_TEST(none.error().message().starts_with("`six.example` is an IPv6 address, or has no other"));
+  BOOST_TEST(node_address({"127.0.0.1", 1})->where().text() == "127.0.0.1:1");
+  BOOST_TEST(!node_address({"::1", 1}).has_value());
+}
+
 BOOST_AUTO_TEST_CASE(a_lookup_that_throws_is_answered_with_an_error) {
   std::promise<result<socket_addresses>> told;
   const auto begun = look_up_later(

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <ranges>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,6 +41,38 @@ bool hears_strange_messages(const peer::network& which, std::uint64_t count) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (which.odd().strange_messages < count && std::chrono::steady_clock::now() < until) std::this_thread::yield();
   return which.odd().strange_messages == count;
+}
+
+bool hears_strangers(const peer::network& network, std::uint64_t count) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (network.odd().strangers < count && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  return network.odd().strangers == count;
+}
+
+/// Of this process, over TCP.
+std::set<std::uint16_t> listening_ports() {
+  std::set<std::uint16_t> found;
+  for (int number = 0; number < 65536; ++number) {
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    sockaddr_in at{};
+    socklen_t bytes = sizeof at;
+    if (::getsockopt(number, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
+    if (::getsockname(number, reinterpret_cast<sockaddr*>(&at), &bytes) == 0 && at.sin_family == AF_INET)
+      found.insert(ntohs(at.sin_port));
+  }
+  return found;
+}
+
+/// Connects, sends the text, and closes.
+void say_once(std::uint16_t port, const std::string& text) {
+  const unique_fd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_port = htons(port);
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  BOOST_REQUIRE(::connect(made.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+  (void)::sendto(made.get(), text.data(), text.size(), MSG_NOSIGNAL, nullptr, 0);
 }
 
 /// Two stations with a link, which carries blocks.
@@ -220,6 +253,28 @@ BOOST_AUTO_TEST_CASE(who_takes_one_port_for_the_other_is_not_understood_and_harm
   BOOST_TEST(hears_strange_messages(*b.net, 2));
   BOOST_TEST(a.carrying.empty());
   BOOST_TEST(b.heard.empty());
+}
+
+BOOST_AUTO_TEST_CASE(no_byte_of_a_stranger_reaches_ucx_on_any_port_and_links_go_on) {
+  pair_of_stations nodes;
+  const std::vector<std::string> texts{"",
+                                       std::string(9, '\0'),
+                                       std::string(4096, '\0'),
+                                       std::string(4096, '\xff'),
+                                       std::string("\xc8") + std::string(15, '\0') + std::string(300, 'x'),
+                                       "GET / HTTP/1.1\r\n\r\n"};
+  const auto ports = listening_ports();
+  BOOST_TEST(ports.size() == 8U);  // of each station: links, blocks, and two of UCX's own
+  const auto before = nodes.b.net->odd().strangers;
+  for (const std::uint16_t port : ports) {
+    for (const std::string& text : texts) say_once(port, text);
+  }
+  BOOST_TEST(hears_strangers(*nodes.b.net, before + ports.size() * texts.size()));
+  nodes.a.net->send(nodes.at_a, bytes_of("still here"));
+  BOOST_REQUIRE(nodes.b.wait([&] { return nodes.b.heard[nodes.at_b].size() == 1; }));
+  const auto block = pattern(1 << 20, 1);
+  nodes.a.net->send_block(nodes.at_a, {.token = 1}, block);
+  BOOST_REQUIRE(nodes.b.wait([&] { return nodes.b.landed[1] == block.size(); }));
 }
 
 BOOST_AUTO_TEST_CASE(a_link_without_the_right_ticket_never_carries_blocks) {

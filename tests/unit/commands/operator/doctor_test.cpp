@@ -108,6 +108,8 @@ BOOST_AUTO_TEST_CASE(a_cluster_is_looked_at_when_the_node_has_a_name) {
   BOOST_TEST((level_of(cluster, "UCX") == finding::level::ok));
   cluster.listen = endpoint{"192.0.2.1", 7000};  // of documentation alone: no machine has it
   BOOST_TEST((level_of(cluster, "cluster address") == finding::level::fail));
+  cluster.listen = endpoint{"::1", 7000};
+  BOOST_TEST((level_of(cluster, "cluster address") == finding::level::fail));
   cluster.listen = endpoint{"127.0.0.1", 0};
   BOOST_TEST((level_of(cluster, "cluster ports") == finding::level::ok));
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> cluster.listen->port;  // the kernel may give it away
