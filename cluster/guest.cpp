@@ -826,7 +826,8 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
     pool_.send(from, frame_type::forgot, request, peer::encode(peer::forget_answer{removed, std::move(why)}));
   };
   hosted* of = find_identity(asked->identity);
-  if (!may_forget(from, of, *asked)) return answer(0, {});  // nothing of it was ever shared with that node
+  if (!may_forget(from, of, *asked))  // nothing of it was ever shared with that node
+    return pool_.send(from, frame_type::forgot, request, peer::encode(peer::forget_answer{}));
   pool_.removals.note(asked->identity, asked->keys, pool::steady_time::max(), pool_.now());
   if (of == nullptr) of = host(asked->identity, asked->spec);
   if (of == nullptr) return answer(0, "this node does not know the instance yet");
