@@ -36,7 +36,7 @@ enum class node_bound : std::uint8_t {
 };
 inline constexpr std::size_t node_bounds = static_cast<std::size_t>(node_bound::prefetch_keys) + 1;
 
-/// By whom a bound is shared.
+/// The holders that share a bound.
 enum class share_kind : std::uint8_t {
   user,            ///< the instance group is not known there, or is nothing that descriptors are counted by
   user_and_group,  ///< a user's share is shared again by the user's instance groups
@@ -71,7 +71,7 @@ inline constexpr std::array<node_bound_row, node_bounds> node_bound_table{{
   return row_of(bound).total;
 }
 
-/// What is taken of a bound.
+/// Parts of a bound that are in use.
 struct share_usage {
   std::uint64_t all = 0;
   std::uint64_t user = 0;   ///< of that, by one user
@@ -79,12 +79,12 @@ struct share_usage {
 };
 
 /// The most that a user may have, and of it one instance group.
-[[nodiscard]] std::uint64_t user_share(std::uint64_t total, const share_usage& taken) noexcept;
-[[nodiscard]] std::uint64_t group_share(std::uint64_t total, const share_usage& taken) noexcept;
+[[nodiscard]] std::uint64_t user_share(std::uint64_t total, const share_usage& usage) noexcept;
+[[nodiscard]] std::uint64_t group_share(std::uint64_t total, const share_usage& usage) noexcept;
 
-/// `limit_exceeded`, in words, if `holder` must not take `more`; nothing if it may.
-[[nodiscard]] std::optional<error> share_refusal(node_bound bound, std::uint64_t total, const share_usage& taken,
-                                                 const share_holder& holder, std::uint64_t more = 1);
+/// `limit_exceeded`, in words, if `holder` must not take `count` of them; nothing if it may.
+[[nodiscard]] std::optional<error> share_refusal(node_bound bound, std::uint64_t total, const share_usage& usage,
+                                                 const share_holder& holder, std::uint64_t count = 1);
 
 /// Counts what each holder has of one bound. Not thread-safe.
 class shared_bound {
@@ -92,11 +92,11 @@ class shared_bound {
   explicit shared_bound(node_bound bound) : shared_bound(bound, total_of(bound)) {}
   shared_bound(node_bound bound, std::uint64_t total) : bound_(bound), total_(total) {}
 
-  [[nodiscard]] std::optional<error> refusal(const share_holder& holder, std::uint64_t more = 1) const;
+  [[nodiscard]] std::optional<error> refusal(const share_holder& holder, std::uint64_t count = 1) const;
   /// Whether it may is the caller's question before.
-  void take(const share_holder& holder, std::uint64_t more = 1);
-  void give_back(const share_holder& holder, std::uint64_t less = 1);
-  [[nodiscard]] std::uint64_t taken() const noexcept { return all_; }
+  void take(const share_holder& holder, std::uint64_t count = 1);
+  void give_back(const share_holder& holder, std::uint64_t count = 1);
+  [[nodiscard]] std::uint64_t total_taken() const noexcept { return all_; }
   [[nodiscard]] share_usage taken_by(const share_holder& holder) const;
 
  private:

@@ -17,9 +17,9 @@ namespace cenote::shared_bound_test {
 namespace {
 
 /// Takes until it is refused.
-std::uint64_t take_all(shared_bound& from, const share_holder& holder) {
+std::uint64_t take_all(shared_bound& bound, const share_holder& holder) {
   std::uint64_t taken = 0;
-  for (; !from.refusal(holder); ++taken) from.take(holder);
+  for (; !bound.refusal(holder); ++taken) bound.take(holder);
   return taken;
 }
 
@@ -45,7 +45,7 @@ std::map<std::string, std::string> bounds_in_source() {
   return found;
 }
 
-/// What bounds one thing of one client, or nothing that clients fill: why no share is needed.
+/// Bounds of one thing of one client, or of nothing that clients fill: why no share is needed.
 const std::map<std::string, std::string> without_share{
     {"most_open", "questions of one group"},
     {"most_remembered", "decisions of one group"},
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(what_is_given_back_may_be_taken_again) {
   shared_bound bound(node_bound::ranks, 64);
   const auto taken = take_all(bound, {1, "a"});
   bound.give_back({1, "a"}, taken);
-  BOOST_TEST(bound.taken() == 0U);
+  BOOST_TEST(bound.total_taken() == 0U);
   BOOST_TEST(take_all(bound, {1, "b"}) == taken);
 }
 
@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(a_refusal_says_of_whom_and_of_what) {
 }
 
 /// A bound that is added without a share is found here: give it a row in node_bound_table, and ask shared_bound or
-/// share_refusal(); or say in `without_share` why clients do not fill it together.
+/// share_refusal(); or add to `without_share` why clients do not fill it together.
 BOOST_AUTO_TEST_CASE(every_bound_in_the_source_has_a_share_or_a_reason) {
   std::set<std::string> shared;
   for (const node_bound_row& row : node_bound_table) shared.insert(std::string(row.place));
