@@ -171,7 +171,7 @@ class recovery {
 
   recovery_plan plan_;
   local::keeper_link& keeper_;
-  /// What sessions' groups of ranks need of an instance: see session_resources.
+  /// Parts of an instance that sessions' groups of ranks need: see session_resources.
   std::map<blocks::instance_number, std::pair<std::uint64_t, std::string>> of_ranks_;
   recovered_state state_;
 };
