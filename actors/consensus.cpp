@@ -128,7 +128,8 @@ void consensus::join(const group_requests& from, session_ranks& session, const s
                    .shared = from.session->shared_identity,
                    .rank = terms.rank,
                    .size = terms.size,
-                   .timeout = terms.patience},
+                   .timeout = terms.patience,
+                   .owner = {.uid = from.session->uid, .group = from.session->instance_group}},
                   now_());
 }
 
@@ -274,6 +275,7 @@ tier_report_ptr consensus::report() {
     rank_group_report& one = made->groups.emplace_back();
     one.group = each;
     one.figures = {
+        .uid = each.name.owner.uid,
         .size = each.size,
         .here = static_cast<std::uint64_t>(std::ranges::count(each.ranks, self_, &cluster::group_report::place::node)),
         .open = each.open,

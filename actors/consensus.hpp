@@ -89,9 +89,9 @@ class consensus final : public consensus_actor::base {
   std::map<std::uint64_t, session_ranks> sessions_;
   std::unordered_map<cluster::rank_id, membership> ranks_;
   cluster::rank_id last_rank_ = 0;
-  std::vector<std::uint64_t> answered_;  ///< sessions with answers of this turn
-  std::map<std::string, rate> rates_;    ///< by group
-  std::uint64_t alarm_ = 0;              ///< number of the wake-up that counts
+  std::vector<std::uint64_t> answered_;     ///< sessions with answers of this turn
+  std::map<peer::group_name, rate> rates_;  ///< by group
+  std::uint64_t alarm_ = 0;                 ///< number of the wake-up that counts
   std::optional<steady_time> wakes_at_;
 };
 

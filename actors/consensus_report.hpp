@@ -17,7 +17,7 @@ struct consensus_gauges {
 
 /// Of one. Counters begin when the group gets its first rank here.
 struct rank_group_figures {
-  std::uint64_t size = 0, here = 0, open = 0, decided = 0, zeros = 0, lost = 0;
+  std::uint64_t uid = 0, size = 0, here = 0, open = 0, decided = 0, zeros = 0, lost = 0;
   double decided_per_s = 0;
 };
 
@@ -41,6 +41,7 @@ struct figure_table<rank_group_figures> {
   static constexpr auto counter = figure_kind::counter;
   static constexpr auto gauge = figure_kind::gauge;
   static constexpr auto rows = std::to_array<figure<all>>({
+      {"rank_groups[].uid", "", gauge, "uid", "The user whose ranks form the group.", &all::uid},
       {"rank_groups[].size", "cenote_rank_group_size", gauge, "ranks", "Ranks of the group.", &all::size},
       {"rank_groups[].here", "cenote_rank_group_here", gauge, "ranks", "Of those, on this node.", &all::here},
       {"rank_groups[].open", "cenote_rank_group_open", gauge, "questions", "Questions that wait on this node.",

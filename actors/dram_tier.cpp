@@ -354,7 +354,7 @@ caf::result<opened_instance_ptr> dram_tier::open_instance(const instance_request
 }
 
 opened_instance_ptr dram_tier::find_instance(const instance_request& request) {
-  const auto found = store_->find_instance(request.spec);
+  const auto found = store_->find_instance(request.spec, request.owner);
   if (!found) return refused(outcome::of(std::unexpected(found.error())));
   if (const auto fits = store_->check_fits(request.spec); !fits) return refused(outcome::of(fits));
   if (!*found) return nullptr;

@@ -48,6 +48,7 @@ struct session_resources {
   gid_t gid = 0;
   std::uint32_t pin_slots = 0;
   std::uint64_t shared_identity = 0;  ///< of its instance, see cluster/agreement.hpp
+  std::string instance_group;         ///< of its instance, as the spec has it
   std::chrono::system_clock::time_point attached;
 
   memory::segment segment;

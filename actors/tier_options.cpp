@@ -28,6 +28,7 @@ std::map<std::string, blocks::group_options> group_options_of(const config::node
 blocks::limit_options limit_options_of(const config::node_config& config) {
   return {.reserve_share = config.limits.reserve_share,
           .keep_share = config.limits.keep_share,
+          .pin_share = config.limits.pin_share,
           .group_quota = config.limits.group_quota,
           .open_groups = config.limits.open_groups,
           .user_quota = config.limits.user_quota,

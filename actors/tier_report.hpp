@@ -39,6 +39,7 @@ struct report_part {
   std::string name;        ///< … which one
   std::vector<report_text> texts;
   std::vector<figure_value> figures;
+  std::vector<std::pair<std::string_view, std::string>> labels{};  ///< further ones, where the name alone is not unique
 };
 
 /// What any tier below says of itself. One that has more to say, to those who know it, adds to it.

@@ -85,7 +85,8 @@ typedef struct cenote_group {
   size_t part_count; /* 1 to 64 */
 } cenote_group;
 
-/* An immutable agreement: attaching with another spec under the same id is refused. Null strings count as empty. */
+/* An immutable agreement: a user's attach with another spec under the same id is refused. Null strings count as
+ * empty. */
 typedef struct cenote_spec {
   uint32_t struct_size;
   uint32_t tokens_per_block;

@@ -39,22 +39,17 @@ std::optional<error> agreement::why_not(const rank_join& what) const {
   if (what.rank >= what.size)
     return error(error_code::invalid_argument, "group `" + what.group + "` has " + std::to_string(what.size) +
                                                    " ranks: there is no rank " + std::to_string(what.rank));
-  if (ids_.size() >= options_.most_ranks)
-    return error(error_code::limit_exceeded,
-                 "this node has " + std::to_string(options_.most_ranks) + " ranks in groups, and takes no more");
-  const auto found = groups_.find(what.group);
+  if (auto refusal = taken_ranks_.refusal(what.owner)) return refusal;
+  const auto found = groups_.find({what.group, what.owner});
   if (found != groups_.end()) return why_not_in(found->second, what);
-  if (groups_.size() >= options_.most_groups)
-    return error(error_code::limit_exceeded,
-                 "this node has " + std::to_string(options_.most_groups) + " groups, and takes no more");
-  return std::nullopt;
+  return taken_groups_.refusal(what.owner);
 }
 
 std::optional<error> agreement::why_not_in(const group& of, const rank_join& what) const {
   const auto other =
       std::ranges::find_if(of.ranks, [](const auto& each) { return each.second.state != rank_state::lost; });
   if (other == of.ranks.end()) return std::nullopt;
-  const std::string who = "rank " + std::to_string(other->first) + " of group `" + of.name + "`, of this node, ";
+  const std::string who = "rank " + std::to_string(other->first) + " of group `" + of.name.text + "`, of this node, ";
   if (of.size != what.size)
     return error(error_code::spec_mismatch,
                  who + "says that it has " + std::to_string(of.size) + " ranks, not " + std::to_string(what.size));
@@ -63,8 +58,8 @@ std::optional<error> agreement::why_not_in(const group& of, const rank_join& wha
                  who + "has another model, dtype, layout, block size, hash scheme or fingerprint");
   const auto same = of.ranks.find(what.rank);
   if (same != of.ranks.end() && same->second.state != rank_state::lost)
-    return error(error_code::invalid_argument,
-                 "rank " + std::to_string(what.rank) + " of group `" + of.name + "` is another session's of this node");
+    return error(error_code::invalid_argument, "rank " + std::to_string(what.rank) + " of group `" + of.name.text +
+                                                   "` is another session's of this node");
   return std::nullopt;
 }
 
@@ -76,13 +71,17 @@ void agreement::join(const rank_join& what, steady_time now) {
         {.rank = what.id, .what = rank_answer::kind::refused, .code = why->code(), .why = why->message()});
     return;
   }
-  group& of = groups_[what.group];
-  of.name = what.group;
+  const peer::group_name name{what.group, what.owner};
+  const auto [found, is_new] = groups_.try_emplace(name);
+  if (is_new) taken_groups_.take(name.owner);
+  group& of = found->second;
+  of.name = name;
   of.size = what.size;
   of.shared = what.shared;
   forget_rank(of, what.rank);  // one that was lost, if any
   of.ranks[what.rank] = {what.id, ++turns_, rank_state::waiting, now + gives_up_after(clamped(what.timeout)), {}};
-  ids_[what.id] = {what.group, what.rank};
+  ids_[what.id] = {name, what.rank};
+  taken_ranks_.take(name.owner);
   change_waiting(of, now);
 }
 
@@ -90,6 +89,7 @@ void agreement::forget_rank(group& of, std::uint32_t rank) {
   const auto found = of.ranks.find(rank);
   if (found == of.ranks.end()) return;
   ids_.erase(found->second.id);
+  taken_ranks_.give_back(of.name.owner);
   of.ranks.erase(found);
 }
 
@@ -257,7 +257,7 @@ void agreement::agree(rank_id rank, std::uint64_t question, std::uint64_t length
   } else if (who.state == rank_state::waiting) {
     answer.what = rank_answer::kind::refused;
     answer.code = error_code::invalid_argument;
-    answer.why = "rank " + std::to_string(found->second.second) + " waits for group `" + of.name + "` to form";
+    answer.why = "rank " + std::to_string(found->second.second) + " waits for group `" + of.name.text + "` to form";
   } else if (!is_open && question < of.floor && options_.rules.refuses_forgotten) {
     ++counters_.too_old;
     answer.what = rank_answer::kind::refused;
@@ -267,7 +267,7 @@ void agreement::agree(rank_id rank, std::uint64_t question, std::uint64_t length
   } else if (!is_open && of.open.size() >= options_.most_open) {
     answer.what = rank_answer::kind::refused;
     answer.code = error_code::limit_exceeded;
-    answer.why = std::to_string(options_.most_open) + " questions of group `" + of.name + "` are open";
+    answer.why = std::to_string(options_.most_open) + " questions of group `" + of.name.text + "` are open";
   } else {
     return ask(of, rank, question, length, clamped(timeout), now);
   }
@@ -377,11 +377,11 @@ void agreement::watch_joins(group& of, steady_time now) {
 }
 
 std::string agreement::why_not_formed(const group& of) const {
-  if (of.is_formed) return "group `" + of.name + "` has formed without this rank, which is elsewhere";
+  if (of.is_formed) return "group `" + of.name.text + "` has formed without this rank, which is elsewhere";
   if (of.coordinator == self_)
-    return "group `" + of.name + "` did not form in time: " + of.lead->missing() + " did not join";
-  if (of.coordinator.empty()) return "group `" + of.name + "` did not form in time: no node has its rank 0";
-  return "group `" + of.name + "` did not form in time: `cenote status` of node " + of.coordinator +
+    return "group `" + of.name.text + "` did not form in time: " + of.lead->missing() + " did not join";
+  if (of.coordinator.empty()) return "group `" + of.name.text + "` did not form in time: no node has its rank 0";
+  return "group `" + of.name.text + "` did not form in time: `cenote status` of node " + of.coordinator +
          ", which has rank 0, says who is missing";
 }
 
@@ -441,9 +441,11 @@ steady_time agreement::wake_at() const {
 }
 
 void agreement::drop_idle() {
-  std::erase_if(groups_, [](const auto& each) {
-    return each.second.ranks.empty() && !each.second.over && !each.second.again &&
-           (!each.second.lead || each.second.lead->is_idle());
+  std::erase_if(groups_, [this](const auto& each) {
+    const bool is_idle = each.second.ranks.empty() && !each.second.over && !each.second.again &&
+                         (!each.second.lead || each.second.lead->is_idle());
+    if (is_idle) taken_groups_.give_back(each.first.owner);
+    return is_idle;
   });
 }
 
@@ -471,7 +473,7 @@ result<void> agreement::heard(std::string_view node, peer::incarnation born, pee
   }
 }
 
-agreement::group* agreement::find(const std::string& name) {
+agreement::group* agreement::find(const peer::group_name& name) {
   const auto found = groups_.find(name);
   return found == groups_.end() ? nullptr : &found->second;
 }
@@ -497,8 +499,9 @@ result<void> agreement::take_here(const std::string& from, peer::incarnation bor
     if (now - of->rival_seen > options_.grace) of->rival_since = now;
     of->rival_seen = now;
     if (now - of->rival_since < options_.grace) return {};
-    refuse_join(*of, 0, error_code::invalid_argument,
-                "rank 0 of group `" + of->name + "` is at node " + from + ", too: a name is one group's in a cluster");
+    refuse_join(
+        *of, 0, error_code::invalid_argument,
+        "rank 0 of group `" + of->name.text + "` is at node " + from + ", too: a name is one group's in a cluster");
     change_waiting(*of, now);
     return {};
   }
@@ -624,7 +627,7 @@ void agreement::take_lost(const std::string& from, const peer::lost_epoch& what,
   if (what.wants_answer) say_over(from, what.group, what.epoch, "as told");
 }
 
-void agreement::say_over(const std::string& to, const std::string& name, const peer::group_epoch& epoch,
+void agreement::say_over(const std::string& to, const peer::group_name& name, const peer::group_epoch& epoch,
                          const std::string& why) {
   send(to, peer::frame_type::propose_lengths,
        peer::encode(peer::propose_lengths{.group = name, .epoch = epoch, .is_over = true, .why = why}));

@@ -23,6 +23,7 @@
 #include "core/enum_names.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
+#include "core/shared_bound.hpp"
 #include "transport/peer/agreement_messages.hpp"
 #include "transport/peer/frame.hpp"
 
@@ -39,11 +40,12 @@ using rank_id = std::uint64_t;
 /// A rank of this node that wants to be in a group.
 struct rank_join {
   rank_id id = 0;
-  std::string group{};       ///< 1 to 128 bytes of UTF-8; one name, one group in a cluster
+  std::string group{};       ///< 1 to 128 bytes of UTF-8; of one owner one group in a cluster
   std::uint64_t shared = 0;  ///< shared_identity_of its instance
   std::uint32_t rank = 0;    ///< below size; the node of rank 0 coordinates
   std::uint32_t size = 0;    ///< 1 to 256, equal for all ranks
   std::chrono::nanoseconds timeout{0};
+  share_holder owner{};  ///< the user and the instance group of its session: only their ranks form a group
 };
 
 /// What a rank is told. Exactly one answer for each join(), and one for each question that is open, whoever asked it
@@ -89,7 +91,7 @@ struct group_report {
     std::string node{};
     group_state state{};
   };
-  std::string name{};
+  peer::group_name name{};
   std::uint32_t size = 0;
   group_state state{};
   peer::group_epoch epoch{};   ///< of the last formation; none: number 0
@@ -111,7 +113,12 @@ class agreement {
  public:
   /// `self`: the node's name; `born`: the life of its worker.
   agreement(std::string self, peer::incarnation born, agreement_options options, steady_time now)
-      : self_(std::move(self)), born_(born), options_(options), now_(now) {}
+      : self_(std::move(self)),
+        born_(born),
+        options_(options),
+        now_(now),
+        taken_groups_(node_bound::rank_groups, options.most_groups),
+        taken_ranks_(node_bound::ranks, options.most_ranks) {}
   agreement(const agreement&) = delete;
   agreement& operator=(const agreement&) = delete;
 
@@ -178,7 +185,7 @@ class agreement {
     steady_time again{}, until{};
   };
   struct group {
-    std::string name{};
+    peer::group_name name{};
     std::uint64_t shared = 0;
     std::uint32_t size = 0;
     std::map<std::uint32_t, local_rank> ranks{};
@@ -246,13 +253,14 @@ class agreement {
   void take_lost(const std::string& from, const peer::lost_epoch& what, steady_time now);
   [[nodiscard]] bool is_of_coordinator(const group& of, const std::string& from);
   [[nodiscard]] bool fits(const group& of, const std::string& from, const peer::group_formed& what) const;
-  void say_over(const std::string& to, const std::string& name, const peer::group_epoch& epoch, const std::string& why);
+  void say_over(const std::string& to, const peer::group_name& name, const peer::group_epoch& epoch,
+                const std::string& why);
 
   void flush(group& of, steady_time now);
   void flush_seeking(group& of, steady_time now);
   void flush_word(group& of, steady_time now);
   void send(const std::string& to, peer::frame_type type, std::vector<std::byte> body);
-  [[nodiscard]] group* find(const std::string& name);
+  [[nodiscard]] group* find(const peer::group_name& name);
   [[nodiscard]] steady_time due(const group& of) const;
   void drop_idle();
 
@@ -261,8 +269,9 @@ class agreement {
   agreement_options options_;
   steady_time now_;
   known_nodes nodes_;
-  std::map<std::string, group> groups_;
-  std::unordered_map<rank_id, std::pair<std::string, std::uint32_t>> ids_;  ///< of ranks that have not left
+  std::map<peer::group_name, group> groups_;
+  std::unordered_map<rank_id, std::pair<peer::group_name, std::uint32_t>> ids_;  ///< of ranks that have not left
+  shared_bound taken_groups_, taken_ranks_;
   std::uint64_t turns_ = 0;   ///< lives of ranks, and changes of who waits
   std::uint64_t epochs_ = 0;  ///< formations by this node
   std::vector<agreement_frame> frames_;

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstddef>
 
+#include "core/shared_bound.hpp"
+
 namespace cenote::cluster {
 
 /// Rules that a test leaves out one by one, to show that each is needed.
@@ -27,10 +29,10 @@ struct agreement_options {
   std::chrono::milliseconds repeat_after{100};  ///< what was not answered
   std::chrono::milliseconds grace{2000};        ///< for a node that is not live, before its epochs are lost
   std::chrono::milliseconds tell_for{5000};     ///< for how long others are told of a loss that they do not confirm
-  std::size_t most_groups = 256;                ///< on this node
-  std::size_t most_ranks = 4096;                ///< on this node, in all groups
-  std::size_t most_open = 4096;                 ///< questions of a group that wait on this node
-  std::size_t most_remembered = 4096;           ///< decisions of a group: see agree()
+  std::size_t most_groups = total_of(node_bound::rank_groups);  ///< on this node
+  std::size_t most_ranks = total_of(node_bound::ranks);         ///< on this node, in all groups
+  std::size_t most_open = 4096;                                 ///< questions of a group that wait on this node
+  std::size_t most_remembered = 4096;                           ///< decisions of a group: see agree()
   std::size_t most_unheard = 16384;  ///< decisions that a node has not acknowledged, before the epoch is lost
   agreement_rules rules{};
 };

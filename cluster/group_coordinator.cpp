@@ -39,16 +39,16 @@ std::optional<peer::refused_ranks> group_coordinator::refuse(const std::string& 
 }
 
 std::optional<std::string> group_coordinator::why_wrong(const peer::join_group& what) const {
-  const std::string first = "rank 0 of group `" + group_ + "`, at node " + self_ + ", ";
+  const std::string first = "rank 0 of group `" + group_.text + "`, at node " + self_ + ", ";
   if (what.size != size_)
     return first + "says that it has " + std::to_string(size_) + " ranks, not " + std::to_string(what.size);
   if (what.shared != shared_) return first + "has another model, dtype, layout, block size, hash scheme or fingerprint";
   if (std::ranges::adjacent_find(what.ranks, std::ranges::greater_equal{}, &peer::joined_rank::rank) !=
       what.ranks.end())
-    return "ranks of group `" + group_ + "` are named twice, or not in order";
+    return "ranks of group `" + group_.text + "` are named twice, or not in order";
   for (const peer::joined_rank& each : what.ranks) {
     if (each.rank >= size_)
-      return "group `" + group_ + "` has " + std::to_string(size_) + " ranks: there is no rank " +
+      return "group `" + group_.text + "` has " + std::to_string(size_) + " ranks: there is no rank " +
              std::to_string(each.rank);
   }
   return std::nullopt;
@@ -86,7 +86,7 @@ std::optional<peer::refused_ranks> group_coordinator::resolve(const std::string&
   const bool is_held = holder == self_ || nodes.is_live(holder);
   if (is_new || !is_held || now - since->second < options_.grace) return std::nullopt;
   return refuse(from, what, error_code::invalid_argument,
-                "rank " + std::to_string(rank) + " of group `" + group_ + "` is at node " + holder +
+                "rank " + std::to_string(rank) + " of group `" + group_.text + "` is at node " + holder +
                     " already: a name is one group's in a cluster, and a rank one session's");
 }
 

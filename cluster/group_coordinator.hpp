@@ -35,7 +35,7 @@ class group_coordinator {
   using send_function = std::function<void(const std::string& to, peer::frame_type type, std::vector<std::byte> body)>;
 
   /// `epochs` counts the formations of the whole node.
-  group_coordinator(std::string group, std::string self, peer::incarnation born, const agreement_options& options,
+  group_coordinator(peer::group_name group, std::string self, peer::incarnation born, const agreement_options& options,
                     std::uint64_t& epochs, agreement_counters& counters)
       : group_(std::move(group)),
         self_(std::move(self)),
@@ -137,7 +137,7 @@ class group_coordinator {
   void flush_node(const std::string& name, member_node& to, const send_function& send, steady_time now);
   void send_decisions(const std::string& name, member_node& to, std::uint64_t above, const send_function& send);
 
-  std::string group_;
+  peer::group_name group_;
   std::string self_;
   peer::incarnation born_;
   const agreement_options& options_;

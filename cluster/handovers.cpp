@@ -113,6 +113,13 @@ void handovers::forget(std::map<std::uint64_t, asking>::iterator which) {
   asking_.erase(which);
 }
 
+/// The node at the other end of a link; empty: none that is known.
+std::string handovers::name_of(peer::link_id link) const {
+  const auto& others = pool_.members().others;
+  const auto found = std::ranges::find(others, link, &pool_member::link);
+  return found == others.end() ? std::string() : found->name;
+}
+
 void handovers::hear_follow(peer::link_id from, std::uint64_t number, std::span<const std::byte> body) {
   auto wanted = peer::decode_follow_request(body);
   if (!wanted) {
@@ -134,7 +141,10 @@ void handovers::hear_follow(peer::link_id from, std::uint64_t number, std::span<
   pool_.wake_at(until);
   count(pool_.counters.followed);
   ask_tier({.link = from, .number = number, .until = until},
-           {.request = std::move(wanted->request), .position = wanted->position, .patience = patience});
+           {.request = std::move(wanted->request),
+            .position = wanted->position,
+            .patience = patience,
+            .holder = {.uid = share_holder::other_node, .group = name_of(from)}});
 }
 
 void handovers::take(std::vector<handover::news> all) {

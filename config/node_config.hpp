@@ -153,6 +153,7 @@ struct limits_section {
   std::uint32_t descriptors_in_flight = 0;  ///< of one uid
   double reserve_share = 0;                 ///< of the DRAM capacity
   double keep_share = 0;                    ///< of the DRAM capacity
+  double pin_share = 0;                     ///< of the DRAM capacity
   std::uint64_t group_quota = 0;            ///< bytes; 0: none
   bool open_groups = false;
   std::uint64_t user_quota = 0;  ///< bytes; 0: none

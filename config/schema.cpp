@@ -649,6 +649,17 @@ constexpr std::array keys{
          .maximum = "1",
          .reloadable = true,
          .about = "Share of `dram.capacity` that kept blocks of all groups together may take."}),
+    bound<&node_config::limits, &limits_section::pin_share>(
+        {.name = "limits.pin_share",
+         .type = ratio,
+         .fallback = "0.5",
+         .minimum = "0.01",
+         .maximum = "1",
+         .reloadable = true,
+         .about =
+             "Share of `dram.capacity` that may be pinned in the instances that one user made, while another user "
+             "is attached: beyond it these instances get no further blocks. Alone, a user may pin three quarters of "
+             "the rest, too. 1: no bound."}),
     bound<&node_config::limits, &limits_section::group_quota>(
         {.name = "limits.group_quota",
          .type = bytes,

@@ -11,6 +11,7 @@
 
 #include "core/block_key.hpp"
 #include "core/error.hpp"
+#include "core/shared_bound.hpp"
 
 namespace cenote::handover {
 
@@ -36,6 +37,7 @@ struct order {
   std::string node{};                   ///< empty: this one
   std::uint64_t position = 0;           ///< of the first key that is wanted
   std::chrono::nanoseconds patience{};  ///< nothing is wanted any more after so long
+  share_holder holder{};                ///< of the session that follows, or the node
 };
 
 /// Keys whose blocks became whole, in the request's order.

@@ -285,6 +285,7 @@ result<void> attachments::make_resources(opening& from) {
   session->instance = from.instance->number;
   session->client_name = from.request.client_name;
   session->shared_identity = cluster::shared_identity_of(from.request.spec);
+  session->instance_group = from.request.spec.instance_group;
   session->attach_call = from.request.call;
   session->pid = from.peer.pid;
   session->uid = from.peer.uid;

@@ -134,7 +134,8 @@ void add_described(collection& into, const tier_report& tier) {
   }
   add_values(into, tier.counters);
   for (const report_part& part : tier.parts) {
-    const labels of{{std::string(part.label), part.name}};
+    labels of{{std::string(part.label), part.name}};
+    for (const auto& [label, value] : part.labels) of.push_back({std::string(label), value});
     for (const report_text& each : part.texts) {
       if (!each.metric.empty()) into.gauge(each.metric, each.help, each.gauge, of);
     }

@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "actors/boot_clock.hpp"
@@ -126,7 +127,8 @@ class recovery {
     // Earlier versions did not keep who made an instance.
     const std::uint32_t owner = meta.remaining() >= sizeof(std::uint32_t) ? meta.get<std::uint32_t>() : ::geteuid();
     auto share = meta.remaining() > 0 ? take_share(meta) : nullptr;
-    shared_identities_[number] = cluster::shared_identity_of(share ? share->whole : *spec);
+    const instance_spec& whole = share ? share->whole : *spec;
+    of_ranks_[number] = {cluster::shared_identity_of(whole), whole.instance_group};
     auto taken = state_.store->recover_instance(number, *spec, std::move(*index), std::move(*versions), owner);
     if (taken) state_.store->set_share(number, std::move(share));
     return taken;
@@ -152,7 +154,7 @@ class recovery {
   result<void> take_session(local::registry_entry entry) {
     auto session = recover_session(std::move(entry));
     if (!session) return std::unexpected(session.error());
-    (*session)->shared_identity = shared_identities_[(*session)->instance];
+    std::tie((*session)->shared_identity, (*session)->instance_group) = of_ranks_[(*session)->instance];
     pollfd death{(*session)->pidfd.get(), POLLIN, 0};
     // What a device may still write for it is set aside by whoever serves it.
     const bool is_written = (*session)->view.header().device_writes.load(std::memory_order_acquire) != 0;
@@ -169,7 +171,8 @@ class recovery {
 
   recovery_plan plan_;
   local::keeper_link& keeper_;
-  std::map<blocks::instance_number, std::uint64_t> shared_identities_;  ///< for sessions' groups of ranks
+  /// Parts of an instance that sessions' groups of ranks need: see session_resources.
+  std::map<blocks::instance_number, std::pair<std::uint64_t, std::string>> of_ranks_;
   recovered_state state_;
 };
 

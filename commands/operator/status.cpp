@@ -11,8 +11,8 @@
 //                 "promoted", "evicted", "demotions_dropped"}]},
 //    "instances":[{"id", "group", "blocks", "bytes", "sessions", "index_slots"}],
 //    "groups":   [{"name", "quota", "used"}],
-//    "rank_groups": [{"name", "state", "epoch", "size", "here", "ranks", "coordinator", "open", "decided",
-//                 "decided_per_s", "zeros", "lost", "why"}],
+//    "rank_groups": [{"name", "uid", "instance_group", "state", "epoch", "size", "here", "ranks", "coordinator",
+//                 "open", "decided", "decided_per_s", "zeros", "lost", "why"}],
 //    "sessions": [{"id", "pid", "uid", "instance", "client", "pins", "oldest_pin_s", "grants", "state", "age_s"}],
 //    "counters": {"name": number}}
 #include "commands/operator/status.hpp"
@@ -204,14 +204,14 @@ std::string groups_text(const json& list) {
 }
 
 std::string rank_groups_text(const json& list) {
-  table rows({"NAME", "STATE", ">EPOCH", ">SIZE", "RANKS", "COORDINATOR", ">OPEN", ">DECIDED", ">A SECOND", ">ZEROS",
-              ">LOST", "WHY"});
+  table rows({"NAME", "UID", "STATE", ">EPOCH", ">SIZE", "RANKS", "COORDINATOR", ">OPEN", ">DECIDED", ">A SECOND",
+              ">ZEROS", ">LOST", "WHY"});
   for (const auto& each : list) {
     const auto group = figures_in<rank_group_figures>(each);
-    rows.add({text_of(each, "name"), text_of(each, "state"), text_of(each, "epoch"), std::to_string(group.size),
-              text_of(each, "ranks"), text_of(each, "coordinator"), std::to_string(group.open),
-              std::to_string(group.decided), fmt::format("{:.0f}", group.decided_per_s), std::to_string(group.zeros),
-              std::to_string(group.lost), text_of(each, "why")});
+    rows.add({text_of(each, "name"), std::to_string(group.uid), text_of(each, "state"), text_of(each, "epoch"),
+              std::to_string(group.size), text_of(each, "ranks"), text_of(each, "coordinator"),
+              std::to_string(group.open), std::to_string(group.decided), fmt::format("{:.0f}", group.decided_per_s),
+              std::to_string(group.zeros), std::to_string(group.lost), text_of(each, "why")});
   }
   return section("GROUPS OF RANKS", rows);
 }

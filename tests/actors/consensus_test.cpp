@@ -126,10 +126,12 @@ struct consensus_fixture {
     run();
   }
 
-  fake_session& attach(std::uint64_t identity = 1) {
+  fake_session& attach(std::uint64_t identity = 1, const share_holder& owner = {}) {
     fake_session& made = sessions.emplace_back();
     made.resources->number = sessions.size();
     made.resources->shared_identity = identity;
+    made.resources->uid = owner.uid;
+    made.resources->instance_group = owner.group;
     made.actor = system.spawn([answers = made.answers, messages = made.messages]() -> session_actor::behavior_type {
       return {[](doorbell_atom) {},
               [answers, messages](answer_atom, const completions_ptr& some) {
@@ -539,13 +541,30 @@ BOOST_FIXTURE_TEST_CASE(status_has_a_row_a_group_and_says_how_many_are_decided_a
   BOOST_REQUIRE(report);
   BOOST_REQUIRE(report->groups.size() == 1U);
   const rank_group_report& row = report->groups[0];
-  BOOST_TEST(row.group.name == "g");
+  BOOST_TEST(row.group.name.text == "g");
   BOOST_TEST((row.group.state == cluster::group_state::formed));
   BOOST_TEST(row.figures.here == 2U);
   BOOST_TEST(row.figures.decided == 100U);
   BOOST_TEST(row.figures.decided_per_s == 100.0, boost::test_tools::tolerance(0.05));
   BOOST_TEST(report->now.ranks == 2U);
   BOOST_TEST(report->parts.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_session_of_another_user_or_instance_group_takes_no_rank_of_a_group) {
+  fake_session& first = attach(1, {1000, "team"});
+  ask(first, join_entry("g", 0, 2, 1));
+  for (const share_holder& owner : {share_holder{1001, "team"}, share_holder{1000, {}}}) {
+    fake_session& stranger = attach(2, owner);
+    ask(stranger, join_entry("g", 1, 2, 1));
+    BOOST_TEST(of(stranger, 1).answers == 0U);
+  }
+  BOOST_TEST(of(first, 1).answers == 0U);
+  fake_session& second = attach(1, {1000, "team"});
+  ask(second, join_entry("g", 1, 2, 1));
+  BOOST_TEST((of(first, 1).code == error_code::ok && of(second, 1).code == error_code::ok));
+  ask(first, agree_entry(2, 1, 31));
+  ask(second, agree_entry(2, 1, 40));
+  BOOST_TEST(of(first, 2).value == 31U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -4,6 +4,7 @@
 
 #include "tiers/blocks/evictor.hpp"
 #include "tiers/blocks/handed_out.hpp"
+#include "tiers/blocks/pin_shares.hpp"
 #include "tiers/blocks/slab_moves.hpp"
 #include "tiers/blocks/slab_space.hpp"
 #include "tiers/blocks/transfer_table.hpp"
@@ -32,6 +33,10 @@ bool allocator::is_writing_for(const account& payer) const noexcept {
 }
 
 allocation allocator::allocate(pool& pool, block_ref& ref, std::uint32_t more, boot_time now, bool is_put) {
+  if (pinned_.is_used_up(pool, now)) {
+    ++state_.counters.pin_share_refusals;
+    return allocation::no_space;
+  }
   for (account* payer = pool.owner->payer; payer != nullptr; payer = payer->parent) {
     const allocation within = keep_within(*payer, pool, now, is_put);
     if (within != allocation::ok) return within;

@@ -9,6 +9,7 @@ namespace cenote::blocks {
 
 class evictor;
 class handed_out;
+class pin_shares;
 class slab_moves;
 class slab_space;
 class transfer_table;
@@ -17,13 +18,14 @@ class transfer_table;
 class allocator {
  public:
   allocator(state& state, transfer_table& transfers, handed_out& handed_out, evictor& evictor, slab_space& space,
-            slab_moves& moves) noexcept
+            slab_moves& moves, pin_shares& pinned) noexcept
       : state_(state),
         transfers_(transfers),
         handed_out_(handed_out),
         evictor_(evictor),
         space_(space),
-        moves_(moves) {}
+        moves_(moves),
+        pinned_(pinned) {}
 
   allocation allocate(pool& pool, memory::block_ref& ref, std::uint32_t more, boot_time now) {
     return allocate(pool, ref, more, now, false);
@@ -42,6 +44,7 @@ class allocator {
   evictor& evictor_;
   slab_space& space_;
   slab_moves& moves_;
+  pin_shares& pinned_;
 };
 
 }  // namespace cenote::blocks

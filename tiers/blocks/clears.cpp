@@ -13,9 +13,11 @@ using memory::block_ref;
 using memory::block_state;
 
 std::optional<std::uint64_t> clears::clear_instance(const std::string& id, boot_time now, std::vector<removal>* below) {
-  const auto found = state_.by_id.find(id);
-  if (found == state_.by_id.end()) return std::nullopt;
-  return clear_blocks(*found->second, now, below);
+  const auto [first, last] = state_.by_id.equal_range(id);
+  if (first == last) return std::nullopt;
+  std::uint64_t cleared = 0;
+  for (auto each = first; each != last; ++each) cleared += clear_blocks(*each->second, now, below);
+  return cleared;
 }
 
 std::uint64_t clears::clear_all(boot_time now, std::vector<removal>* below) {

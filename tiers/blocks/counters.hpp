@@ -13,7 +13,7 @@ struct store_counters {
   std::uint64_t demoted = 0, demotions_dropped = 0, promoted = 0, promotions_failed = 0;
   std::uint64_t waits = 0, put_waits = 0, expired = 0, instances_given_up = 0, not_held = 0;
   std::uint64_t touches_dropped = 0, reserve_refused = 0, victims_examined = 0, pin_scans = 0;
-  std::uint64_t publications_refused = 0;
+  std::uint64_t publications_refused = 0, pin_share_refusals = 0;
 };
 
 }  // namespace cenote::blocks
@@ -61,6 +61,8 @@ struct figure_table<blocks::store_counters> {
        "… of those, blocks that somebody held.", &all::pinned_victims},
       {"counters.pin_scans", "cenote_dram_pin_scans_total", counter, "looks",
        "Looks through the pins of an instance's sessions.", &all::pin_scans},
+      {"counters.pin_share_refusals", "cenote_dram_pin_share_refusals_total", counter, "blocks",
+       "Blocks not given to instances in which too much is pinned.", &all::pin_share_refusals},
       {"counters.publications_refused", "cenote_dram_publications_refused_total", counter, "requests",
        "Publications of blocks of a request that were too many, or did not fit.", &all::publications_refused},
       {"counters.checksum_errors", "cenote_dram_checksum_errors_total", counter, "blocks",

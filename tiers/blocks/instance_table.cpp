@@ -8,13 +8,31 @@
 
 namespace cenote::blocks {
 
-result<std::optional<instance_number>> instance_table::find_instance(const instance_spec& spec) const {
-  const auto found = state_.by_id.find(spec.id);
-  if (found == state_.by_id.end()) return std::nullopt;
-  if (const auto difference = first_difference(found->second->spec, spec)) {
-    return fail(error_code::spec_mismatch, "instance `" + spec.id + "` exists with another spec; " + *difference);
+/// Of two with one spec, as a worker's death may leave, the newer one has the sessions.
+const instance* instance_table::same_spec(const instance_spec& spec) const {
+  const instance* newest = nullptr;
+  const auto [first, last] = state_.by_id.equal_range(spec.id);
+  for (auto each = first; each != last; ++each) {
+    const bool is_newer = newest == nullptr || each->second->number > newest->number;
+    if (is_newer && each->second->spec == spec) newest = each->second;
   }
-  return found->second->number;
+  return newest;
+}
+
+/// An instance with another spec keeps the id from its own user and instance group alone, since for these the
+/// difference is a mistake; what others use under that id is another instance.
+result<std::optional<instance_number>> instance_table::find_instance(const instance_spec& spec,
+                                                                     std::uint32_t owner) const {
+  if (const instance* const same = same_spec(spec)) return same->number;
+  const auto [first, last] = state_.by_id.equal_range(spec.id);
+  for (auto each = first; each != last; ++each) {
+    const instance& other = *each->second;
+    const bool is_own = other.owner == owner && other.spec.instance_group == spec.instance_group;
+    if (!is_own) continue;
+    return fail(error_code::spec_mismatch, "instance `" + spec.id + "` exists with another spec; " +
+                                               first_difference(other.spec, spec).value_or("another one"));
+  }
+  return std::nullopt;
 }
 
 result<void> instance_table::check_fits(const instance_spec& spec) const {
@@ -63,14 +81,14 @@ instance& instance_table::make_instance(instance_number number, const instance_s
   instance& kept = *made;
   if (state_.options.has_lower()) unbound_.push_back(number);
   state_.records.note_instance(number);
-  state_.by_id.insert_or_assign(spec.id, &kept);  // of two that a death left, the newer has the sessions
+  state_.by_id.emplace(spec.id, &kept);
   state_.instances.emplace(number, std::move(made));
   return kept;
 }
 
 result<void> instance_table::add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
                                           memory::version_table versions, boot_time now, std::uint32_t owner) {
-  if (state_.instances.contains(number) || state_.by_id.contains(spec.id)) {
+  if (state_.instances.contains(number) || same_spec(spec) != nullptr) {
     return fail(error_code::internal, "instance `" + spec.id + "` was added twice");
   }
   instance& made = make_instance(number, spec, std::move(index), std::move(versions), owner);
@@ -155,8 +173,7 @@ void instance_table::erase(instance_number number) {
   const auto found = state_.instances.find(number);
   const instance& gone = *found->second;
   std::erase(unbound_, number);
-  const auto named = state_.by_id.find(gone.spec.id);
-  if (named != state_.by_id.end() && named->second == &gone) state_.by_id.erase(named);
+  std::erase_if(state_.by_id, [&](const auto& each) { return each.second == &gone; });
   given_up_.push_back(number);
   if (--made_by_[gone.owner] == 0) made_by_.erase(gone.owner);
   state_.instances.erase(found);

@@ -23,8 +23,10 @@ class instance_table {
   instance_table(state& state, accounts& payers, eviction_order& order, slab_space& space) noexcept
       : state_(state), accounts_(payers), order_(order), space_(space) {}
 
-  /// The number of the instance with this spec; nothing when it is new; `spec_mismatch` names the differing field.
-  [[nodiscard]] result<std::optional<instance_number>> find_instance(const instance_spec& spec) const;
+  /// The number of the instance with this spec; nothing when it is new. `spec_mismatch` names the differing field, if
+  /// `owner` (a uid) uses the id in this instance group for another spec.
+  [[nodiscard]] result<std::optional<instance_number>> find_instance(const instance_spec& spec,
+                                                                     std::uint32_t owner = 0) const;
   /// Refuses a spec with blocks that do not fit into a slab of this tier, or of which none could stay below the high
   /// water mark.
   [[nodiscard]] result<void> check_fits(const instance_spec& spec) const;
@@ -53,6 +55,8 @@ class instance_table {
   [[nodiscard]] std::vector<instance_number> take_given_up() { return std::exchange(given_up_, {}); }
 
  private:
+  [[nodiscard]] const instance* same_spec(const instance_spec& spec) const;
+
   state& state_;
   accounts& accounts_;
   eviction_order& order_;

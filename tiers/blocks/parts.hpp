@@ -17,6 +17,7 @@
 #include "tiers/blocks/kept_blocks.hpp"
 #include "tiers/blocks/lower_edges.hpp"
 #include "tiers/blocks/pin_looks.hpp"
+#include "tiers/blocks/pin_shares.hpp"
 #include "tiers/blocks/prefetch_holds.hpp"
 #include "tiers/blocks/prefetch_requests.hpp"
 #include "tiers/blocks/recovery.hpp"
@@ -48,7 +49,8 @@ struct parts {
   evictor evict{all, pins, order, blocks, in_hands};
   slab_space space{all, order};
   slab_moves moves{all, transfers, pins, order, blocks, in_hands, evict, space};
-  allocator allocate{all, transfers, in_hands, evict, space, moves};
+  pin_shares pinned{all};
+  allocator allocate{all, transfers, in_hands, evict, space, moves, pinned};
   kept_blocks kept{all, payers, order};
   lower_edges edges{all, transfers, pins, order, blocks, evict, space, moves, allocate};
   handing_on handing{all, order, transfers, edges};

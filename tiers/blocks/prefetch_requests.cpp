@@ -22,6 +22,10 @@ constexpr std::uint64_t most_patience = 3'600'000'000'000;  // ns: the planner h
 
 }  // namespace
 
+share_holder prefetch_requests::holder_of(const session& session) {
+  return {.uid = session.owner->uid, .group = session.of->spec.instance_group};
+}
+
 /// A prefetch or a lookup. The last entry's answer comes later, from the planner, unless the request makes no sense or
 /// its chain goes on.
 progress prefetch_requests::run_prefetch(batch& work, session& session, const submission& entry) {
@@ -35,6 +39,7 @@ progress prefetch_requests::run_prefetch(batch& work, session& session, const su
     gathering.instance = session.of->number;
     gathering.group = entry.group;
     gathering.tokens_per_block = session.of->spec.tokens_per_block;
+    gathering.holder = holder_of(session);
   }
   if (!group_known || !key_sane || entry.group != gathering.group) {
     refuse(work, entry, error_code::malformed);
@@ -105,6 +110,7 @@ publication prefetch_requests::name_of_publication(const session& session, const
   made.instance = session.of->number;
   made.request = request_of(session, entry);
   made.payer = session.of->spec.paying_group();
+  made.holder = holder_of(session);
   if (entry.argument != submission::no_place) made.first = entry.argument;
   made.ends = entry.want == 1;
   return made;
@@ -128,6 +134,7 @@ progress prefetch_requests::run_follow(batch& work, session& session, const subm
     gathering.number = entry.request;
     gathering.instance = session.of->number;
     gathering.group = entry.group;
+    gathering.holder = holder_of(session);
     if (is_sane) gathering.stride = session.of->pools[entry.group]->stride;
     if (is_sane && entry.key_size > 0) gathering.followed = request_of(session, entry);
     gathering.what = is_last ? prefetch::request::kind::more : prefetch::request::kind::follow;

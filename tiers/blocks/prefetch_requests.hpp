@@ -32,6 +32,7 @@ class prefetch_requests {
 
  private:
   [[nodiscard]] static publication name_of_publication(const session& session, const memory::submission& entry);
+  [[nodiscard]] static share_holder holder_of(const session& session);
   [[nodiscard]] static handover::request_name request_of(const session& session, const memory::submission& entry);
   [[nodiscard]] prefetch::spot place_of(const instance& instance, std::uint32_t group,
                                         const full_key& full) const noexcept;

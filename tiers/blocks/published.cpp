@@ -30,8 +30,10 @@ result<std::size_t> published::check(const publication& what, const list* known)
     return fail(error_code::invalid_argument, "the request has keys of another width");
   const auto used = used_.find(known == nullptr ? what.by : known->by);
   const std::size_t own = used == used_.end() ? 0 : used->second.keys;
-  if (has + more > limits_.request_keys || own + more > limits_.session_keys || keys_ + more > limits_.keys)
+  if (has + more > limits_.request_keys || own + more > limits_.session_keys)
     return fail(error_code::limit_exceeded, "too many keys are published");
+  const share_holder& holder = known == nullptr ? what.holder : known->holder;
+  if (auto refusal = taken_keys_.refusal(holder, more)) return std::unexpected(std::move(*refusal));
   return common;
 }
 
@@ -44,11 +46,16 @@ result<std::uint64_t> published::publish(const publication& what, boot_time now)
   if (is_new) {
     const auto known = used_.find(what.by);
     const std::size_t own = known == used_.end() ? 0 : known->second.requests;
-    if (lists_.size() - (is_anew ? 1 : 0) >= limits_.requests || own >= limits_.session_requests)
-      return fail(error_code::limit_exceeded, "too many requests are published");
+    if (own >= limits_.session_requests) return fail(error_code::limit_exceeded, "too many requests are published");
+    if (is_anew) taken_requests_.give_back(found->second.holder);
+    auto refusal = taken_requests_.refusal(what.holder);
+    if (is_anew) taken_requests_.take(found->second.holder);
+    if (refusal) return std::unexpected(std::move(*refusal));
     if (is_anew) drop(found);
     ++used_[what.by].requests;
-    list made{.number = next_number_++, .by = what.by, .instance = what.instance, .payer = what.payer};
+    taken_requests_.take(what.holder);
+    list made{
+        .number = next_number_++, .by = what.by, .instance = what.instance, .payer = what.payer, .holder = what.holder};
     found = lists_.emplace(what.request, std::move(made)).first;
     by_number_.emplace(found->second.number, &found->second);
     for (const auto& [number, each] : followers_) {
@@ -58,7 +65,7 @@ result<std::uint64_t> published::publish(const publication& what, boot_time now)
   list& of = found->second;
   const std::size_t more = what.keys.size() - *common;
   used_[of.by].keys += more;
-  keys_ += more;
+  taken_keys_.take(of.holder, more);
   for (std::size_t i = *common; i < what.keys.size(); ++i) {
     of.keys.push_back(what.keys[i]);
     of.here.push_back(what.here[i]);
@@ -110,20 +117,25 @@ void published::tell(list& of) {
                        .payer = of.payer});
       next += count;
     } while (!is_over && next < of.front);
-    if (is_over) followers_.erase(found);
+    if (is_over) forget_follower(found);
     each = is_over ? of.followers.erase(each) : std::next(each);
   }
+}
+
+void published::forget_follower(std::map<std::uint64_t, follower>::iterator position) {
+  taken_followers_.give_back(position->second.holder);
+  followers_.erase(position);
 }
 
 void published::follow(const handover::order& what, boot_time now) {
   if (const auto known = followers_.find(what.number); known != followers_.end()) {
     if (const auto of = lists_.find(known->second.request); of != lists_.end()) of->second.followers.erase(what.number);
-    followers_.erase(known);
+    forget_follower(known);
   }
   if (what.ends) return;
   const auto same =
       std::ranges::count_if(followers_, [&](const auto& each) { return each.second.request == what.request; });
-  if (followers_.size() >= limits_.followers || static_cast<std::size_t>(same) >= limits_.request_followers) {
+  if (taken_followers_.refusal(what.holder) || static_cast<std::size_t>(same) >= limits_.request_followers) {
     news_.push_back(
         {.number = what.number, .first = what.position, .is_over = true, .code = error_code::limit_exceeded});
     return;
@@ -131,7 +143,9 @@ void published::follow(const handover::order& what, boot_time now) {
   // A tenth more than a part of one: who follows has a clock of its own, and ends it.
   const auto patience = std::min<std::chrono::nanoseconds>(what.patience, std::chrono::hours(1));
   const boot_time until = now + tenths_of(patience) + tenths(1);
-  followers_.emplace(what.number, follower{.request = what.request, .next = what.position, .until = until});
+  taken_followers_.take(what.holder);
+  followers_.emplace(what.number,
+                     follower{.request = what.request, .next = what.position, .until = until, .holder = what.holder});
   const auto of = lists_.find(what.request);
   if (of == lists_.end()) return;
   of->second.followers.insert(what.number);
@@ -146,7 +160,7 @@ void published::let_go(list& of, const handover::request_name& name, std::size_t
     }
     if (waits->second.empty()) awaited_.erase(waits);
   }
-  keys_ -= of.keys.size() - first;
+  taken_keys_.give_back(of.holder, of.keys.size() - first);
   used_.at(of.by).keys -= of.keys.size() - first;
   of.keys.resize(first);
   of.here.resize(first);
@@ -159,11 +173,12 @@ void published::drop(list_map::iterator which) {
     const std::uint64_t next = found->second.next;
     if (next == 0) continue;
     news_.push_back({.number = number, .first = next, .is_over = true, .code = error_code::closed, .payer = of.payer});
-    followers_.erase(found);
+    forget_follower(found);
   }
   let_go(of, which->first, 0);
   const auto used = used_.find(of.by);
   if (--used->second.requests == 0) used_.erase(used);
+  taken_requests_.give_back(of.holder);
   by_number_.erase(of.number);
   lists_.erase(which);
 }

@@ -15,17 +15,19 @@
 #include "core/block_key.hpp"
 #include "core/error.hpp"
 #include "core/handover.hpp"
+#include "core/shared_bound.hpp"
 #include "core/time_types.hpp"
 #include "tiers/blocks/types.hpp"
 
 namespace cenote::blocks {
 
-/// Bounds of what sessions publish: a key takes some hundred bytes here.
+/// Bounds of what sessions publish: a key takes some hundred bytes here. Users and instance groups share what is of all
+/// sessions together.
 struct published_limits {
-  std::size_t requests = 4096, session_requests = 1024;
-  std::size_t keys = std::size_t{1} << 18, session_keys = std::size_t{1} << 17;
+  std::size_t most_requests = total_of(node_bound::requests), session_requests = 1024;
+  std::size_t most_keys = total_of(node_bound::request_keys), session_keys = std::size_t{1} << 17;
   std::size_t request_keys = handover::most_request_keys;
-  std::size_t followers = 4096;
+  std::size_t most_followers = total_of(node_bound::followers);
   std::size_t request_followers = 64;      ///< each of them hears of all keys
   tenths life = std::chrono::seconds(60);  ///< of a request, since its last change
 };
@@ -37,6 +39,7 @@ struct publication {
   instance_number instance = 0;
   handover::request_name request{};
   std::string payer{};                   ///< the instance group
+  share_holder holder{};                 ///< of the session
   std::optional<std::uint64_t> first{};  ///< place of keys[0] in the request; none: behind what it has
   std::vector<full_key> keys{};          ///< of one width
   std::vector<bool> here{};              ///< one a key: the block is whole already
@@ -47,7 +50,11 @@ struct publication {
 /// before it have been whole once: what was evicted since may be below, or elsewhere. Not thread-safe.
 class published {
  public:
-  explicit published(published_limits limits = {}) : limits_(limits) {}
+  explicit published(published_limits limits = {})
+      : limits_(limits),
+        taken_requests_(node_bound::requests, limits.most_requests),
+        taken_keys_(node_bound::request_keys, limits.most_keys),
+        taken_followers_(node_bound::followers, limits.most_followers) {}
 
   /// Returns how many keys the request has now. Keys that it has already are checked, not added. Errors:
   /// limit_exceeded; invalid_argument: they are not the next ones, are others than before, or the request has ended.
@@ -70,7 +77,7 @@ class published {
   void expire(boot_time now);
 
   [[nodiscard]] std::size_t requests() const noexcept { return lists_.size(); }
-  [[nodiscard]] std::size_t keys() const noexcept { return keys_; }
+  [[nodiscard]] std::size_t keys() const noexcept { return taken_keys_.total_taken(); }
   [[nodiscard]] std::size_t followers() const noexcept { return followers_.size(); }
 
  private:
@@ -79,6 +86,7 @@ class published {
     session_number by = 0;  ///< pays: who published first
     instance_number instance = 0;
     std::string payer;
+    share_holder holder{};  ///< of that session
     std::vector<full_key> keys{};
     std::vector<bool> here{};
     std::size_t front = 0;  ///< keys whose blocks have been whole, without a gap
@@ -92,6 +100,7 @@ class published {
     handover::request_name request;
     std::uint64_t next = 0;
     boot_time until{};
+    share_holder holder{};
   };
   struct usage {
     std::size_t requests = 0, keys = 0;
@@ -104,6 +113,7 @@ class published {
   void tell(list& of);
   void let_go(list& of, const handover::request_name& name, std::size_t first);
   void drop(list_map::iterator which);
+  void forget_follower(std::map<std::uint64_t, follower>::iterator position);
 
   published_limits limits_;
   list_map lists_;
@@ -112,7 +122,7 @@ class published {
   std::uint64_t next_number_ = 1;
   std::map<instance_number, std::set<awaited_key>> awaited_;  ///< none is empty
   std::map<std::uint64_t, follower> followers_;
-  std::size_t keys_ = 0;
+  shared_bound taken_requests_, taken_keys_, taken_followers_;
   std::vector<handover::news> news_;
 };
 

@@ -34,7 +34,7 @@ struct state {
   memory::crash_guard guard;
   memory::range_allocator record_ranges{memory::max_records};
   std::map<instance_number, std::unique_ptr<instance>> instances{};
-  std::unordered_map<std::string, instance*> by_id{};
+  std::unordered_multimap<std::string, instance*> by_id{};  ///< users and instance groups may use one id
   std::unordered_map<session_number, std::unique_ptr<session>> sessions{};
   std::map<std::uint32_t, slab*> by_record{};  ///< first record -> slab
   std::uint64_t assigned = 0;                  ///< bytes of slabs that exist or are asked for

@@ -23,8 +23,8 @@ store::~store() = default;
 
 // ---------------------------------------------------------------------------------------------- instances
 
-result<std::optional<instance_number>> store::find_instance(const instance_spec& spec) const {
-  return parts_->table.find_instance(spec);
+result<std::optional<instance_number>> store::find_instance(const instance_spec& spec, std::uint32_t owner) const {
+  return parts_->table.find_instance(spec, owner);
 }
 
 result<void> store::check_fits(const instance_spec& spec) const {

@@ -37,7 +37,8 @@ class store {
 
   // ---- instances
   /// The number of the instance with this spec; nothing when it is new; `spec_mismatch` names the differing field.
-  [[nodiscard]] result<std::optional<instance_number>> find_instance(const instance_spec& spec) const;
+  [[nodiscard]] result<std::optional<instance_number>> find_instance(const instance_spec& spec,
+                                                                     std::uint32_t owner = 0) const;
   /// Refuses a spec with blocks that do not fit into a slab of this tier, or of which none could stay below the high
   /// water mark.
   [[nodiscard]] result<void> check_fits(const instance_spec& spec) const;

@@ -76,6 +76,7 @@ struct limit_options {
   /// session or of one user, of a group twice as much. 64 blocks are always allowed.
   double reserve_share = 0.25;
   double keep_share = 0.5;        ///< bytes of kept blocks, of all groups together
+  double pin_share = 0.5;         ///< bytes that readers of one user's instances pin, while others are attached
   std::uint64_t group_quota = 0;  ///< bytes: quota of accounts that `groups` gives none; 0: none
   bool open_groups = false;       ///< groups that `groups` does not name have accounts of their own
   std::uint64_t user_quota = 0;   ///< bytes that the instances of one user of the account `default` hold; 0: no limit

@@ -58,6 +58,7 @@ struct request {
   // start, locate:
   std::uint32_t instance = 0;  ///< the DRAM tier's number
   std::uint32_t group = 0;
+  share_holder holder{};  ///< of the session
   std::uint32_t tokens_per_block = 0;
   std::uint64_t stride = 0;  ///< bytes of a block
   std::vector<full_key> keys;

@@ -61,6 +61,8 @@ void planner::on_request(request incoming, time_point now) {
   if (incoming.what == request::kind::locate) {
     return lookups_.begin(next_job_++, std::move(incoming), options_.limit, now);
   }
+  if (incoming.what == request::kind::start || incoming.what == request::kind::follow)
+    holders_.insert_or_assign(incoming.session, incoming.holder);
   if (incoming.what == request::kind::follow) return begin_follow(std::move(incoming), now);
   if (incoming.what == request::kind::more) return on_question(incoming);
   if (incoming.what != request::kind::start) return on_cancel(incoming);
@@ -136,22 +138,35 @@ std::size_t planner::open_prefetches_of(std::uint64_t session) const noexcept {
 }
 
 /// Bounds the memory of keys, which live until their prefetch is answered: a session's, and all.
-std::pair<std::size_t, std::size_t> planner::keys_with(std::uint64_t session, std::size_t more) const noexcept {
-  std::size_t all = more;
-  std::size_t own = more;
-  const auto add = [&](std::uint64_t whose, std::size_t count) {
-    all += count;
-    own += whose == session ? count : 0;
-  };
-  for (const auto& [number, each] : jobs_) add(each.session, each.keys->size());
-  for (const auto& [number, each] : held_) add(each.session, each.keys ? each.keys->size() : 0);
-  return {all, own};
+/// `count` keys of session `other`, to what `session` is compared with.
+void planner::add_keys(key_usage& usage, std::uint64_t session, std::uint64_t other, std::size_t count) const {
+  usage.taken.all += count;
+  const auto own = holders_.find(session);
+  const auto payer = holders_.find(other);
+  if (own == holders_.end() || payer == holders_.end()) return;
+  usage.session += other == session ? count : 0;
+  usage.taken.user += payer->second.uid == own->second.uid ? count : 0;
+  usage.taken.group += payer->second == own->second ? count : 0;
 }
 
-bool planner::fits_key_limits(const request& incoming) const noexcept {
-  auto [all, own] = keys_with(incoming.session, incoming.keys.size());
-  for (const auto& [session, each] : gathering_) all += session == incoming.session ? 0 : each.keys.size();
-  return own <= max_session_keys && all <= max_keys;
+planner::key_usage planner::keys_of(std::uint64_t session) const {
+  key_usage usage;
+  for (const auto& [number, each] : jobs_) add_keys(usage, session, each.session, each.keys->size());
+  for (const auto& [number, each] : held_) add_keys(usage, session, each.session, each.keys ? each.keys->size() : 0);
+  return usage;
+}
+
+bool planner::fits_limits(const key_usage& usage, std::uint64_t session, std::size_t more) const {
+  if (usage.session + more > max_session_keys) return false;
+  return !share_refusal(node_bound::prefetch_keys, max_keys, usage.taken, holders_.at(session), more);
+}
+
+bool planner::fits_key_limits(const request& incoming) const {
+  key_usage usage = keys_of(incoming.session);
+  for (const auto& [session, each] : gathering_) {
+    if (session != incoming.session) add_keys(usage, incoming.session, session, each.keys.size());
+  }
+  return fits_limits(usage, incoming.session, incoming.keys.size());
 }
 
 void planner::begin_job(request incoming, time_point now) {
@@ -275,6 +290,7 @@ void planner::end_speculation() {
 
 void planner::on_session_closed(std::uint64_t session) {
   gathering_.erase(session);
+  holders_.erase(session);
   continuations_.forget(session);
   lookups_.on_session_closed(session);
   for (const auto& [number, each] : jobs_) {

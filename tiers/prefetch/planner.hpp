@@ -53,7 +53,8 @@ class planner {
   static constexpr std::size_t max_chain = std::size_t{1} << 16;  ///< blocks; the rest of a longer chain is left
   static constexpr std::size_t max_session_prefetches = std::size_t{1} << 8;  ///< that are not over
   static constexpr std::size_t max_session_keys = 4 * max_chain;  ///< of one session's prefetches that are not answered
-  static constexpr std::size_t max_keys = 32 * max_chain;         ///< … of all sessions, unfinished requests included
+  /// … of all sessions, unfinished requests included
+  static constexpr std::size_t max_keys = total_of(node_bound::prefetch_keys);
 
   explicit planner(options chosen) : options_(std::move(chosen)) {}
 
@@ -199,7 +200,7 @@ class planner {
   void begin_follow(request incoming, time_point now);
   void on_question(const request& incoming);
   [[nodiscard]] static bool waits_for_more(const prefetch_job& job) noexcept;
-  [[nodiscard]] bool fits_grown(const prefetch_job& job, std::size_t more) const noexcept;
+  [[nodiscard]] bool fits_grown(const prefetch_job& job, std::size_t more) const;
   void end_order(const prefetch_job& job);
   void tell_keys(std::uint64_t session, const key_question& asked, const std::vector<full_key>& keys, std::size_t end,
                  bool is_over);
@@ -250,14 +251,21 @@ class planner {
   void expire(time_point now);
   void refund(std::uint32_t instance, std::uint64_t bytes) noexcept;
   [[nodiscard]] std::size_t open_prefetches_of(std::uint64_t session) const noexcept;
-  /// Keys of all that is open or kept, and of the session's own, with `more` of it.
-  [[nodiscard]] std::pair<std::size_t, std::size_t> keys_with(std::uint64_t session, std::size_t more) const noexcept;
-  [[nodiscard]] bool fits_key_limits(const request& incoming) const noexcept;
+  /// Keys of all that is open or kept, of the session and of those that pay with it.
+  struct key_usage {
+    share_usage taken{};
+    std::size_t session = 0;
+  };
+  [[nodiscard]] key_usage keys_of(std::uint64_t session) const;
+  void add_keys(key_usage& usage, std::uint64_t session, std::uint64_t other, std::size_t count) const;
+  [[nodiscard]] bool fits_limits(const key_usage& usage, std::uint64_t session, std::size_t more) const;
+  [[nodiscard]] bool fits_key_limits(const request& incoming) const;
 
   options options_;
   std::uint64_t next_job_ = 1;
   std::map<std::uint64_t, prefetch_job> jobs_;               ///< by number, so the oldest first; not answered yet
   std::map<std::uint64_t, held_job> held_;                   ///< by job
+  std::map<std::uint64_t, share_holder> holders_;            ///< by session, of those that asked
   std::map<std::uint64_t, request> gathering_;               ///< session -> chain whose last request has not come yet
   std::map<std::uint64_t, load_in_flight> loads_in_flight_;  ///< by token, that is by the time of submission
   std::map<std::uint32_t, std::uint64_t> charged_;           ///< instance -> bytes

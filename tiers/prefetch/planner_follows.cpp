@@ -42,7 +42,8 @@ void planner::begin_follow(request incoming, time_point now) {
   orders_.push_back({.number = made.number,
                      .request = std::move(incoming.followed),
                      .node = std::move(incoming.node),
-                     .patience = made.deadline - now});
+                     .patience = made.deadline - now,
+                     .holder = std::move(incoming.holder)});
   jobs_.emplace(made.number, std::move(made));
 }
 
@@ -51,9 +52,8 @@ bool planner::waits_for_more(const prefetch_job& job) noexcept {
 }
 
 /// As fits_key_limits(), of a chain that grows.
-bool planner::fits_grown(const prefetch_job& job, std::size_t more) const noexcept {
-  const auto [all, own] = keys_with(job.session, more);
-  return job.keys->size() + more <= max_chain && own <= max_session_keys && all <= max_keys;
+bool planner::fits_grown(const prefetch_job& job, std::size_t more) const {
+  return job.keys->size() + more <= max_chain && fits_limits(keys_of(job.session), job.session, more);
 }
 
 void planner::on_news(handover::news news, time_point /*now*/) {

@@ -834,8 +834,11 @@ void peers_backend::send_forget(const node& at, std::uint64_t number, removal& o
     forgets_.emplace(request, forget{.at = at.link, .node = at.name, .of = number});
     ++of.open;
     pool_.send(at.link, frame_type::forget, request,
-               peer::encode(
-                   peer::forget_request{of.what.identity, of.what.cleared, {some.begin(), some.end()}, of.what.spec}));
+               peer::encode(peer::forget_request{of.what.identity,
+                                                 of.what.cleared,
+                                                 {some.begin(), some.end()},
+                                                 of.what.spec,
+                                                 right_of(pool_, at.link, of.what.spec)}));
   }
 }
 

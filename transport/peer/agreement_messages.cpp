@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/byte_io.hpp"
+#include "core/instance_spec.hpp"
 #include "core/text.hpp"
 #include "transport/peer/body.hpp"
 
@@ -39,11 +40,21 @@ std::string get_reason(byte_reader& reader, bool& is_good) {
   return get_text(reader, longest_group_reason, is_good);
 }
 
+void put_group(byte_writer& writer, const group_name& group) {
+  writer.put_text(group.text);
+  writer.put(group.owner.uid);
+  writer.put_text(group.owner.group);
+}
+
 /// A name is compared byte by byte: one that cannot be shown as it is is none.
-std::string get_group(byte_reader& reader, bool& is_good) {
-  const std::string name = reader.get_text();
-  if (name.empty() || !check_name("a group's name", name, longest_group_name)) is_good = false;
-  return is_good ? name : std::string();
+group_name get_group(byte_reader& reader, bool& is_good) {
+  group_name name;
+  name.text = reader.get_text();
+  name.owner.uid = reader.get<std::uint32_t>();
+  name.owner.group = reader.get_text();
+  if (!name.owner.group.empty() && !check_name("an instance group", name.owner.group, max_name_bytes)) is_good = false;
+  if (name.text.empty() || !check_name("a group's name", name.text, longest_group_name)) is_good = false;
+  return is_good ? name : group_name();
 }
 
 void put_ranks(byte_writer& writer, const std::vector<joined_rank>& ranks) {
@@ -93,8 +104,8 @@ decided_lengths get_decided(byte_reader& reader, bool& is_good) {
   return what;
 }
 
-void put_saying(byte_writer& writer, const std::string& group, const group_epoch& epoch, saying_kind kind) {
-  writer.put_text(group);
+void put_saying(byte_writer& writer, const group_name& group, const group_epoch& epoch, saying_kind kind) {
+  put_group(writer, group);
   put_epoch(writer, epoch);
   writer.put(static_cast<std::uint8_t>(kind));
 }
@@ -103,14 +114,14 @@ void put_saying(byte_writer& writer, const std::string& group, const group_epoch
 
 std::vector<std::byte> encode(const seek_group& what) {
   byte_writer writer;
-  writer.put_text(what.group);
+  put_group(writer, what.group);
   writer.put(static_cast<std::uint8_t>(what.has_first ? 1 : 0));
   return std::move(writer).take();
 }
 
 std::vector<std::byte> encode(const join_group& what) {
   byte_writer writer;
-  writer.put_text(what.group);
+  put_group(writer, what.group);
   writer.put(what.shared);
   writer.put(what.size);
   writer.put(what.turn);
@@ -120,7 +131,7 @@ std::vector<std::byte> encode(const join_group& what) {
 
 std::vector<std::byte> encode(const group_formed& what) {
   byte_writer writer;
-  writer.put_text(what.group);
+  put_group(writer, what.group);
   put_epoch(writer, what.epoch);
   writer.put(static_cast<std::uint32_t>(what.nodes.size()));
   for (const node_ranks& each : what.nodes) {
@@ -133,7 +144,7 @@ std::vector<std::byte> encode(const group_formed& what) {
 
 std::vector<std::byte> encode(const propose_lengths& what) {
   byte_writer writer;
-  writer.put_text(what.group);
+  put_group(writer, what.group);
   put_epoch(writer, what.epoch);
   writer.put(what.heard_up_to);
   writer.put(static_cast<std::uint8_t>(what.is_over ? 1 : 0));
@@ -179,7 +190,7 @@ std::vector<std::byte> encode(const refused_ranks& what) {
 
 std::vector<std::byte> encode(const group_here& what) {
   byte_writer writer;
-  writer.put_text(what.group);
+  put_group(writer, what.group);
   writer.put(static_cast<std::uint8_t>(what.is_formed ? 1 : 0));
   return std::move(writer).take();
 }
@@ -243,7 +254,7 @@ result<propose_lengths> decode_propose_lengths(std::span<const std::byte> body) 
 result<group_saying> decode_group_saying(std::span<const std::byte> body) {
   byte_reader reader(body);
   bool is_good = true;
-  const std::string group = get_group(reader, is_good);
+  const group_name group = get_group(reader, is_good);
   const group_epoch epoch = get_epoch(reader);
   const auto kind = reader.get<std::uint8_t>();
   group_saying what;

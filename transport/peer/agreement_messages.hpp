@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/shared_bound.hpp"
 #include "transport/peer/frame.hpp"
 
 namespace cenote::peer {
@@ -29,9 +30,17 @@ struct group_epoch {
   auto operator<=>(const group_epoch&) const = default;
 };
 
+/// A group belongs to the user and the instance group whose ranks form it: under the same text those of another user
+/// or instance group form another one, on whatever nodes.
+struct group_name {
+  std::string text{};
+  share_holder owner{};
+  auto operator<=>(const group_name&) const = default;
+};
+
 /// To all nodes: who has rank 0 of this group?
 struct seek_group {
-  std::string group{};
+  group_name group{};
   bool has_first = false;  ///< the sender has a rank 0 itself
 };
 
@@ -44,7 +53,7 @@ struct joined_rank {
 
 /// All ranks of the sender that wait for the group to form. Of two such frames the one with the higher turn counts.
 struct join_group {
-  std::string group{};
+  group_name group{};
   std::uint64_t shared = 0;  ///< what its ranks must have in common
   std::uint32_t size = 0;    ///< ranks of the whole group
   std::uint64_t turn = 0;    ///< grows with each change of `ranks`
@@ -60,7 +69,7 @@ struct node_ranks {
 
 /// The coordinator's: the epoch has begun, with these.
 struct group_formed {
-  std::string group{};
+  group_name group{};
   group_epoch epoch{};
   std::vector<node_ranks> nodes{};
 };
@@ -75,7 +84,7 @@ struct proposal {
 
 /// Also the acknowledgement of group_formed and of decisions.
 struct propose_lengths {
-  std::string group{};
+  group_name group{};
   group_epoch epoch{};
   std::uint64_t heard_up_to = 0;  ///< decisions of the epoch, by the order in which they were made, that arrived
   bool is_over = false;           ///< for the sender the epoch is lost
@@ -91,7 +100,7 @@ struct decision {
 
 /// The coordinator's: what was decided, in the order of deciding.
 struct decided_lengths {
-  std::string group{};
+  group_name group{};
   group_epoch epoch{};
   std::uint64_t first = 0;  ///< number of the first one; 1 is the epoch's first
   std::vector<decision> decisions{};
@@ -100,7 +109,7 @@ struct decided_lengths {
 
 /// The coordinator's: the epoch is lost, and for good.
 struct lost_epoch {
-  std::string group{};
+  group_name group{};
   group_epoch epoch{};
   bool wants_answer = false;  ///< propose_lengths with is_over
   std::string why{};
@@ -108,7 +117,7 @@ struct lost_epoch {
 
 /// The coordinator's: these cannot join.
 struct refused_ranks {
-  std::string group{};
+  group_name group{};
   error_code code{};
   std::vector<std::uint64_t> lives{};
   std::string why{};
@@ -119,7 +128,7 @@ using group_saying = std::variant<std::monostate, decided_lengths, lost_epoch, r
 
 /// The answer to a seek_group: rank 0 of the group is here.
 struct group_here {
-  std::string group{};
+  group_name group{};
   bool is_formed = false;
 };
 

@@ -110,8 +110,9 @@ class few_nodes {
   [[nodiscard]] peer::incarnation born(const std::string& name) const { return nodes_.at(name).born; }
 
   cluster::rank_id join(const std::string& at, std::uint32_t rank, std::uint32_t size, std::uint64_t shared = 7,
-                        const std::string& group = "g", std::chrono::milliseconds timeout = 10s) {
-    (*this)[at].join({++last_, group, shared, rank, size, timeout}, now);
+                        const std::string& group = "g", std::chrono::milliseconds timeout = 10s,
+                        const share_holder& owner = {}) {
+    (*this)[at].join({++last_, group, shared, rank, size, timeout, owner}, now);
     pass();
     return last_;
   }
@@ -418,7 +419,7 @@ BOOST_AUTO_TEST_CASE(who_acknowledges_what_it_was_not_sent_is_not_believed) {
   for (std::uint64_t question = 1; question < 4; ++question) nodes.decide_0_at_a(question);
   const auto stray = nodes["a"].counters().stray_frames;
   nodes.tell("b", "a", peer::frame_type::propose_lengths,
-             peer::encode(peer::propose_lengths{"g", epoch, 3, false, "", {{7, 5, 1000000000}}}));
+             peer::encode(peer::propose_lengths{{"g"}, epoch, 3, false, "", {{7, 5, 1000000000}}}));
   BOOST_TEST(nodes["a"].counters().stray_frames == stray + 1);
   nodes.drops = [](const auto&, const auto&) { return false; };
   nodes.run(300ms);
@@ -536,7 +537,7 @@ BOOST_AUTO_TEST_CASE(a_coordinator_that_was_started_again_begins_another_epoch) 
 BOOST_AUTO_TEST_CASE(frames_of_an_earlier_life_of_a_node_are_nothing) {
   two_by_two nodes;
   const auto epoch = nodes.last_of(nodes.ranks[0]).epoch;
-  const auto body = peer::encode(peer::lost_epoch{"g", epoch, true, "no"});
+  const auto body = peer::encode(peer::lost_epoch{{"g"}, epoch, true, "no"});
   BOOST_TEST(
       nodes["b"].heard("a", peer::incarnation::of(999, 1), peer::frame_type::group_says, body, nodes.now).has_value());
   nodes.all_ask(1, 3);
@@ -665,9 +666,9 @@ BOOST_AUTO_TEST_CASE(who_is_missing_is_named_when_a_group_does_not_form) {
 BOOST_AUTO_TEST_CASE(a_join_that_was_overtaken_by_a_later_one_is_nothing) {
   few_nodes nodes{"a", "b"};
   const auto first = nodes.join("a", 0, 2);
-  const auto old = peer::encode(peer::join_group{"g", 7, 2, 5, {{1, 5}}});
-  const auto gone = peer::encode(peer::join_group{"g", 7, 2, 6, {}});
-  nodes.tell("b", "a", peer::frame_type::join_group, peer::encode(peer::join_group{"g", 7, 2, 7, {{0, 7}}}));
+  const auto old = peer::encode(peer::join_group{{"g"}, 7, 2, 5, {{1, 5}}});
+  const auto gone = peer::encode(peer::join_group{{"g"}, 7, 2, 6, {}});
+  nodes.tell("b", "a", peer::frame_type::join_group, peer::encode(peer::join_group{{"g"}, 7, 2, 7, {{0, 7}}}));
   nodes.tell("b", "a", peer::frame_type::join_group, gone);
   BOOST_TEST(nodes.heard[first].empty());
   nodes.tell("b", "a", peer::frame_type::join_group, old);
@@ -697,11 +698,11 @@ BOOST_AUTO_TEST_CASE(only_the_coordinator_decides_and_ends) {
   nodes.run(500ms);
   const auto epoch = nodes.last_of(first).epoch;
   nodes.ask("b", second, 1, 9);
-  const auto number = peer::encode(peer::decided_lengths{"g", epoch, 1, {{1, 777}}, {1}});
+  const auto number = peer::encode(peer::decided_lengths{{"g"}, epoch, 1, {{1, 777}}, {1}});
   nodes.tell("c", "b", peer::frame_type::group_says, number);
-  nodes.tell("c", "b", peer::frame_type::group_says, peer::encode(peer::lost_epoch{"g", epoch, true, "no"}));
+  nodes.tell("c", "b", peer::frame_type::group_says, peer::encode(peer::lost_epoch{{"g"}, epoch, true, "no"}));
   nodes.tell("c", "a", peer::frame_type::propose_lengths,
-             peer::encode(peer::propose_lengths{"g", epoch, 0, true, "no", {{1, 1, 1000000000}}}));
+             peer::encode(peer::propose_lengths{{"g"}, epoch, 0, true, "no", {{1, 1, 1000000000}}}));
   nodes.tell("b", "a", peer::frame_type::group_says, number);
   BOOST_TEST(nodes.is(second, answer_kind::formed));
   nodes.ask("a", first, 1, 12);
@@ -715,15 +716,17 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_ignored) {
   const auto most = ~std::uint64_t{0};
   using peer::frame_type;
   nodes.tell("b", "a", frame_type::propose_lengths,
-             peer::encode(peer::propose_lengths{"g", epoch, most, false, "", {}}));
-  nodes.tell("b", "a", frame_type::propose_lengths, peer::encode(peer::propose_lengths{"g", other, 0, true, "no", {}}));
-  nodes.tell("b", "a", frame_type::propose_lengths, peer::encode(peer::propose_lengths{"h", epoch, 0, true, "no", {}}));
-  nodes.tell("a", "b", frame_type::group_says, peer::encode(peer::decided_lengths{"g", other, 1, {{1, 5}}, {}}));
-  nodes.tell("a", "b", frame_type::group_says, peer::encode(peer::decided_lengths{"h", epoch, 1, {{1, 5}}, {}}));
-  nodes.tell("a", "b", frame_type::group_says, peer::encode(peer::lost_epoch{"g", other, true, "no"}));
-  nodes.tell("a", "b", frame_type::group_formed, peer::encode(peer::group_formed{"h", epoch, {}}));
-  nodes.tell("a", "b", frame_type::group_here, peer::encode(peer::group_here{"h", true}));
-  nodes.tell("b", "a", frame_type::join_group, peer::encode(peer::join_group{"h", 7, 4, 1, {{0, 1}}}));
+             peer::encode(peer::propose_lengths{{"g"}, epoch, most, false, "", {}}));
+  nodes.tell("b", "a", frame_type::propose_lengths,
+             peer::encode(peer::propose_lengths{{"g"}, other, 0, true, "no", {}}));
+  nodes.tell("b", "a", frame_type::propose_lengths,
+             peer::encode(peer::propose_lengths{{"h"}, epoch, 0, true, "no", {}}));
+  nodes.tell("a", "b", frame_type::group_says, peer::encode(peer::decided_lengths{{"g"}, other, 1, {{1, 5}}, {}}));
+  nodes.tell("a", "b", frame_type::group_says, peer::encode(peer::decided_lengths{{"h"}, epoch, 1, {{1, 5}}, {}}));
+  nodes.tell("a", "b", frame_type::group_says, peer::encode(peer::lost_epoch{{"g"}, other, true, "no"}));
+  nodes.tell("a", "b", frame_type::group_formed, peer::encode(peer::group_formed{{"h"}, epoch, {}}));
+  nodes.tell("a", "b", frame_type::group_here, peer::encode(peer::group_here{{"h"}, true}));
+  nodes.tell("b", "a", frame_type::join_group, peer::encode(peer::join_group{{"h"}, 7, 4, 1, {{0, 1}}}));
   nodes.tell("b", "a", static_cast<frame_type>(46), {});
   nodes.all_ask(1, 3);
   for (const auto each : nodes.ranks) BOOST_TEST(nodes.length_of(each, 1) == 3U);
@@ -771,8 +774,8 @@ BOOST_AUTO_TEST_CASE(after_frames_however_altered_ranks_can_join_anew_and_agree)
 
 BOOST_AUTO_TEST_CASE(numbers_of_groups_ranks_and_questions_are_bounded) {
   cluster::agreement_options settings;
-  settings.most_groups = 2;
-  settings.most_ranks = 3;
+  settings.most_groups = 8;
+  settings.most_ranks = 12;
   settings.most_open = 5;
   few_nodes nodes({"a"}, settings);
   const auto rank = nodes.join("a", 0, 2);
@@ -786,6 +789,63 @@ BOOST_AUTO_TEST_CASE(numbers_of_groups_ranks_and_questions_are_bounded) {
   BOOST_TEST(nodes["a"].report().front().open == 5U);
   nodes.run(1s);
   for (std::uint64_t question = 1; question <= 5; ++question) BOOST_TEST(nodes.length_of(rank, question) == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_name_of_another_user_or_instance_group_is_another_group) {
+  const share_holder mine{.uid = 1000, .group = "team"};
+  for (const std::string at : {"a", "b"}) {
+    for (const share_holder& stranger : {share_holder{1001, "team"}, share_holder{1000, "other"}}) {
+      few_nodes nodes{"a", "b"};
+      const auto first = nodes.join("a", 0, 2, 7, "g", 10s, mine);
+      const auto strange = nodes.join(at, 1, 2, 8, "g", 10s, stranger);
+      nodes.run(1s);
+      BOOST_TEST(!nodes.is(first, answer_kind::formed));
+      BOOST_TEST(nodes.heard[strange].empty());
+      const auto second = nodes.join("b", 1, 2, 7, "g", 10s, mine);
+      nodes.run(1s);
+      BOOST_TEST(nodes.is(first, answer_kind::formed));
+      BOOST_TEST(nodes.is(second, answer_kind::formed));
+      const auto other = nodes.join("a", 0, 2, 8, "g", 10s, stranger);
+      nodes.run(1s);
+      BOOST_TEST(nodes.is(other, answer_kind::formed));
+      nodes.ask("a", first, 1, 31);
+      nodes.ask("b", second, 1, 40);
+      nodes.ask("a", other, 1, 3);
+      nodes.ask(at, strange, 1, 5);
+      nodes.run(1s);
+      BOOST_TEST(nodes.length_of(first, 1) == 31U);
+      BOOST_TEST(nodes.length_of(second, 1) == 31U);
+      BOOST_TEST(nodes.length_of(strange, 1) == 3U);
+      BOOST_TEST(nodes["a"].report().size() == 2U);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_user_and_an_instance_group_leave_groups_and_ranks_to_others) {
+  few_nodes nodes({"a"});
+  const auto take_all = [&](const share_holder& owner) {
+    std::size_t formed = 0;
+    for (;; ++formed) {
+      const auto rank = nodes.join("a", 0, 1, 7, "g" + std::to_string(formed), 10s, owner);
+      if (nodes.last_of(rank).what == answer_kind::formed) continue;
+      BOOST_TEST((nodes.last_of(rank).code == error_code::limit_exceeded));
+      return formed;
+    }
+  };
+  BOOST_TEST(take_all({1000, "team"}) == 64U);
+  BOOST_TEST(take_all({1000, "other"}) == 32U);
+  BOOST_TEST(take_all({1001, "team"}) == 40U);
+  few_nodes full({"a"});
+  std::uint32_t joined = 0;
+  for (std::uint32_t i = 0; i < 4096; ++i) {
+    const auto rank = full.join("a", i % 256, 256, 7, "g" + std::to_string(i / 256), 10s, {1000, {}});
+    joined += !full.is(rank, answer_kind::refused) ? 1 : 0;
+  }
+  BOOST_TEST(joined == 1024U);
+  const auto other = full.join("a", 0, 1, 7, "mine", 10s, {1001, {}});
+  BOOST_TEST(full.is(other, answer_kind::formed));
+  full.leave("a", other);
+  BOOST_TEST(full.is(full.join("a", 0, 1, 7, "mine", 10s, {1001, {}}), answer_kind::formed));
 }
 
 BOOST_AUTO_TEST_CASE(a_group_of_256_ranks_fits_into_frames) {

@@ -47,7 +47,7 @@ void agreement_world::add_groups() {
   const std::size_t count = wire_.chance() < 0.2 ? 2 : 1;
   for (std::size_t i = 0; i < count; ++i) {
     const auto size = static_cast<std::uint32_t>(2 + wire_.number(wire_.chance() < 0.7 ? 2 : 5));
-    groups_.push_back({std::string(1, static_cast<char>('g' + i)), size});
+    groups_.push_back({"g", size, {static_cast<std::uint32_t>(i), {}}});
     for (std::uint32_t number = 0; number < size; ++number) {
       rank& made = *ranks_.emplace_back(std::make_unique<rank>());
       made.group = i;
@@ -69,7 +69,8 @@ void agreement_world::fail(const std::string& what) {
 }
 
 std::string agreement_world::name_of(const rank& which) const {
-  return groups_[which.group].name + std::to_string(which.number) + "@" + nodes_[which.node]->name;
+  return groups_[which.group].name + std::to_string(which.group) + "." + std::to_string(which.number) + "@" +
+         nodes_[which.node]->name;
 }
 
 // ---- nodes
@@ -211,7 +212,7 @@ void agreement_world::join(rank& which) {
   const duration timeout = is_calm_ || is_peace_ ? 5000ms : 800ms + some(2000);
   if (options_.shows) show(name_of(which) + " joins as " + std::to_string(which.id));
   expect_answer(which, 0, timeout);
-  at.object->join({which.id, of.name, 42, which.number, of.size, timeout}, wire_.now());
+  at.object->join({which.id, of.name, 42, which.number, of.size, timeout, of.owner}, wire_.now());
   settle(at);
 }
 
@@ -422,14 +423,14 @@ void agreement_world::forge() {
   peer::frame_type type = peer::frame_type::group_says;
   const double what = wire_.chance();
   if (what < 0.6) {
-    peer::decided_lengths decided{.group = of.name, .epoch = at->first.first, .first = 1 + wire_.number(4)};
+    peer::decided_lengths decided{.group = of.key(), .epoch = at->first.first, .first = 1 + wire_.number(4)};
     for (std::uint64_t i = 0; i < 4; ++i) decided.decisions.push_back({1 + wire_.number(40), forged_length});
     body = peer::encode(decided);
   } else if (what < 0.8) {
-    body = peer::encode(peer::lost_epoch{of.name, at->first.first, true, "a lie"});
+    body = peer::encode(peer::lost_epoch{of.key(), at->first.first, true, "a lie"});
   } else {
     type = peer::frame_type::group_formed;
-    body = peer::encode(peer::group_formed{of.name, {from.born(), 99}, {{to.name, to.born(), {{0, 1}, {1, 2}}}}});
+    body = peer::encode(peer::group_formed{of.key(), {from.born(), 99}, {{to.name, to.born(), {{0, 1}, {1, 2}}}}});
   }
   if (options_.shows) show(from.name + " lies to " + to.name);
   post(from.name, from.born(), to, type, std::make_shared<const std::vector<std::byte>>(std::move(body)));

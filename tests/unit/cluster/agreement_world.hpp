@@ -75,7 +75,10 @@ class agreement_world {
   struct group {
     std::string name;
     std::uint32_t size = 0;
+    share_holder owner{};  ///< groups of two owners may have one name
     std::map<epoch_name, epoch_record> epochs{};
+
+    [[nodiscard]] peer::group_name key() const { return {name, owner}; }
   };
 
   void add_groups();

@@ -79,6 +79,7 @@ admin_gid = 6
 [limits]
 reserve_share = 0.125
 keep_share = 0.75
+pin_share = 0.625
 group_quota = "16MiB"
 open_groups = true
 user_quota = "8MiB"
@@ -112,6 +113,7 @@ format = "json"
   BOOST_TEST(config.auth.admin_gid.value() == 6U);
   BOOST_TEST(config.limits.reserve_share == 0.125);
   BOOST_TEST(config.limits.keep_share == 0.75);
+  BOOST_TEST(config.limits.pin_share == 0.625);
   BOOST_TEST(config.limits.group_quota == 16 * mib);
   BOOST_TEST(config.limits.open_groups);
   BOOST_TEST(config.limits.user_quota == 8 * mib);

@@ -52,6 +52,16 @@ BOOST_AUTO_TEST_CASE(an_instance_is_found_by_its_spec_and_a_difference_is_named)
   BOOST_TEST(refused.error().message().contains("dtype"));
 }
 
+BOOST_AUTO_TEST_CASE(an_id_that_others_use_with_another_spec_is_free) {
+  instance_spec changed = spec_of("one");
+  changed.dtype = "fp8";
+  BOOST_TEST(!of.table.find_instance(changed, 1001).value().has_value());
+  BOOST_TEST((of.table.find_instance(spec_of("one"), 1001).value() == in.number));
+  instance_spec elsewhere = changed;
+  elsewhere.instance_group = "team";
+  BOOST_TEST(!of.table.find_instance(elsewhere, 0).value().has_value());
+}
+
 BOOST_AUTO_TEST_CASE(a_number_or_a_name_that_is_taken_is_refused_and_nothing_changes) {
   BOOST_TEST(!add_again(in, "another").has_value());
   instance& other = add("other");
@@ -59,7 +69,7 @@ BOOST_AUTO_TEST_CASE(a_number_or_a_name_that_is_taken_is_refused_and_nothing_cha
   (void)of.table.take_bindings();
   BOOST_TEST(!add_again(in, "one").has_value());
   BOOST_TEST(of.all.instances.size() == 1U);
-  BOOST_TEST(of.all.by_id.at("one") == &in);
+  BOOST_TEST(of.all.by_id.find("one")->second == &in);
   BOOST_TEST(of.table.made_by(0) == 1U);
   BOOST_TEST(of.table.take_bindings().empty());
 }

@@ -20,13 +20,13 @@ instance& bare_parts::add(const std::string& id, const std::string& group) {
   return *of.all.instances.at(number);
 }
 
-session& bare_parts::attach(instance& to) {
+session& bare_parts::attach(instance& to, std::uint32_t uid) {
   constexpr std::uint32_t pins = 16;
   auto made = memory::segment::create("test-session", memory::session_memory::segment_bytes(pins)).value();
   sessions_.push_back(std::make_unique<memory::segment>(std::move(made)));
   const session_number number = next_session_++;
   const auto view = memory::session_memory::create(*sessions_.back(), number, pins);
-  of.attached.add_session(number, to.number, view).value();
+  of.attached.add_session(number, to.number, view, uid).value();
   return *of.all.sessions.at(number);
 }
 

@@ -16,7 +16,7 @@ struct bare_parts {
   explicit bare_parts(store_options with = options_of(5 << 20, 1 << 20));
 
   instance& add(const std::string& id = "one", const std::string& group = "");
-  session& attach(instance& to);
+  session& attach(instance& to, std::uint32_t uid = 0);
   /// Makes the slabs that were asked for. Returns how many.
   std::size_t pump();
   /// A blank block of the instance's only pool.

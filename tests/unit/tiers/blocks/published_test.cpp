@@ -31,6 +31,7 @@ struct world {
                                 bool ends = false, std::optional<std::uint64_t> place = {}) {
     publication made;
     made.by = session;
+    made.holder = holder;
     made.instance = instance;
     made.request = {.identity = instance, .group = 0, .text = name};
     made.first = place;
@@ -44,7 +45,8 @@ struct world {
     all.follow({.number = number,
                 .request = {.identity = instance, .group = 0, .text = name},
                 .position = position,
-                .patience = std::chrono::seconds(30)},
+                .patience = std::chrono::seconds(30),
+                .holder = holder},
                now);
   }
   const ear& heard(std::uint64_t number) {
@@ -71,6 +73,7 @@ struct world {
   boot_time now = boot_time_of(1000);
   session_number session = 1;
   instance_number instance = 1;
+  share_holder holder{.uid = 1, .group = "a"};
   std::uint8_t width = 16;
   std::map<std::uint64_t, ear> ears;
   std::map<std::uint64_t, std::uint64_t> starts;
@@ -187,7 +190,7 @@ BOOST_AUTO_TEST_CASE(an_instance_that_goes_takes_its_requests_along_and_no_other
 }
 
 BOOST_AUTO_TEST_CASE(a_request_has_so_many_followers_and_others_have_theirs) {
-  world of({.followers = 5, .request_followers = 2});
+  world of({.most_followers = 20, .request_followers = 2});
   of.follow(1, "a");
   of.follow(2, "a");
   of.starts[3] = 4;
@@ -264,7 +267,12 @@ BOOST_AUTO_TEST_CASE(what_a_session_left_stays_when_nobody_may_publish_it_anew) 
 }
 
 BOOST_AUTO_TEST_CASE(bounds_hold_for_a_request_a_session_and_all) {
-  world of({.requests = 4, .session_requests = 2, .keys = 20, .session_keys = 12, .request_keys = 8, .followers = 2});
+  world of({.most_requests = 16,
+            .session_requests = 2,
+            .most_keys = 80,
+            .session_keys = 12,
+            .request_keys = 8,
+            .most_followers = 8});
   const auto code = [&](const result<std::uint64_t>& how) { return how ? error_code::ok : how.error().code(); };
   BOOST_TEST((code(of.publish("a", 0, 9)) == error_code::limit_exceeded));
   BOOST_TEST(of.all.requests() == 0U);
@@ -289,6 +297,39 @@ BOOST_AUTO_TEST_CASE(bounds_hold_for_a_request_a_session_and_all) {
   BOOST_TEST(of.all.requests() == 0U);
   of.session = 1;
   BOOST_TEST(*of.publish("a", 0, 8) == 8U);
+}
+
+BOOST_AUTO_TEST_CASE(a_user_and_an_instance_group_leave_requests_keys_and_followers_to_others) {
+  world of({.most_requests = 16, .most_keys = 64, .most_followers = 16});
+  std::uint64_t number = 0;
+  const auto follow_all = [&] {
+    std::size_t followed = 0;
+    for (;; ++followed) {
+      of.follow(++number, "r" + std::to_string(number));
+      if (of.heard(number).is_over) return followed;
+    }
+  };
+  BOOST_TEST(*of.publish("big", 0, 16) == 16U);
+  BOOST_TEST(!of.publish("more", 0, 1));
+  for (int i = 0; i < 3; ++i) BOOST_TEST(*of.publish("empty" + std::to_string(i), 0, 0) == 0U);
+  BOOST_TEST(!of.publish("empty", 0, 0));
+  BOOST_TEST(follow_all() == 4U);
+  of.holder = {.uid = 1, .group = "b"};
+  of.session = 2;
+  BOOST_TEST(*of.publish("b", 0, 8) == 8U);
+  BOOST_TEST(follow_all() == 2U);
+  of.holder = {.uid = 2, .group = "a"};
+  of.session = 3;
+  BOOST_TEST(*of.publish("c", 0, 8) == 8U);
+  BOOST_TEST(follow_all() > 0U);
+  of.holder = {.uid = share_holder::other_node, .group = "n2"};
+  BOOST_TEST(follow_all() > 0U);
+  of.pass(61);
+  BOOST_TEST(of.all.requests() == 0U);
+  BOOST_TEST(of.all.keys() == 0U);
+  BOOST_TEST(of.all.followers() == 0U);
+  of.holder = {.uid = 1, .group = "a"};
+  BOOST_TEST(*of.publish("big", 0, 16) == 16U);
 }
 
 BOOST_AUTO_TEST_CASE(a_key_may_belong_to_several_requests_and_twice_to_one) {

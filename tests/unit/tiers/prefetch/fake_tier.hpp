@@ -33,6 +33,7 @@ struct chain_request {
   memory::prefetch_terms terms{};
   std::uint32_t instance = 1;
   std::uint32_t tokens_per_block = 16;
+  share_holder holder{};
 };
 
 /// Two tiers below. Of the first loads come one after the other, each after `block_time`, or as `device` says; it has
@@ -51,6 +52,7 @@ class world {
     made.terms = what.terms;
     made.terms.chain = what.chain;
     made.instance = what.instance;
+    made.holder = what.holder;
     made.tokens_per_block = what.tokens_per_block;
     made.stride = stride;
     if (server.stands) made.asks.set(1);

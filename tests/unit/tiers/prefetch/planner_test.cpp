@@ -355,11 +355,11 @@ BOOST_AUTO_TEST_CASE(the_keys_that_wait_for_a_session_are_bounded) {
   BOOST_TEST(!codes.contains(1001));
 }
 
-BOOST_AUTO_TEST_CASE(chains_that_go_on_and_on_are_bounded_for_all_sessions_together) {
+BOOST_AUTO_TEST_CASE(chains_that_go_on_and_on_are_bounded_for_all_sessions_of_a_user_together) {
   prefetch_terms terms;
   terms.more = true;
   const auto keys = chain_of(0, planner::max_chain);
-  const std::uint64_t most = planner::max_keys / planner::max_chain;
+  const std::uint64_t most = planner::max_keys / planner::max_chain / 4;  // of one user and instance group
   for (std::uint64_t session = 1; session <= most; ++session) {
     submit({.session = session, .chain = 1, .keys = keys, .terms = terms});
   }
@@ -367,6 +367,8 @@ BOOST_AUTO_TEST_CASE(chains_that_go_on_and_on_are_bounded_for_all_sessions_toget
   terms.more = false;
   submit({.session = most + 1, .chain = 7, .keys = {1}, .terms = terms});
   BOOST_TEST((static_cast<error_code>(codes.at(7)) == error_code::limit_exceeded));
+  submit({.session = most + 2, .chain = 8, .keys = {1}, .holder = {.uid = 1}});
+  BOOST_TEST((static_cast<error_code>(codes.at(8)) == error_code::ok));
 }
 
 BOOST_AUTO_TEST_CASE(a_name_that_is_in_use_is_refused) {
