@@ -268,7 +268,7 @@ void cluster_shell::tell_pool() {
   for (const cluster::peer_row& each : members_->peers()) {
     if (each.who.name.empty()) continue;
     if (each.state == cluster::peer_state::suspect || each.state == cluster::peer_state::gone)
-      now.away.push_back(each.who.name);
+      now.silent.push_back(each.who.name);
     if (each.state != cluster::peer_state::live) continue;
     cluster::pool_member one{.name = each.who.name, .weight = each.who.weight, .link = each.link};
     one.key = members_->key_of(each.link);

@@ -39,7 +39,6 @@ struct remote_presence {
 struct remote_removal {
   std::uint64_t removal = 0;
   remote::backend_number from = 0;
-  bool clears = false;
   result<std::uint64_t> removed;
 };
 

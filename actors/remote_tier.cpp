@@ -165,7 +165,7 @@ void remote_tier::answer_overdue() {
   }
   for (auto each = removals_.begin(); each != removals_.end();) {
     const bool is_overdue = now >= each->second.until;
-    if (is_overdue && each->second.not_cleared.empty()) each->second.not_cleared = "a backend that does not answer";
+    if (is_overdue && each->second.unconfirmed.empty()) each->second.unconfirmed = "a backend that does not answer";
     if (is_overdue) answer(each->second);
     each = is_overdue ? removals_.erase(each) : std::next(each);
   }
@@ -185,8 +185,8 @@ std::set<std::uint64_t> remote_tier::cleared_by(const blocks::removal& what) {
   return all;
 }
 
-/// Answers when each backend has, or its time is up. Keys whose removal is not confirmed may lie there still; a clear
-/// that is not confirmed is an error that says where.
+/// Answers when each backend has, or at the deadline. A removal without a confirmation is an error with the backend's
+/// name: copies may remain there.
 caf::result<outcome> remote_tier::forget(const std::vector<blocks::removal>& removals) {
   for (const blocks::removal& each : removals) {
     if (each.instance != 0 || each.id.empty() || knows(each.id)) continue;
@@ -241,21 +241,21 @@ void remote_tier::ask_to_clear_all(std::uint64_t removal) {
 
 void remote_tier::ask_to_drop(std::uint64_t removal, remote::backend_number from, std::uint64_t identity,
                               std::vector<block_key> keys) {
-  backends_[from]->drop(identity, std::move(keys), tell_removed(removal, from, false));
+  backends_[from]->drop(identity, std::move(keys), tell_removed(removal, from));
 }
 
 /// Counts one more answer that the removal waits for; 0: none waits.
-std::function<void(result<std::uint64_t>)> remote_tier::tell_removed(std::uint64_t removal, remote::backend_number from,
-                                                                     bool clears) {
+std::function<void(result<std::uint64_t>)> remote_tier::tell_removed(std::uint64_t removal,
+                                                                     remote::backend_number from) {
   if (const auto open = removals_.find(removal); open != removals_.end()) ++open->second.open;
-  return [tell = tell_removal_, self = caf::actor_cast<remote_tier_actor>(this), removal, from,
-          clears](result<std::uint64_t> removed) {
-    tell(self, std::make_shared<const remote_removal>(removal, from, clears, std::move(removed)));
+  return [tell = tell_removal_, self = caf::actor_cast<remote_tier_actor>(this), removal,
+          from](result<std::uint64_t> removed) {
+    tell(self, std::make_shared<const remote_removal>(removal, from, std::move(removed)));
   };
 }
 
 std::function<void(const result<void>&)> remote_tier::tell_cleared(std::uint64_t removal, remote::backend_number from) {
-  return [tell = tell_removed(removal, from, true)](const result<void>& how) {
+  return [tell = tell_removed(removal, from)](const result<void>& how) {
     tell(how ? result<std::uint64_t>(0) : std::unexpected(how.error()));
   };
 }
@@ -271,8 +271,8 @@ void remote_tier::take_removal(const remote_removal& part) {
   if (found == removals_.end()) return;
   forgetting& each = found->second;
   each.removed += part.removed.value_or(0);
-  if (!part.removed && part.clears) {
-    each.not_cleared = std::string(backends_[part.from]->name()) + ": " + part.removed.error().message();
+  if (!part.removed) {
+    each.unconfirmed = std::string(backends_[part.from]->name()) + ": " + part.removed.error().message();
   }
   if (--each.open != 0) return;
   answer(each);
@@ -280,10 +280,10 @@ void remote_tier::take_removal(const remote_removal& part) {
 }
 
 void remote_tier::answer(forgetting& removal) {
-  if (removal.not_cleared.empty()) return removal.promise.deliver(outcome{error_code::ok, {}, removal.removed});
+  if (removal.unconfirmed.empty()) return removal.promise.deliver(outcome{error_code::ok, {}, removal.removed});
   removal.promise.deliver(
       outcome{error_code::removal_pending,
-              "gone from this node, but other nodes may still find blocks at " + removal.not_cleared, removal.removed});
+              "gone from this node, but other nodes may still find blocks at " + removal.unconfirmed, removal.removed});
 }
 
 void remote_tier::take_outcomes(const remote_outcomes& ended) {

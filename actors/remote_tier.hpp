@@ -61,7 +61,7 @@ class remote_tier final : public remote_tier_actor::base {
     std::size_t open = 0;
     remote::steady_time until{};
     std::uint64_t removed = 0;
-    std::string not_cleared{};  ///< backends that did not confirm a clear, and why
+    std::string unconfirmed{};  ///< a backend that did not confirm it, and the reason
   };
 
   void bind(const blocks::instance_binding& instance);
@@ -74,7 +74,7 @@ class remote_tier final : public remote_tier_actor::base {
   void ask_to_clear(std::uint64_t removal, std::uint64_t identity);
   void ask_to_clear_all(std::uint64_t removal);
   [[nodiscard]] std::function<void(result<std::uint64_t>)> tell_removed(std::uint64_t removal,
-                                                                        remote::backend_number from, bool clears);
+                                                                        remote::backend_number from);
   [[nodiscard]] std::function<void(const result<void>&)> tell_cleared(std::uint64_t removal,
                                                                       remote::backend_number from);
   void ask_to_drop(std::uint64_t removal, remote::backend_number from, std::uint64_t identity,

@@ -58,7 +58,7 @@ typedef enum cenote_error {
   CENOTE_UNSUPPORTED = 19,
   CENOTE_SYSTEM = 20,
   CENOTE_INTERNAL = 21,
-  CENOTE_REMOVAL_PENDING = 22, /* removed here, and not confirmed by a tier below or another node: may be served again */
+  CENOTE_REMOVAL_PENDING = 22, /* removed here, not confirmed by a tier below or another node: may be served again */
   CENOTE_GROUP_LOST = 23       /* a group of ranks is broken: what was agreed is void; join again. Since 1.7 */
 } cenote_error;
 
@@ -327,8 +327,9 @@ CENOTE_API int cenote_abandon(cenote_session* session, const cenote_reserved* bl
 CENOTE_API int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t group, int kept, uint64_t* changed);
 
 /* Forgets keys; *removed: how many were there. CENOTE_OK: nothing brings them back. CENOTE_REMOVAL_PENDING: they are
- * gone from memory and are not served here now, but a tier below DRAM could not write that down, or another node has not
- * confirmed it (cenote_last_error() names it); the node goes on trying. */
+ * gone from memory and are not served here now, but a tier below DRAM could not write that down, or another node has
+ * not confirmed it; the node goes on trying. A server that did not confirm a removal is not asked again: call again
+ * when it is back. cenote_last_error() names the place. */
 CENOTE_API int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed);
 /* Forgets the whole instance in all tiers; done when it returns CENOTE_OK. CENOTE_REMOVAL_PENDING: as above. */
 CENOTE_API int cenote_clear(cenote_session* session);

@@ -303,20 +303,20 @@ void guest::fetch(peer::link_id from, std::span<const std::byte> body, bool may_
   answer_missing(from, wanted.asked);
 }
 
-/// Whether the asker has heard of a clear that is not carried out here yet. Then nothing of the instance is here, and
-/// the clear is begun: the asker may be the only one that could tell of it.
-bool guest::lacks_clear(const hosted& of, std::optional<std::uint64_t> cleared) {
-  if (!cleared || pool::credible_clear(*cleared) <= pool_.carried_out(of.identity)) return false;
+/// True when the asker knows of a clear that is not carried out here yet. Then nothing of the instance is here, and the
+/// clear is begun: the asker may be the only node that knows of it.
+bool guest::lacks_clear(const hosted& instance, std::optional<std::uint64_t> cleared) {
+  if (!cleared || pool::credible_clear(*cleared) <= pool_.carried_out(instance.identity)) return false;
   byte_writer spec;
-  encode(spec, of.spec);
-  learn_cleared(of.identity, *cleared, spec.bytes());
+  encode(spec, instance.spec);
+  learn_cleared(instance.identity, *cleared, spec.bytes());
   return true;
 }
 
 /// Pins what is here, and sends it; what only a tier below has comes up first. What is being removed is missing.
 void guest::lend(peer::link_id to, hosted& of, queued_fetch wanted) {
-  std::erase_if(wanted.asked.blocks, [&](const auto& each) {
-    const auto& [token, key] = each;
+  std::erase_if(wanted.asked.blocks, [&](const auto& block) {
+    const auto& [token, key] = block;
     const bool is_removed = pool_.removals.has(of.identity, reduce_key(key.view(), wanted.asked.group), pool_.now());
     if (is_removed) misses_[to].emplace_back(token, block_answer::missing);
     return is_removed;
@@ -832,61 +832,61 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
   if (of == nullptr) of = host(asked->identity, asked->spec);
   if (of == nullptr) return answer(0, "this node does not know the instance yet");
   if (of->session) return forget_in(*of, *asked, answer);
-  of->when_open.emplace_back([this, handle = of->handle, asked = *asked, answer](const std::string& why) {
+  of->when_open.emplace_back([this, handle = of->handle, asked = *asked, answer](const std::string& reason) {
     const auto found = instances_.find(handle);
-    if (found == instances_.end()) return answer(0, why);
+    if (found == instances_.end()) return answer(0, reason);
     forget_in(found->second, asked, answer);
   });
 }
 
 /// A node that has bound the instance has shown its right to the group; another one shows it with the request.
-bool guest::may_forget(peer::link_id from, const hosted* of, const peer::forget_request& asked) const {
-  if (of != nullptr && of->users.contains(from)) return true;
-  byte_reader reader(asked.spec);
-  const auto spec = of != nullptr ? result<instance_spec>(of->spec) : decode_instance_spec(reader);
-  const pool_member* const asker = pool_.member_on(from);
+bool guest::may_forget(peer::link_id node, const hosted* instance, const peer::forget_request& request) const {
+  if (instance != nullptr && instance->users.contains(node)) return true;
+  byte_reader reader(request.spec);
+  const auto spec = instance != nullptr ? result<instance_spec>(instance->spec) : decode_instance_spec(reader);
+  const pool_member* const asker = pool_.member_on(node);
   if (!spec) return true;  // it names none, and nothing can be opened
   return pool_.rights.load()
-      ->refusal(bind_side::asker, *spec, asker != nullptr ? asker->key : peer::ticket{}, asked.right)
+      ->refusal(bind_side::asker, *spec, asker != nullptr ? asker->key : peer::ticket{}, request.right)
       .empty();
 }
 
-void guest::forget_in(hosted& of, const peer::forget_request& asked,
+void guest::forget_in(hosted& instance, const peer::forget_request& request,
                       std::function<void(std::uint64_t, std::string)> answer) {
-  if (asked.cleared == 0) return remove(of, asked.keys, std::move(answer));
-  if (asked.cleared == pool_.cleared(asked.identity) && of.clears == 0 && !of.must_clear)
+  if (request.cleared == 0) return remove(instance, request.keys, std::move(answer));
+  if (request.cleared == pool_.cleared(request.identity) && instance.clears == 0 && !instance.must_clear)
     return answer(0, {});  // a bind or a fetch brought it
-  const std::uint64_t known = pool_.told_cleared(asked.identity), number = pool::credible_clear(asked.cleared);
-  // A node whose clock is behind clears later all the same: whoever is away shall hear of that one, too.
-  pool_.note_cleared(asked.identity, number < known ? known + 1 : number);
-  clear(of,
-        [this, answer = std::move(answer), identity = asked.identity](std::uint64_t removed, const std::string& why) {
-          if (!why.empty()) pool_.forget_cleared(identity);
-          answer(removed, why);
-        });
+  const std::uint64_t known = pool_.told_cleared(request.identity), number = pool::credible_clear(request.cleared);
+  // A node whose clock is behind clears later all the same: whoever is away shall hear instance that one, too.
+  pool_.note_cleared(request.identity, number < known ? known + 1 : number);
+  clear(instance, [this, answer = std::move(answer), identity = request.identity](std::uint64_t removed,
+                                                                                  const std::string& reason) {
+    if (!reason.empty()) pool_.forget_cleared(identity);
+    answer(removed, reason);
+  });
 }
 
 /// Empty: all keys. What is on its way here, or came and is not stored yet, goes back: a removal looks for blocks that
 /// are stored.
-void guest::revoke(const hosted& of, std::span<const block_key> keys) {
+void guest::revoke(const hosted& instance, std::span<const block_key> keys) {
   std::vector<block_key> sorted(keys.begin(), keys.end());
   std::ranges::sort(sorted);
-  const auto is_meant = [&](const delivery& each) {
-    return each.handle == of.handle &&
-           (sorted.empty() || std::ranges::binary_search(sorted, reduce_key(each.full.view(), each.group)));
+  const auto is_meant = [&](const delivery& block) {
+    return block.handle == instance.handle &&
+           (sorted.empty() || std::ranges::binary_search(sorted, reduce_key(block.full.view(), block.group)));
   };
   std::vector<place> coming;
-  for (const auto& [at, each] : deliveries_) {
-    if (is_meant(each)) coming.push_back(at);
+  for (const auto& [at, block] : deliveries_) {
+    if (is_meant(block)) coming.push_back(at);
   }
-  for (const place& each : coming) {
-    answer_stored(each.first, each.second, block_answer::lost);
-    end_delivery(each, std::nullopt);
+  for (const place& block : coming) {
+    answer_stored(block.first, block.second, block_answer::lost);
+    end_delivery(block, std::nullopt);
   }
-  for (ended_delivery& each : ended_) {
-    if (!each.hash || !is_meant(each.what)) continue;
-    each.hash.reset();
-    answer_stored(each.from.first, each.from.second, block_answer::lost);
+  for (ended_delivery& block : ended_) {
+    if (!block.hash || !is_meant(block.what)) continue;
+    block.hash.reset();
+    answer_stored(block.from.first, block.from.second, block_answer::lost);
   }
 }
 
@@ -902,9 +902,9 @@ void guest::remove(hosted& of, const std::vector<block_key>& keys,
   close_request(entries);
   ++of.removals;
   room_.run(of.session->number, std::move(entries), false,
-            [this, handle = of.handle, then = std::move(then)](const std::vector<completion>& how) {
+            [this, handle = of.handle, then = std::move(then)](const std::vector<completion>& completions) {
               --instances_.at(handle).removals;  // kept while keys of it are removed
-              tell_removed(how, then);
+              tell_removed(completions, then);
             });
 }
 

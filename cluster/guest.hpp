@@ -35,7 +35,7 @@ struct guest_options {
   /// its blocks pinned until its link is closed.
   std::uint64_t most_lent = ~std::uint64_t{0};
   std::set<std::string, std::less<>> kept_here{};  ///< groups whose blocks stay on this machine
-  /// For so long a key is not served after its removal: another node that is asked for it may have heard later.
+  /// A key is not served for so long after its removal: the frame of it may reach another node later.
   std::chrono::milliseconds removal_lag{2000};
 };
 
@@ -157,7 +157,7 @@ class guest final : public pool_half {
   void locate(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
   void fetch(peer::link_id from, std::span<const std::byte> body, bool may_go_elsewhere);
   void lend(peer::link_id to, hosted& of, queued_fetch wanted);
-  [[nodiscard]] bool lacks_clear(const hosted& of, std::optional<std::uint64_t> cleared);
+  [[nodiscard]] bool lacks_clear(const hosted& instance, std::optional<std::uint64_t> cleared);
   [[nodiscard]] peer::block_request pin_present(peer::link_id to, hosted& of, const queued_fetch& wanted,
                                                 std::vector<place>& lent);
   [[nodiscard]] bool is_busy_with_others(peer::link_id than) const;
@@ -187,9 +187,10 @@ class guest final : public pool_half {
   void end_delivery(const place& which, std::optional<std::uint64_t> hash);
 
   void forget(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
-  [[nodiscard]] bool may_forget(peer::link_id from, const hosted* of, const peer::forget_request& asked) const;
-  void forget_in(hosted& of, const peer::forget_request& asked, std::function<void(std::uint64_t, std::string)> answer);
-  void revoke(const hosted& of, std::span<const block_key> keys);
+  [[nodiscard]] bool may_forget(peer::link_id node, const hosted* instance, const peer::forget_request& request) const;
+  void forget_in(hosted& instance, const peer::forget_request& request,
+                 std::function<void(std::uint64_t, std::string)> answer);
+  void revoke(const hosted& instance, std::span<const block_key> keys);
   void remove(hosted& of, const std::vector<block_key>& keys, std::function<void(std::uint64_t, std::string)> then);
   void clear(hosted& of, std::function<void(std::uint64_t, std::string)> then);
   void clear_unheard(hosted& of);

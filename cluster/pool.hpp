@@ -36,14 +36,14 @@ struct pool_members {
   std::uint64_t weight = 0;
   peer::incarnation born{};
   std::vector<pool_member> others;
-  std::vector<std::string> away{};  ///< nodes that are silent or gone, and did not say that they leave
+  std::vector<std::string> silent{};  ///< nodes that are suspect, or gone without a farewell
 };
 
-/// The numbers of an instance's last clear, nanoseconds since 1970 as a rule: heard of, and carried out here.
+/// The numbers of an instance's last clear, nanoseconds since 1970 as a rule: known here, and carried out here.
 struct clear_numbers {
   std::uint64_t heard = 0, carried_out = 0;
 };
-/// What a node knows of clears. Of an instance that is not named: that there may have been one up to the floor.
+/// The clears that a node knows of. An instance without a number may have had one up to the floor.
 struct clear_record {
   std::uint64_t floor = 0;
   std::map<std::uint64_t, clear_numbers> numbers{};  ///< by identity
@@ -168,7 +168,8 @@ class pool {
   /// Grows with each change of what clears() gives.
   [[nodiscard]] std::uint64_t clear_changes() const noexcept { return clear_changes_; }
   [[nodiscard]] clear_record clears() const;
-  /// What an earlier worker knew; before the network is used. A clear that it did not carry out is not known.
+  /// The clears that an earlier worker knew of; before the network is used. A clear that it did not carry out is not
+  /// known.
   void restore_clears(const clear_record& record);
 
  private:

@@ -4,19 +4,18 @@
 
 namespace cenote::cluster {
 
-void recent_removals::note(std::uint64_t identity, std::span<const block_key> keys, steady_time until,
-                           steady_time now) {
+void recent_removals::note(std::uint64_t identity, std::span<const block_key> keys, steady_time end, steady_time now) {
   drop_ended(now);
   for (const block_key& each : keys) {
     const name of{identity, each};
     if (const auto known = ends_.find(of); known != ends_.end()) {
-      known->second = until;
+      known->second = end;
     } else if (ends_.size() < most_keys) {
-      ends_.emplace(of, until);
+      ends_.emplace(of, end);
       order_.push_back(of);
     } else {
-      auto& end = whole_[identity];
-      end = std::max(end, until);
+      auto& last = whole_[identity];
+      last = std::max(last, end);
     }
   }
 }

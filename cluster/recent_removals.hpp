@@ -21,8 +21,8 @@ class recent_removals {
   using steady_time = std::chrono::steady_clock::time_point;
   static constexpr std::size_t most_keys = std::size_t{1} << 18U;  ///< of one instance all count from there on
 
-  /// They stand here until then; a later call for the same key replaces its end.
-  void note(std::uint64_t identity, std::span<const block_key> keys, steady_time until, steady_time now);
+  /// Keys stand here until `end`; a later call for the same key replaces its end.
+  void note(std::uint64_t identity, std::span<const block_key> keys, steady_time end, steady_time now);
   [[nodiscard]] bool has(std::uint64_t identity, const block_key& key, steady_time now) const noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return ends_.size(); }
 
@@ -33,7 +33,7 @@ class recent_removals {
     bool operator==(const name&) const = default;
   };
   struct name_hash {
-    std::size_t operator()(const name& of) const noexcept { return block_key_hash()(of.key) ^ of.identity; }
+    std::size_t operator()(const name& key) const noexcept { return block_key_hash()(key.key) ^ key.identity; }
   };
 
   void drop_ended(steady_time now);

@@ -34,7 +34,7 @@ enum class error_code : std::uint16_t {
   unsupported = 19,       ///< this build or machine cannot do it
   system = 20,            ///< a system call failed; the message has its name and errno's text
   internal = 21,          ///< a bug in Cenote
-  removal_pending = 22,   ///< removed, but a path could not write that down: may be back after a restart of the node
+  removal_pending = 22,   ///< removed here; a path could not write that down, or another node has not confirmed it
   group_lost = 23,        ///< a group of ranks is broken: nothing that it was asked since holds; join again
 };
 

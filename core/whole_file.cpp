@@ -24,9 +24,9 @@ result<void> write_synced(const std::filesystem::path& file, std::span<const std
   return {};
 }
 
-result<void> replace_synced(const std::filesystem::path& from, const std::filesystem::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) return fail_errno("rename", to.native());
-  const auto folder = to.has_parent_path() ? to.parent_path() : std::filesystem::path(".");
+result<void> replace_synced(const std::filesystem::path& fresh, const std::filesystem::path& file) {
+  if (::rename(fresh.c_str(), file.c_str()) != 0) return fail_errno("rename", file.native());
+  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
   const unique_fd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened || ::fsync(opened.get()) != 0) return fail_errno("fsync", folder.native());
   return {};
@@ -34,11 +34,11 @@ result<void> replace_synced(const std::filesystem::path& from, const std::filesy
 
 }  // namespace
 
-result<std::optional<std::string>> read_whole(const std::filesystem::path& file, std::size_t most) {
+result<std::optional<std::string>> read_whole(const std::filesystem::path& file, std::size_t limit) {
   const unique_fd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   if (!opened && errno == ENOENT) return std::nullopt;
   if (!opened) return fail_errno("open", file.native());
-  std::string bytes(most + 1, '\0');
+  std::string bytes(limit + 1, '\0');
   std::size_t size = 0;
   while (size < bytes.size()) {
     const ssize_t n = ::read(opened.get(), bytes.data() + size, bytes.size() - size);

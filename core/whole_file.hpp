@@ -11,9 +11,9 @@
 
 namespace cenote {
 
-/// Up to `most` bytes and one more, which says that there are too many; nothing when there is no such file. Blocks for
+/// Up to `limit` bytes, and one more of a longer file; nothing when there is no such file. Blocks for
 /// the disk. Errors: `system`.
-[[nodiscard]] result<std::optional<std::string>> read_whole(const std::filesystem::path& file, std::size_t most);
+[[nodiscard]] result<std::optional<std::string>> read_whole(const std::filesystem::path& file, std::size_t limit);
 
 /// Writes `FILE.new` for its owner alone, syncs it, and puts it in the place of `file`: a reader, and a machine that
 /// lost its power, find the old content or the new one. Blocks for the disk. Errors: `system`.

@@ -347,7 +347,7 @@ void peers_backend::closed(peer::link_id which) {
   for (const std::uint64_t each : std::exchange(numbers, {})) end_part(each, {}, false);
   std::erase_if(binds_, [&](const auto& each) { return each.second.first == which; });
   for (const auto& [number, each] : forgets_) {
-    if (each.at == which) numbers.push_back(number);
+    if (each.link == which) numbers.push_back(number);
   }
   for (const std::uint64_t each : numbers) end_removal(each, 0, gone.name + " went away");
   for (const auto& [identity, each] : gone.bindings) {
@@ -390,7 +390,7 @@ void peers_backend::offer_next(moving_map::iterator which, item_result so_far) {
 }
 
 void peers_backend::begin_get(item what, steady_time now) {
-  if (pool_.removals.has(what.name.identity, what.name.key(), now)) {  // a node that has it may not have heard yet
+  if (pool_.removals.has(what.name.identity, what.name.key(), now)) {  // the removal may not have reached its home yet
     got_outcomes_.push_back({.token = what.token, .what = item_result::missing, .micros = 0});
     return;
   }
@@ -793,52 +793,52 @@ void peers_backend::tell_all(std::uint64_t identity, std::uint64_t cleared, cons
   const auto spec = specs_.find(identity);
   const bool is_parted = spec != specs_.end() && spec->second.empty();
   removal made;
-  made.what = {.identity = identity,
-               .cleared = cleared,
-               .keys = keys,
-               .spec = spec == specs_.end() ? std::vector<std::byte>() : spec->second};
+  made.order = {.identity = identity,
+                .cleared = cleared,
+                .keys = keys,
+                .spec = spec == specs_.end() ? std::vector<std::byte>() : spec->second};
   if (is_parted) made.why = "another instance has this identity: other nodes are not told";
   made.answer = std::move(answer_to);
   begin_removal(std::move(made));
 }
 
-/// A round: all nodes are told, also those that have confirmed an earlier one, which may have got a block since from
-/// one that had not.
-void peers_backend::begin_removal(removal begun) {
+/// A round goes to all nodes, also to those that have confirmed an earlier one: they may have got a block since from a
+/// node that had not.
+void peers_backend::begin_removal(removal round) {
   const std::uint64_t number = next_number_++;
   removal& made = removals_[number];
-  made = std::move(begun);
+  made = std::move(round);
   made.open = 1;
   made.until = pool_.now() + options_.timeout;
-  pool_.removals.note(made.what.identity, made.what.keys, steady_time::max(), pool_.now());
-  const auto& away = pool_.members().away;
-  made.what.nodes.insert(away.begin(), away.end());
+  pool_.removals.note(made.order.identity, made.order.keys, steady_time::max(), pool_.now());
+  const auto& silent = pool_.members().silent;
+  made.order.nodes.insert(silent.begin(), silent.end());
   for (auto& [link, each] : nodes_) {
-    made.what.nodes.erase(each.name);
+    made.order.nodes.erase(each.name);
     if (made.why.empty()) send_forget(each, number, made);
   }
-  if (made.what.cleared != 0 && made.repeats == 0) {
+  if (made.order.cleared != 0 && made.repeats == 0) {
     ++made.open;
-    pool_.clear_hosted(made.what.identity, [this, number](const std::string& why) { end_removal_of(number, 0, why); });
+    pool_.clear_hosted(made.order.identity, [this, number](const std::string& why) { end_removal_of(number, 0, why); });
   }
   pool_.wake_at(made.until);
   end_removal_of(number, 0, {});
 }
 
 /// Whether the node has bound the instance, or refused to, means nothing: it may have blocks of it all the same.
-void peers_backend::send_forget(const node& at, std::uint64_t number, removal& of) {
-  const auto& keys = of.what.keys;
+void peers_backend::send_forget(const node& home, std::uint64_t number, removal& round) {
+  const auto& keys = round.order.keys;
   for (std::size_t first = 0; first == 0 || first < keys.size(); first += peer::most_keys) {
     const auto some = std::span(keys).subspan(first, std::min(peer::most_keys, keys.size() - first));
     const std::uint64_t request = next_number_++;
-    forgets_.emplace(request, forget{.at = at.link, .node = at.name, .of = number});
-    ++of.open;
-    pool_.send(at.link, frame_type::forget, request,
-               peer::encode(peer::forget_request{of.what.identity,
-                                                 of.what.cleared,
+    forgets_.emplace(request, forget{.link = home.link, .node = home.name, .removal = number});
+    ++round.open;
+    pool_.send(home.link, frame_type::forget, request,
+               peer::encode(peer::forget_request{round.order.identity,
+                                                 round.order.cleared,
                                                  {some.begin(), some.end()},
-                                                 of.what.spec,
-                                                 right_of(pool_, at.link, of.what.spec)}));
+                                                 round.order.spec,
+                                                 right_of(pool_, home.link, round.order.spec)}));
   }
 }
 
@@ -852,9 +852,9 @@ void peers_backend::end_removal(std::uint64_t number, std::uint64_t removed, con
   if (found == forgets_.end()) return;
   const forget asked = std::move(found->second);
   forgets_.erase(found);
-  if (const auto of = removals_.find(asked.of); of != removals_.end() && !why.empty())
-    of->second.what.nodes.insert(asked.node);
-  end_removal_of(asked.of, removed, why);
+  if (const auto of = removals_.find(asked.removal); of != removals_.end() && !why.empty())
+    of->second.order.nodes.insert(asked.node);
+  end_removal_of(asked.removal, removed, why);
 }
 
 void peers_backend::end_removal_of(std::uint64_t number, std::uint64_t removed, const std::string& why) {
@@ -868,36 +868,36 @@ void peers_backend::end_removal_of(std::uint64_t number, std::uint64_t removed, 
 
 /// A removal that is not confirmed by all is not done: it stands in the book, and none of its keys is fetched, until a
 /// round of it is.
-void peers_backend::answer_removal(std::map<std::uint64_t, removal>::iterator which) {
-  removal over = std::move(which->second);
+void peers_backend::answer_removal(std::map<std::uint64_t, removal>::iterator round) {
+  removal over = std::move(round->second);
   for (auto asked = forgets_.begin(); asked != forgets_.end();) {
-    const bool is_open = asked->second.of == which->first;
-    if (is_open) over.what.nodes.insert(asked->second.node);
+    const bool is_open = asked->second.removal == round->first;
+    if (is_open) over.order.nodes.insert(asked->second.node);
     asked = is_open ? forgets_.erase(asked) : std::next(asked);
   }
-  removals_.erase(which);
-  const bool is_confirmed = over.what.nodes.empty();
+  removals_.erase(round);
+  const bool is_confirmed = over.order.nodes.empty();
   std::string why = over.why;
-  for (const std::string& each : over.what.nodes)
-    why += (why.empty()                          ? "not confirmed by "
-            : &each == &*over.what.nodes.begin() ? "; not confirmed by "
-                                                 : ", ") +
+  for (const std::string& each : over.order.nodes)
+    why += (why.empty()                           ? "not confirmed by "
+            : &each == &*over.order.nodes.begin() ? "; not confirmed by "
+                                                  : ", ") +
            each;
-  pool_.removals.note(over.what.identity, over.what.keys,
+  pool_.removals.note(over.order.identity, over.order.keys,
                       is_confirmed ? pool_.now() + options_.timeout : steady_time::max(), pool_.now());
   if (over.repeats != 0)
-    book_.keep(over.repeats, std::move(over.what.nodes));
+    book_.keep(over.repeats, std::move(over.order.nodes));
   else if (!is_confirmed)
-    note_unconfirmed(std::move(over.what));
+    note_unconfirmed(std::move(over.order));
   count_orders();
   save_removals(pool_.now());
   if (over.answer)
     over.answer(why.empty() ? result<std::uint64_t>(over.removed) : fail(error_code::removal_pending, why));
 }
 
-void peers_backend::note_unconfirmed(removal_book::order what) {
+void peers_backend::note_unconfirmed(removal_book::open_removal order) {
   if (book_.orders().empty()) repeats_at_ = pool_.now() + repeat_pause;
-  book_.add(std::move(what));
+  book_.add(std::move(order));
   pool_.wake_at(repeats_at_);
 }
 
@@ -916,7 +916,7 @@ void peers_backend::repeat_removals(steady_time now) {
   for (const std::uint64_t number : useful) {
     count(pool_.counters.repeated_removals);
     removal made;
-    made.what = *book_.find(number);
+    made.order = *book_.find(number);
     made.repeats = number;
     begin_removal(std::move(made));
   }
@@ -957,7 +957,7 @@ void peers_backend::heard(peer::link_id from, frame_type type, std::uint64_t req
       type == frame_type::located && asked != parts_.end() && asked->second.at == from)
     return take_located(request, body);
   if (const auto asked = forgets_.find(request);
-      type == frame_type::forgot && asked != forgets_.end() && asked->second.at == from)
+      type == frame_type::forgot && asked != forgets_.end() && asked->second.link == from)
     take_forgot(request, body);
 }
 

@@ -44,9 +44,9 @@ struct peers_options {
 /// within the time-out is closed.
 class peers_backend final : public backend, public cluster::pool_half {
  public:
-  /// `book`: what an earlier worker left to be done.
-  peers_backend(cluster::pool& with, peers_options options, events told, removal_book book = {})
-      : pool_(with), options_(options), told_(std::move(told)), book_(std::move(book)) {
+  /// `book`: removals and clears of earlier workers.
+  peers_backend(cluster::pool& pool, peers_options options, events callbacks, removal_book book = {})
+      : pool_(pool), options_(options), told_(std::move(callbacks)), book_(std::move(book)) {
     pool_.restore_clears(book_.clears());
     count_orders();
   }
@@ -57,7 +57,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void get(std::vector<item> batch) override;
   void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
               std::function<void(presence)> answer) override;
-  /// From all nodes: any of them may have a copy. One that is away cannot be told: the removal is pending then.
+  /// From all nodes: any of them may have a copy. Pending while one of them is away.
   void drop(std::uint64_t identity, std::vector<block_key> keys,
             std::function<void(result<std::uint64_t>)> answer) override;
   /// On all nodes; one that is away hears of it when it binds the instance again, before anything of it is served.
@@ -146,8 +146,8 @@ class peers_backend final : public backend, public cluster::pool_half {
     std::vector<std::uint32_t> which{};  ///< places in the question
   };
   struct removal {
-    removal_book::order what{};  ///< its nodes: those that have not confirmed it, or cannot be told now
-    std::uint64_t repeats = 0;   ///< number of the order in the book; 0: none
+    removal_book::open_removal order{};  ///< its nodes: those without a confirmation
+    std::uint64_t repeats = 0;           ///< number of the order in the book; 0: none
     std::size_t open = 0;
     std::uint64_t removed = 0;
     std::string why{};
@@ -156,9 +156,9 @@ class peers_backend final : public backend, public cluster::pool_half {
   };
   /// A frame of a removal that a node has not answered.
   struct forget {
-    peer::link_id at = 0;
+    peer::link_id link = 0;
     std::string node{};
-    std::uint64_t of = 0;  ///< removal
+    std::uint64_t removal = 0;
   };
   using moving_map = std::unordered_map<std::uint64_t, moving>;
 
@@ -204,13 +204,13 @@ class peers_backend final : public backend, public cluster::pool_half {
   void answer(std::map<std::uint64_t, question>::iterator which);
   void tell_all(std::uint64_t identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                 std::function<void(result<std::uint64_t>)> answer);
-  void begin_removal(removal made);
-  void send_forget(const node& at, std::uint64_t number, removal& of);
-  void note_unconfirmed(removal_book::order what);
+  void begin_removal(removal round);
+  void send_forget(const node& home, std::uint64_t number, removal& round);
+  void note_unconfirmed(removal_book::open_removal order);
   void repeat_removals(steady_time now);
   void save_removals(steady_time now);
   void count_orders();
-  void answer_removal(std::map<std::uint64_t, removal>::iterator which);
+  void answer_removal(std::map<std::uint64_t, removal>::iterator round);
   void end_removal(std::uint64_t number, std::uint64_t removed, const std::string& why);
   void end_removal_of(std::uint64_t number, std::uint64_t removed, const std::string& why);
   void wake_for_next();

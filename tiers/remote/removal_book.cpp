@@ -18,17 +18,17 @@ constexpr std::size_t most_removals_bytes = std::size_t{64} << 20U;
 constexpr std::size_t longest_name = 1024;
 constexpr std::size_t longest_spec = 65536;
 
-void encode(byte_writer& writer, const removal_book::order& what) {
-  writer.put(what.identity);
-  writer.put(what.cleared);
-  writer.put(static_cast<std::uint32_t>(what.keys.size()));
-  for (const block_key& each : what.keys) {
+void encode(byte_writer& writer, const removal_book::open_removal& removal) {
+  writer.put(removal.identity);
+  writer.put(removal.cleared);
+  writer.put(static_cast<std::uint32_t>(removal.keys.size()));
+  for (const block_key& each : removal.keys) {
     writer.put(each.hi);
     writer.put(each.lo);
   }
-  writer.put_bytes(what.spec);
-  writer.put(static_cast<std::uint32_t>(what.nodes.size()));
-  for (const std::string& each : what.nodes) writer.put_text(each);
+  writer.put_bytes(removal.spec);
+  writer.put(static_cast<std::uint32_t>(removal.nodes.size()));
+  for (const std::string& each : removal.nodes) writer.put_text(each);
 }
 
 }  // namespace
@@ -49,18 +49,18 @@ result<removal_book> removal_book::open(std::filesystem::path file, std::uint64_
   return book;
 }
 
-std::uint64_t removal_book::add(order what) {
-  std::erase_if(orders_, [&](const auto& each) {
-    const order& earlier = each.second;
-    const bool is_covered =
-        earlier.identity == what.identity && (what.cleared != 0 || (earlier.cleared == 0 && earlier.keys == what.keys));
+std::uint64_t removal_book::add(open_removal added) {
+  std::erase_if(orders_, [&](const auto& row) {
+    const open_removal& earlier = row.second;
+    const bool is_covered = earlier.identity == added.identity &&
+                            (added.cleared != 0 || (earlier.cleared == 0 && earlier.keys == added.keys));
     if (!is_covered) return false;
-    what.nodes.insert(earlier.nodes.begin(), earlier.nodes.end());
+    added.nodes.insert(earlier.nodes.begin(), earlier.nodes.end());
     keys_ -= earlier.keys.size();
     return true;
   });
-  keys_ += what.keys.size();
-  orders_.emplace(next_, std::move(what));
+  keys_ += added.keys.size();
+  orders_.emplace(next_, std::move(added));
   make_room();
   is_changed_ = true;
   return next_++;
@@ -86,13 +86,13 @@ void removal_book::keep(std::uint64_t number, std::set<std::string> nodes) {
   orders_.erase(found);
 }
 
-const removal_book::order* removal_book::find(std::uint64_t number) const noexcept {
+const removal_book::open_removal* removal_book::find(std::uint64_t number) const noexcept {
   const auto found = orders_.find(number);
   return found == orders_.end() ? nullptr : &found->second;
 }
 
 bool removal_book::decode_order(byte_reader& reader) {
-  order what;
+  open_removal what;
   what.identity = reader.get<std::uint64_t>();
   what.cleared = reader.get<std::uint64_t>();
   const auto keys = reader.get<std::uint32_t>();

@@ -27,7 +27,7 @@ namespace cenote::remote {
 class removal_book {
  public:
   /// All of an instance, or some keys of it.
-  struct order {
+  struct open_removal {
     std::uint64_t identity = 0;
     std::uint64_t cleared = 0;      ///< number of the clear; 0: keys
     std::vector<block_key> keys{};  ///< without a clear
@@ -46,11 +46,11 @@ class removal_book {
   [[nodiscard]] static result<removal_book> open(std::filesystem::path file, std::uint64_t now);
 
   /// An earlier order of the same instance that it covers goes, and its nodes are this one's, too. Its number.
-  std::uint64_t add(order what);
+  std::uint64_t add(open_removal added);
   /// These nodes have not confirmed it yet; none: it is done.
   void keep(std::uint64_t number, std::set<std::string> nodes);
-  [[nodiscard]] const order* find(std::uint64_t number) const noexcept;
-  [[nodiscard]] const std::map<std::uint64_t, order>& orders() const noexcept { return orders_; }
+  [[nodiscard]] const open_removal* find(std::uint64_t number) const noexcept;
+  [[nodiscard]] const std::map<std::uint64_t, open_removal>& orders() const noexcept { return orders_; }
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
   [[nodiscard]] bool was_damaged() const noexcept { return was_damaged_; }
 
@@ -67,7 +67,7 @@ class removal_book {
   void make_room();
 
   std::filesystem::path file_;
-  std::map<std::uint64_t, order> orders_;  ///< by number: the oldest first
+  std::map<std::uint64_t, open_removal> orders_;  ///< by number: the oldest first
   cluster::clear_record clears_;
   std::uint64_t next_ = 1;
   std::uint64_t dropped_ = 0;

@@ -33,7 +33,7 @@ full_key get_key(byte_reader& reader, std::uint8_t width) {
   return key;
 }
 
-/// What earlier versions do not send.
+/// None: the sender is of an earlier version.
 std::optional<std::uint64_t> get_cleared(byte_reader& reader, bool is_good) {
   if (!is_good || reader.remaining() < sizeof(std::uint64_t)) return std::nullopt;
   return reader.get<std::uint64_t>();

@@ -57,7 +57,7 @@ struct block_request {
   std::uint32_t group = 0;
   std::vector<std::pair<std::uint64_t, full_key>> blocks{};  ///< token, key
   /// Offer: the number of the last clear that the asker had carried out when it began to put these. Otherwise: of the
-  /// last one that the asker has heard of; what a node has of before that one is missing. None: the asker is of a
+  /// last one that the asker knows of; blocks of before that one are missing. None: the asker is of a
   /// version without it.
   std::optional<std::uint64_t> cleared{};
 };
@@ -85,7 +85,7 @@ struct forget_request {
   std::uint64_t identity = 0;
   std::uint64_t cleared = 0;      ///< not 0: all of the instance; the clear's number
   std::vector<block_key> keys{};  ///< otherwise
-  std::vector<std::byte> spec{};  ///< of the instance, encoded: for a node that nobody has bound it at; may be empty
+  std::vector<std::byte> spec{};  ///< of the instance, encoded: for a node where no link has bound it; may be empty
   std::optional<proof> right{};   ///< as in bind_request; with a spec
 };
 struct forget_answer {

@@ -394,9 +394,9 @@ BOOST_AUTO_TEST_CASE(a_removal_takes_back_what_is_on_its_way_here) {
   const std::vector keys{reduce_key(key_of(1).view(), 0), reduce_key(key_of(3).view(), 0)};
   all.hear(frame_type::forget, peer::encode(peer::forget_request{all.identity, 0, keys}));
   const auto lost = [&](std::uint64_t token) {
-    return std::ranges::any_of(all.network->sent, [&](const auto& each) {
-      return each.type == frame_type::stored &&
-             peer::decode_block_answers(each.body)->front() == std::pair(token, block_answer::lost);
+    return std::ranges::any_of(all.network->sent, [&](const auto& frame) {
+      return frame.type == frame_type::stored &&
+             peer::decode_block_answers(frame.body)->front() == std::pair(token, block_answer::lost);
     });
   };
   BOOST_TEST(lost(1));  // which waits for its slab's place

@@ -552,7 +552,7 @@ BOOST_AUTO_TEST_CASE(a_removal_is_told_to_the_others_and_answered_when_they_have
   BOOST_TEST((peer::decode_forget_request(asked.body)->keys == std::vector{all.name(1).key()}));
   byte_writer text;
   encode(text, all.spec);
-  BOOST_TEST((peer::decode_forget_request(asked.body)->spec == std::move(text).take()));  // nobody has bound it there
+  BOOST_TEST((peer::decode_forget_request(asked.body)->spec == std::move(text).take()));  // no link has bound it there
   all.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{1, {}}));
   BOOST_REQUIRE(dropped);
   BOOST_TEST(dropped->value() == 1U);
@@ -663,7 +663,7 @@ BOOST_AUTO_TEST_CASE(a_removal_that_a_silent_node_did_not_hear_of_is_pending_and
   world all;
   cluster::pool_members now = all.pool.members();
   now.others.clear();
-  now.away = {"b"};
+  now.silent = {"b"};
   all.pool.take_members(now);
   std::optional<result<void>> cleared;
   all.backend.clear(identity_of(all.spec), [&](result<void> how) { cleared = how; });
@@ -681,7 +681,7 @@ BOOST_AUTO_TEST_CASE(a_removal_is_sent_again_to_all_when_a_node_is_back_that_had
   auto now = all.pool.members();
   const auto b = now.others.front();
   now.others.erase(now.others.begin());
-  now.away = {"b"};
+  now.silent = {"b"};
   all.pool.take_members(now);
   std::optional<result<std::uint64_t>> removed;
   all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { removed = how; });
@@ -695,7 +695,7 @@ BOOST_AUTO_TEST_CASE(a_removal_is_sent_again_to_all_when_a_node_is_back_that_had
   BOOST_TEST((all.got.at(2) == item_result::missing));  // as long as it is pending
 
   now.others.push_back(b);
-  now.away.clear();
+  now.silent.clear();
   all.pool.take_members(now);
   const frame again = all.next(frame_type::forget), beside = third.next(frame_type::forget);
   BOOST_TEST((peer::decode_forget_request(again.body)->keys == std::vector{all.name(1).key()}));
@@ -730,7 +730,7 @@ BOOST_AUTO_TEST_CASE(a_key_is_not_fetched_from_a_node_that_may_not_have_heard_of
   all.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{1, {}}));
   all.backend.get({{.token = 3, .name = all.name(1), .memory = all.memory[2]}});
   all.run(5ms);
-  BOOST_TEST((all.got.at(3) == item_result::missing));  // others may hear later
+  BOOST_TEST((all.got.at(3) == item_result::missing));  // it may reach others later
   all.run(2100ms);
   all.backend.get({{.token = 4, .name = all.name(1), .memory = all.memory[2]}});
   all.run(5ms);

@@ -15,7 +15,8 @@ namespace {
 using namespace cenote;
 using remote::removal_book;
 
-removal_book::order order_of(std::uint64_t identity, std::vector<block_key> keys, std::set<std::string> nodes = {"b"}) {
+removal_book::open_removal order_of(std::uint64_t identity, std::vector<block_key> keys,
+                                    std::set<std::string> nodes = {"b"}) {
   return {.identity = identity, .keys = std::move(keys), .spec = {std::byte{1}}, .nodes = std::move(nodes)};
 }
 
