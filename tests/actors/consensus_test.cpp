@@ -550,7 +550,7 @@ BOOST_FIXTURE_TEST_CASE(status_has_a_row_a_group_and_says_how_many_are_decided_a
   BOOST_TEST(report->parts.size() == 1U);
 }
 
-BOOST_AUTO_TEST_CASE(a_session_of_another_user_or_instance_group_takes_no_rank_of_a_group) {
+BOOST_FIXTURE_TEST_CASE(a_session_of_another_user_or_instance_group_takes_no_rank_of_a_group, consensus_fixture) {
   fake_session& first = attach(1, {1000, "team"});
   ask(first, join_entry("g", 0, 2, 1));
   for (const share_holder& owner : {share_holder{1001, "team"}, share_holder{1000, {}}}) {

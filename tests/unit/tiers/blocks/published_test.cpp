@@ -42,12 +42,13 @@ struct world {
   }
   void arrive(std::uint64_t number) { all.arrived(instance, reduce_key(key_of(number, width).view(), 0), now); }
   void follow(std::uint64_t number, const std::string& name, std::uint64_t position = 0) {
-    all.follow({.number = number,
-                .request = {.identity = instance, .group = 0, .text = name},
-                .position = position,
-                .patience = std::chrono::seconds(30),
-                .holder = holder},
-               now);
+    handover::order made;
+    made.number = number;
+    made.request = {.identity = instance, .group = 0, .text = name};
+    made.position = position;
+    made.patience = std::chrono::seconds(30);
+    made.holder = holder;
+    all.follow(std::move(made), now);
   }
   const ear& heard(std::uint64_t number) {
     for (const handover::news& each : all.take_news()) {
@@ -305,7 +306,8 @@ BOOST_AUTO_TEST_CASE(a_user_and_an_instance_group_leave_requests_keys_and_follow
   const auto follow_all = [&] {
     std::size_t followed = 0;
     for (;; ++followed) {
-      of.follow(++number, "r" + std::to_string(number));
+      ++number;
+      of.follow(number, "r" + std::to_string(number));
       if (of.heard(number).is_over) return followed;
     }
   };
