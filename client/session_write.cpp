@@ -73,10 +73,11 @@ error refusal(std::uint16_t code) {
           "limits.user_keep_share of it, or those of all groups limits.keep_share"};
     case error_code::session_killed: return {error_code::session_killed, "the operator ended this session"};
     case error_code::removal_pending:
-      return {error_code::removal_pending,
-              "removed and not served any more, but a tier below DRAM has not written that down, so a restart of the "
-              "node may bring blocks back; it goes on trying, and `cenote status --json` shows it "
-              "(pending_removals)"};
+      return {
+          error_code::removal_pending,
+          "removed and not served here any more, but a tier below DRAM has not written that down, or another node or "
+          "a server has not confirmed it, so that blocks may be served again; `cenote status --json` shows it "
+          "(pending_removals, cluster.pool.unconfirmed, remote.counters.unremoved)"};
     case error_code::ok: break;
     default: return {static_cast<error_code>(code), "the node refused the batch"};
   }

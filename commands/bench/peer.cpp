@@ -256,11 +256,11 @@ result<void> run_peer(const options& options, report& out) {
   memory_pieces arena(1, arena_bytes);
   auto network = peer_side::start(way.here, arena.piece(0));
   if (!network) return std::unexpected(network.error());
+  peer_member cluster;  // first: all connections of the two processes show the secret that it brings
+  if (auto joined = cluster.join("here", way.here, way.secret_file, {other->at.cluster.text()}); !joined) return joined;
   if (auto joined = (*network)->join(other->at.where, other->at.blocks_at); !joined) return joined;
   auto socket = connect_to(way.there, other->at.socket);
   if (!socket) return std::unexpected(socket.error());
-  peer_member cluster;
-  if (auto joined = cluster.join("here", way.here, way.secret_file, {other->at.cluster.text()}); !joined) return joined;
   if (auto seen = wait_for(cluster, "live", nullptr); !seen) return seen;
 
   out.say_below(

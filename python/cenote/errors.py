@@ -133,9 +133,10 @@ class Internal(CenoteError):
 
 
 class RemovalPending(CenoteError):
-    """The blocks are removed here, but a tier below DRAM or another node has not confirmed it; the message names it.
+    """The blocks are removed here, but a tier below DRAM, another node or a server has not confirmed it.
 
-    A restart of the node, or the other node when it is back, may serve them until it has; the node goes on trying.
+    A restart of the node, or that place when it is back, may serve them until it has. The node goes on trying, but
+    for a server: call again. ``cenote status`` and the node's log name the place.
     """
 
     code, number = "removal_pending", 22

@@ -37,7 +37,6 @@ Attach = Callable[..., Any]
         ("tokens_per_block", 32),
         ("hash_scheme", "sha256"),
         ("fingerprint", "deadbeef"),
-        ("instance_group", "others"),
     ],
 )
 def test_a_spec_that_differs_is_refused_by_the_name_of_the_field(

@@ -169,10 +169,12 @@ NETWORK_PEER = BINARY.parent / "tests" / "unit" / "transport" / "network_peer"
 
 
 @contextlib.contextmanager
-def of_the_next_version(*words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Where it is, and the process: see tests/support/network_peer.cpp."""
+def of_the_next_version(state: Path, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Where it is, and the process: see tests/support/network_peer.cpp. `state`: of the nodes that it speaks to."""
     pipe = subprocess.PIPE
-    with subprocess.Popen([NETWORK_PEER, "later", *words], stdin=pipe, stdout=pipe, text=True) as other:
+    environment = os.environ | {"STATE_DIRECTORY": str(state)}
+    command = [NETWORK_PEER, "later", *words]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as other:
         assert other.stdout is not None
         try:
             yield other.stdout.readline().split()[0], other
@@ -181,12 +183,12 @@ def of_the_next_version(*words: str) -> Iterator[tuple[str, subprocess.Popen[str
 
 
 @pytest.mark.skipif(not NETWORK_PEER.exists(), reason="network_peer is not built")
-def test_nodes_of_two_versions_of_the_protocol_tell_each_other_so(cluster: Cluster) -> None:
-    both = "speaks version 2 of the protocol between nodes, this one 1"
-    with of_the_next_version() as (address, _):
+def test_nodes_of_two_versions_of_the_protocol_tell_each_other_so(cluster: Cluster, folder: Path) -> None:
+    both = "speaks version 3 of the protocol between nodes, this one 2"
+    with of_the_next_version(folder.parent / "state") as (address, _):
         a = cluster.start(0, seeds=f'["{address}"]')
         until("it says why", lambda: both in str(peers(a).get(address, {}).get("why")))
-    with of_the_next_version(f"127.0.0.1:{cluster.ports[0]}") as (_, other):
+    with of_the_next_version(folder.parent / "state", f"127.0.0.1:{cluster.ports[0]}") as (_, other):
         assert other.stdout is not None
         assert both in other.stdout.readline()
     until("it is counted", lambda: cluster_of(a)["counters"]["greetings_refused"] > 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import blocks
+import cenote
 import pytest
 from conftest import StartNode
 from node import FULL, LIMIT, KiB, MiB, Node, run_cenote, until
@@ -394,9 +396,13 @@ def test_a_clear_reaches_a_node_that_was_away_when_it_is_back(pool: Pool, attach
     assert run_cenote("debug", "partition", "a", "b", "both", "--socket", a.socket).returncode == 0
     becomes(a, "b", "gone", "dialling", "greeting")
     becomes(b, "a", "gone", "dialling", "greeting")
-    writer.remove(keys[:10])
+    with pytest.raises(cenote.RemovalPending):
+        writer.remove(keys[:10])
     assert found(reader, keys) == COUNT  # it keeps its copies
-    writer.clear()
+    with pytest.raises(cenote.RemovalPending):
+        writer.clear()
+    assert any("not confirmed by b" in each["reason"] for each in a.logged("a removal is not confirmed"))
+    assert of_pool(a, "unconfirmed") == 1  # the clear covers the removal
     assert found(reader, keys) == COUNT  # it has not heard of it
     assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
     pool.all_live()
@@ -405,9 +411,34 @@ def test_a_clear_reaches_a_node_that_was_away_when_it_is_back(pool: Pool, attach
     for each in both:  # binds the instance anew
         found(each, blocks.keys_of("nobody's", 0, COUNT))
     until("b has forgotten them", lambda: found(reader, keys) == 0)
+    until("b has confirmed it", lambda: of_pool(a, "unconfirmed") == 0)
 
 
-def test_a_worker_that_is_replaced_clears_once_more_when_it_hears_of_the_last_clear(pool: Pool, attach: Attach) -> None:
+@pytest.mark.parametrize("restarts", ["in between", "not"])
+def test_a_removal_that_a_silent_node_missed_reaches_it_when_it_is_back(
+    pool: Pool, attach: Attach, restarts: str
+) -> None:
+    a, b = (pool.start(index, launch_only=True, gone_after="2s") for index in range(2))
+    pool.all_ask()
+    writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
+    keys = put(writer, "shared")
+    away_of(a)
+    assert found(reader, keys) == COUNT
+    assert run_cenote("debug", "partition", "a", "b", "both", "--socket", a.socket).returncode == 0
+    becomes(a, "b", "gone", "dialling", "greeting")
+    with pytest.raises(cenote.RemovalPending):
+        writer.remove(keys)
+    if restarts == "in between":
+        a.restart_worker()  # the cut ends with it
+    else:
+        assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
+    pool.all_ask()
+    until("b has confirmed it", lambda: of_pool(a, "unconfirmed") == 0)
+    assert sum(reader.exists(keys)) == 0  # its own engine binds nothing
+    assert all(found(writer, [key]) == 0 for key in keys)
+
+
+def test_a_worker_that_is_replaced_clears_once_more_at_most(pool: Pool, attach: Attach) -> None:
     a = pool.start(0, launch_only=True, weight="1PiB")  # all blocks belong there, so that b's are found there alone
     b = pool.start(1, launch_only=True, weight="1")
     pool.all_ask()
@@ -416,13 +447,16 @@ def test_a_worker_that_is_replaced_clears_once_more_when_it_hears_of_the_last_cl
     settled(b)
     at_a.clear()
     until("b has heard of it", lambda: at_b.match(blocks.keys_of("before", 0, COUNT)).resident == 0)
-    b.restart_worker()
+    b.restart_worker()  # it may have written down that it carried the clear out, or not yet
     pool.all_ask()
-    lost = put(at_b, "after")  # the first that binds the instance
-    until("b clears once more", lambda: at_b.match(lost).resident == 0)
-    kept = put(at_b, "later")
-    settled(b)
-    assert at_b.match(kept).resident == COUNT
+    rounds = itertools.count()
+
+    def stays() -> bool:
+        kept = put(at_b, f"after {next(rounds)}")  # the first one binds the instance
+        settled(b)
+        return bool(at_b.match(kept).resident == COUNT)
+
+    until("b keeps what it stores", stays)
 
 
 @pytest.mark.sanitizer
@@ -435,7 +469,8 @@ def test_a_node_that_was_away_forgets_when_it_asks_another_before_that_one_asks_
     assert run_cenote("debug", "partition", "a", "b", "both", "--socket", a.socket).returncode == 0
     becomes(a, "b", "gone", "dialling", "greeting")
     becomes(b, "a", "gone", "dialling", "greeting")  # the link is closed, and nobody uses the instance of another
-    writer.clear()
+    with pytest.raises(cenote.RemovalPending):
+        writer.clear()
     assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
     pool.all_live()
     found(reader, blocks.keys_of("others", 0, COUNT))  # binds the instance anew

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import blocks
+import cenote
 import pytest
 from node import LIMIT, KiB, Node
 from redis import Redis
@@ -219,7 +220,8 @@ def works_alone(node: Node, attach: Attach) -> None:
     keys = put(session, "alone", COUNT)
     assert found(session, keys) == COUNT
     assert session.locate([*keys, *blocks.keys_of("more", 0, 3)], timeout=LIMIT).reachable == COUNT
-    session.remove(keys)
+    with pytest.raises(cenote.RemovalPending):
+        session.remove(keys)
     assert session.match(keys).resident == 0
     session.close()
 
