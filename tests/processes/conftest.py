@@ -64,6 +64,8 @@ def start_node(folder: Path, tier: str | None) -> Iterator[StartNode]:
         # Disks of test machines may be slower than an engine: tests that ask for a comparison say so.
         ungated = () if "config" in more else ("prefetch.assumed_tokens_per_s=0",)
         made = Node(place, *sets_of(tier, capacity), *policy, *ungated, *sets, **more)
+        # Nodes of one test share a directory of state, and with it the secret of their user's clusters.
+        made.environment.setdefault("STATE_DIRECTORY", str(folder.parent / "state"))
         made.device = tier
         made.command = [*prefix, *made.command]
         nodes.append(made)

@@ -139,10 +139,7 @@ class Node:
             self.command += ["--config", str(config)]
         for each in (f"node.runtime_dir={folder}", "log.format=json", *sets):
             self.command += ["--set", each]
-        # Nodes of one test share a directory of state, and with it the secret of their user's clusters.
-        self.environment = (
-            node_environment() | {"STATE_DIRECTORY": str(folder.parent / "state")} | dict(environment or {})
-        )
+        self.environment = node_environment() | dict(environment or {})
         self.device: str | None = None  # whose tier the figures below are of; None: DRAM's
         self.block_bytes: dict[str, int] = {}  # of instances
         self.process: subprocess.Popen[bytes] | None = None

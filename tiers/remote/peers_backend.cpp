@@ -876,28 +876,34 @@ void peers_backend::answer_removal(std::map<std::uint64_t, removal>::iterator ro
     asked = is_open ? forgets_.erase(asked) : std::next(asked);
   }
   removals_.erase(round);
-  const bool is_confirmed = over.order.nodes.empty();
-  std::string why = over.why;
-  for (const std::string& each : over.order.nodes)
-    why += (why.empty()                           ? "not confirmed by "
-            : &each == &*over.order.nodes.begin() ? "; not confirmed by "
-                                                  : ", ") +
-           each;
-  pool_.removals.note(over.order.identity, over.order.keys,
-                      is_confirmed ? pool_.now() + options_.timeout : steady_time::max(), pool_.now());
-  if (over.repeats != 0)
-    book_.keep(over.repeats, std::move(over.order.nodes));
-  else if (!is_confirmed)
-    note_unconfirmed(std::move(over.order));
+  std::string nodes;
+  for (const std::string& each : over.order.nodes) nodes += (nodes.empty() ? "not confirmed by " : ", ") + each;
+  const std::string why = over.why.empty() || nodes.empty() ? over.why + nodes : over.why + "; " + nodes;
+  const bool is_kept = over.repeats != 0 && book_.find(over.repeats) != nullptr;
+  if (!over.order.nodes.empty() && (is_kept || over.repeats == 0)) {
+    keep_unconfirmed(std::move(over.order), over.repeats);
+  } else {
+    pool_.removals.note(over.order.identity, over.order.keys, pool_.now() + options_.timeout, pool_.now());
+    book_.keep(over.repeats, {});
+  }
   count_orders();
   save_removals(pool_.now());
   if (over.answer)
     over.answer(why.empty() ? result<std::uint64_t>(over.removed) : fail(error_code::removal_pending, why));
 }
 
-void peers_backend::note_unconfirmed(removal_book::open_removal order) {
-  if (book_.orders().empty()) repeats_at_ = pool_.now() + repeat_pause;
+/// `number`: in the book; 0: it is new there. Its keys stay removed until it is confirmed, those of an order that it
+/// replaces no longer than usual.
+void peers_backend::keep_unconfirmed(removal_book::open_removal order, std::uint64_t number) {
+  const auto now = pool_.now();
+  if (number != 0) return book_.keep(number, std::move(order.nodes));
+  if (book_.orders().empty()) repeats_at_ = now + repeat_pause;
+  const auto identity = order.identity;
+  const std::vector<block_key> keys = order.keys;
   book_.add(std::move(order));
+  for (const auto& each : book_.take_replaced())
+    pool_.removals.note(each.identity, each.keys, now + options_.timeout, now);
+  pool_.removals.note(identity, keys, steady_time::max(), now);
   pool_.wake_at(repeats_at_);
 }
 

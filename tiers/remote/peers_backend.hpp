@@ -48,6 +48,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   peers_backend(cluster::pool& pool, peers_options options, events callbacks, removal_book book = {})
       : pool_(pool), options_(options), told_(std::move(callbacks)), book_(std::move(book)) {
     pool_.restore_clears(book_.clears());
+    for (const auto& [number, each] : book_.orders())
+      pool_.removals.note(each.identity, each.keys, steady_time::max(), steady_time{});
     count_orders();
   }
 
@@ -206,7 +208,7 @@ class peers_backend final : public backend, public cluster::pool_half {
                 std::function<void(result<std::uint64_t>)> answer);
   void begin_removal(removal round);
   void send_forget(const node& home, std::uint64_t number, removal& round);
-  void note_unconfirmed(removal_book::open_removal order);
+  void keep_unconfirmed(removal_book::open_removal order, std::uint64_t number);
   void repeat_removals(steady_time now);
   void save_removals(steady_time now);
   void count_orders();

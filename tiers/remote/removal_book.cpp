@@ -57,6 +57,7 @@ std::uint64_t removal_book::add(open_removal added) {
     if (!is_covered) return false;
     added.nodes.insert(earlier.nodes.begin(), earlier.nodes.end());
     keys_ -= earlier.keys.size();
+    replaced_.push_back(earlier);
     return true;
   });
   keys_ += added.keys.size();
@@ -69,6 +70,7 @@ std::uint64_t removal_book::add(open_removal added) {
 void removal_book::make_room() {
   while (orders_.size() > most_orders || (keys_ > most_keys && orders_.size() > 1)) {
     keys_ -= orders_.begin()->second.keys.size();
+    replaced_.push_back(std::move(orders_.begin()->second));
     orders_.erase(orders_.begin());
     ++dropped_;
   }

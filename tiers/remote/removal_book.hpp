@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cluster/pool.hpp"
@@ -52,6 +53,8 @@ class removal_book {
   [[nodiscard]] const open_removal* find(std::uint64_t number) const noexcept;
   [[nodiscard]] const std::map<std::uint64_t, open_removal>& orders() const noexcept { return orders_; }
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
+  /// Orders that made room since the last call, or that a later one covers.
+  [[nodiscard]] std::vector<open_removal> take_replaced() { return std::exchange(replaced_, {}); }
   [[nodiscard]] bool was_damaged() const noexcept { return was_damaged_; }
 
   /// As they were when the file was written last.
@@ -69,6 +72,7 @@ class removal_book {
   std::filesystem::path file_;
   std::map<std::uint64_t, open_removal> orders_;  ///< by number: the oldest first
   cluster::clear_record clears_;
+  std::vector<open_removal> replaced_;
   std::uint64_t next_ = 1;
   std::uint64_t dropped_ = 0;
   std::size_t keys_ = 0;  ///< of all orders

@@ -706,6 +706,32 @@ BOOST_AUTO_TEST_CASE(a_removal_is_sent_again_to_all_when_a_node_is_back_that_had
   BOOST_TEST(all.pool.counters.repeated_removals == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_removal_of_an_earlier_worker_is_sent_again_and_its_keys_are_not_fetched_until_then) {
+  world all;
+  remote::removal_book book;
+  book.add({.identity = identity_of(all.spec), .keys = {all.name(1).key()}, .nodes = {"b"}});
+  std::vector<item_result> got;
+  remote::peers_backend next{all.pool,
+                             {},
+                             {.put = [](const std::vector<remote::item_outcome>&) {},
+                              .got =
+                                  [&](const std::vector<remote::item_outcome>& outcomes) {
+                                    for (const auto& each : outcomes) got.push_back(each.what);
+                                  },
+                              .standing = [](const result<void>&) {}},
+                             std::move(book)};
+  all.pool.join(&next, nullptr);
+  all.memory[1].assign(block_bytes, std::byte{0});
+  next.get({{.token = 1, .name = all.name(1), .memory = all.memory[1]}});
+  all.run(0ms);
+  BOOST_TEST((got == std::vector{item_result::missing}));
+  all.pool.take_members(all.pool.members());
+  all.say(frame_type::forgot, all.next(frame_type::forget).request, peer::encode(peer::forget_answer{1, {}}));
+  BOOST_TEST(all.pool.counters.unconfirmed == 0U);
+  next.stop();
+  all.pool.join(&all.backend, nullptr);
+}
+
 BOOST_AUTO_TEST_CASE(a_removal_that_a_node_fails_to_carry_out_is_sent_again_after_a_while) {
   world all;
   all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [](const result<std::uint64_t>&) {});

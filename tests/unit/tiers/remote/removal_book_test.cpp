@@ -80,6 +80,7 @@ BOOST_AUTO_TEST_CASE(a_clear_takes_the_place_of_what_it_covers_and_of_the_nodes_
   const auto number = book.add({.identity = 7, .cleared = 5, .nodes = {"c"}});
   BOOST_REQUIRE_EQUAL(book.orders().size(), 2U);
   BOOST_TEST((book.find(number)->nodes == std::set<std::string>{"b", "c"}));
+  BOOST_TEST(book.take_replaced().size() == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(the_same_keys_again_are_one_order) {
@@ -104,6 +105,9 @@ BOOST_AUTO_TEST_CASE(the_oldest_order_makes_room_and_is_counted) {
   for (std::uint64_t i = 0; i <= removal_book::most_orders; ++i) book.add(order_of(i, {{i, i}}));
   BOOST_TEST(book.orders().size() == removal_book::most_orders);
   BOOST_TEST(book.dropped() == 1U);
+  const auto replaced = book.take_replaced();
+  BOOST_REQUIRE_EQUAL(replaced.size(), 1U);
+  BOOST_TEST(replaced.front().identity == 0U);
   book.add(order_of(5, std::vector<block_key>(removal_book::most_keys)));
   BOOST_TEST(book.orders().size() == 1U);
   book.add(order_of(6, {{1, 1}}));
