@@ -341,12 +341,13 @@ void redis_backend::begin_question(const redis_request& like, const std::vector<
     redis_request request = like;
     request.key = keys[i];
     request.index = i;
+    auto& lanes = home(request).lanes;
     if (is_too_much) {
       answers_.end(request, item_result::unreachable, now);
     } else if (std::ranges::binary_search(landing, request.key)) {
-      home(request).lanes[puts].take_first(std::move(request), now);  // behind the value
+      lanes[puts].take_first(std::move(request), now);  // behind the value
     } else {
-      home(request).lanes[questions].take(std::move(request), now);
+      lanes[questions].take(std::move(request), now);
     }
   }
 }

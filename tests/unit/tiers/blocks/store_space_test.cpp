@@ -25,8 +25,15 @@ constexpr std::uint64_t small_slab = 16 * 4096;
 constexpr std::uint64_t small_capacity = 4 * (small_slab + 4096);
 constexpr std::uint64_t small_blocks = 64;
 
+/// Readers may pin all of it.
+store_options with_all_pins(store_options options) {
+  options.limits.pin_share = 1;
+  return options;
+}
+
 struct fixture {
-  explicit fixture(store_options options = options_of(small_capacity, small_slab)) : at(std::move(options)) {}
+  explicit fixture(store_options options = options_of(small_capacity, small_slab))
+      : at(with_all_pins(std::move(options))) {}
   node at;
   instance_number in = at.add(spec_of("one"));
   client a{at, in};
