@@ -11,6 +11,7 @@
 #include "actors/remote_tier.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
+#include "core/calendar_clock.hpp"
 #include "core/checksum.hpp"
 #include "core/runtime_paths.hpp"
 #include "tiers/remote/peers_backend.hpp"
@@ -49,16 +50,10 @@ result<std::filesystem::path> removals_file(const config::node_config& config) {
   return *folder / ("removals-" + remote::epoch_text(checksum_of(std::as_bytes(std::span(name)))));
 }
 
-/// Nanoseconds since 1970.
-std::uint64_t wall_clock() {
-  const auto time = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
-}
-
 /// A node without a place for its state serves all the same.
 remote::removal_book open_removals(const config::node_config& config) {
   const auto file = removals_file(config);
-  auto book = file ? remote::removal_book::open(*file, wall_clock()) : std::unexpected(file.error());
+  auto book = file ? remote::removal_book::open(*file, calendar_ns()) : std::unexpected(file.error());
   if (!book) {
     log_warn(logger("remote"), "removals that other nodes have not confirmed are forgotten with this worker",
              {{"reason", book.error().describe()}});

@@ -92,6 +92,14 @@ bool guest::stays_here(const instance_spec& spec) const {
   return kept_here_.load()->contains(spec.paying_group());
 }
 
+/// The reason for which the node gets nothing of the instance; empty: there is none.
+std::string guest::right_refusal(peer::link_id node, const instance_spec& spec,
+                                 const std::optional<peer::proof>& right) const {
+  const pool_member* const asker = pool_.member_on(node);
+  const peer::ticket key = asker != nullptr ? asker->key : peer::ticket{};
+  return pool_.rights.load()->refusal(bind_side::asker, spec, key, right);
+}
+
 guest::hosted* guest::find_identity(std::uint64_t identity) {
   const auto found =
       std::ranges::find_if(instances_, [&](const auto& each) { return each.second.identity == identity; });
@@ -115,10 +123,8 @@ void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std:
   if (identity_of(*spec) != asked->identity) return refuse(from, request, "the identity is not that of the spec");
   if (stays_here(*spec))
     return refuse(from, request, "blocks of group `" + spec->paying_group() + "` stay on this machine");
-  const pool_member* const asker = pool_.member_on(from);
-  const auto refusal = pool_.rights.load()->refusal(bind_side::asker, *spec,
-                                                    asker != nullptr ? asker->key : peer::ticket{}, asked->right);
-  if (!refusal.empty()) return refuse(from, request, refusal);
+  if (const auto refusal = right_refusal(from, *spec, asked->right); !refusal.empty())
+    return refuse(from, request, refusal);
   hosted* of = find_identity(asked->identity);
   if (of == nullptr && instances_.size() >= most_instances)
     return refuse(from, request, "this node has " + std::to_string(most_instances) + " instances of others already");
@@ -307,9 +313,7 @@ void guest::fetch(peer::link_id from, std::span<const std::byte> body, bool may_
 /// clear is begun: the asker may be the only node that knows of it.
 bool guest::lacks_clear(const hosted& instance, std::optional<std::uint64_t> cleared) {
   if (!cleared || pool::credible_clear(*cleared) <= pool_.carried_out(instance.identity)) return false;
-  byte_writer spec;
-  encode(spec, instance.spec);
-  learn_cleared(instance.identity, *cleared, spec.bytes());
+  learn_cleared(instance.identity, *cleared, {});  // it is open: no spec is needed
   return true;
 }
 
@@ -842,13 +846,10 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
 /// A node that has bound the instance has shown its right to the group; another one shows it with the request.
 bool guest::may_forget(peer::link_id node, const hosted* instance, const peer::forget_request& request) const {
   if (instance != nullptr && instance->users.contains(node)) return true;
+  if (instance != nullptr) return right_refusal(node, instance->spec, request.right).empty();
   byte_reader reader(request.spec);
-  const auto spec = instance != nullptr ? result<instance_spec>(instance->spec) : decode_instance_spec(reader);
-  const pool_member* const asker = pool_.member_on(node);
-  if (!spec) return true;  // it names none, and nothing can be opened
-  return pool_.rights.load()
-      ->refusal(bind_side::asker, *spec, asker != nullptr ? asker->key : peer::ticket{}, request.right)
-      .empty();
+  const auto spec = decode_instance_spec(reader);
+  return !spec || right_refusal(node, *spec, request.right).empty();  // without a spec nothing can be opened
 }
 
 void guest::forget_in(hosted& instance, const peer::forget_request& request,
@@ -857,7 +858,7 @@ void guest::forget_in(hosted& instance, const peer::forget_request& request,
   if (request.cleared == pool_.cleared(request.identity) && instance.clears == 0 && !instance.must_clear)
     return answer(0, {});  // a bind or a fetch brought it
   const std::uint64_t known = pool_.told_cleared(request.identity), number = pool::credible_clear(request.cleared);
-  // A node whose clock is behind clears later all the same: whoever is away shall hear instance that one, too.
+  // A node whose clock is behind clears later all the same: nodes that are away shall learn of that one, too.
   pool_.note_cleared(request.identity, number < known ? known + 1 : number);
   clear(instance, [this, answer = std::move(answer), identity = request.identity](std::uint64_t removed,
                                                                                   const std::string& reason) {

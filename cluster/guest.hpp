@@ -187,6 +187,8 @@ class guest final : public pool_half {
   void end_delivery(const place& which, std::optional<std::uint64_t> hash);
 
   void forget(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  [[nodiscard]] std::string right_refusal(peer::link_id node, const instance_spec& spec,
+                                          const std::optional<peer::proof>& right) const;
   [[nodiscard]] bool may_forget(peer::link_id node, const hosted* instance, const peer::forget_request& request) const;
   void forget_in(hosted& instance, const peer::forget_request& request,
                  std::function<void(std::uint64_t, std::string)> answer);

@@ -113,13 +113,6 @@ void handovers::forget(std::map<std::uint64_t, asking>::iterator which) {
   asking_.erase(which);
 }
 
-/// The node at the other end of a link; empty: none that is known.
-std::string handovers::name_of(peer::link_id link) const {
-  const auto& others = pool_.members().others;
-  const auto found = std::ranges::find(others, link, &pool_member::link);
-  return found == others.end() ? std::string() : found->name;
-}
-
 void handovers::hear_follow(peer::link_id from, std::uint64_t number, std::span<const std::byte> body) {
   auto wanted = peer::decode_follow_request(body);
   if (!wanted) {
@@ -140,11 +133,12 @@ void handovers::hear_follow(peer::link_id from, std::uint64_t number, std::span<
   const auto until = pool_.now() + patience;
   pool_.wake_at(until);
   count(pool_.counters.followed);
+  const pool_member* const asker = pool_.member_on(from);
   ask_tier({.link = from, .number = number, .until = until},
            {.request = std::move(wanted->request),
             .position = wanted->position,
             .patience = patience,
-            .holder = {.uid = share_holder::other_node, .group = name_of(from)}});
+            .holder = {.uid = share_holder::other_node, .group = asker != nullptr ? asker->name : std::string()}});
 }
 
 void handovers::take(std::vector<handover::news> all) {

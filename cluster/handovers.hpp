@@ -75,7 +75,6 @@ class handovers final : public pool_half {
   void forget(std::map<std::uint64_t, asking>::iterator which);
   void send(outgoing& what);
   void deliver(handover::news what);
-  [[nodiscard]] std::string name_of(peer::link_id link) const;
   void hear_follow(peer::link_id from, std::uint64_t number, std::span<const std::byte> body);
   void hear_handed(peer::link_id from, std::uint64_t number, std::span<const std::byte> body);
 

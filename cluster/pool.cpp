@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/calendar_clock.hpp"
+
 namespace cenote::cluster {
 
 namespace {
@@ -16,13 +18,6 @@ bool is_answer(peer::frame_type type) noexcept {
   using enum peer::frame_type;
   return type == bound || type == located || type == fetched || type == elsewhere || type == accept || type == stored ||
          type == forgot;
-}
-
-/// Nanoseconds since 1970.
-std::uint64_t wall_clock() noexcept {
-  const auto time = std::chrono::system_clock::now().time_since_epoch();
-  const std::int64_t count = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0));
 }
 
 bool is_handover(peer::frame_type type) noexcept {
@@ -185,12 +180,12 @@ void pool::clear_hosted(std::uint64_t identity, std::function<void(std::string)>
 
 std::uint64_t pool::next_clear(std::uint64_t identity) {
   auto& known = remember_clears(identity).heard;
-  known = std::max(wall_clock(), known + 1);
+  known = std::max(calendar_ns(), known + 1);
   return known;
 }
 
 std::uint64_t pool::credible_clear(std::uint64_t number) noexcept {
-  return std::min(number, beyond_all_clocks + wall_clock());
+  return std::min(number, beyond_all_clocks + calendar_ns());
 }
 
 void pool::note_cleared(std::uint64_t identity, std::uint64_t number) {

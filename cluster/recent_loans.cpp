@@ -3,7 +3,7 @@
 namespace cenote::cluster {
 
 void recent_loans::note(std::uint64_t identity, const block_key& key, const std::string& node) {
-  const name of{identity, key};
+  const pool_key of{identity, key};
   const auto [found, is_new] = nodes_.insert_or_assign(of, node);
   if (!is_new) return;
   order_.push_back(of);

@@ -7,7 +7,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "core/block_key.hpp"
+#include "cluster/pool_key.hpp"
 
 namespace cenote::cluster {
 
@@ -22,17 +22,8 @@ class recent_loans {
   [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
 
  private:
-  struct name {
-    std::uint64_t identity = 0;
-    block_key key;
-    bool operator==(const name&) const = default;
-  };
-  struct name_hash {
-    std::size_t operator()(const name& of) const noexcept { return block_key_hash()(of.key) ^ of.identity; }
-  };
-
-  std::unordered_map<name, std::string, name_hash> nodes_;
-  std::deque<name> order_;
+  std::unordered_map<pool_key, std::string, pool_key_hash> nodes_;
+  std::deque<pool_key> order_;
 };
 
 }  // namespace cenote::cluster

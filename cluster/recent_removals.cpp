@@ -7,7 +7,7 @@ namespace cenote::cluster {
 void recent_removals::note(std::uint64_t identity, std::span<const block_key> keys, steady_time end, steady_time now) {
   drop_ended(now);
   for (const block_key& each : keys) {
-    const name of{identity, each};
+    const pool_key of{identity, each};
     if (const auto known = ends_.find(of); known != ends_.end()) {
       known->second = end;
     } else if (ends_.size() < most_keys) {

@@ -9,7 +9,7 @@
 #include <span>
 #include <unordered_map>
 
-#include "core/block_key.hpp"
+#include "cluster/pool_key.hpp"
 
 namespace cenote::cluster {
 
@@ -27,19 +27,10 @@ class recent_removals {
   [[nodiscard]] std::size_t size() const noexcept { return ends_.size(); }
 
  private:
-  struct name {
-    std::uint64_t identity = 0;
-    block_key key;
-    bool operator==(const name&) const = default;
-  };
-  struct name_hash {
-    std::size_t operator()(const name& key) const noexcept { return block_key_hash()(key.key) ^ key.identity; }
-  };
-
   void drop_ended(steady_time now);
 
-  std::unordered_map<name, steady_time, name_hash> ends_;
-  std::deque<name> order_;                      ///< in which they were noted first
+  std::unordered_map<pool_key, steady_time, pool_key_hash> ends_;
+  std::deque<pool_key> order_;                  ///< in which they were noted first
   std::map<std::uint64_t, steady_time> whole_;  ///< instances of which all keys count
 };
 

@@ -23,10 +23,6 @@ std::string user_runtime_dir() {
   return user == 0 ? system_runtime_dir : "/tmp/cenote-" + std::to_string(user);
 }
 
-}  // namespace
-
-namespace {
-
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -54,8 +50,7 @@ result<std::string> default_state_dir() {
 }
 
 std::string default_runtime_dir() {
-  const char* const xdg = std::getenv("XDG_RUNTIME_DIR");
-  if (xdg != nullptr && *xdg != '\0') return std::string(xdg) + "/cenote";
+  if (const std::string given = variable("XDG_RUNTIME_DIR"); !given.empty()) return given + "/cenote";
   return user_runtime_dir();
 }
 
@@ -98,7 +93,7 @@ bool is_trusted_socket(const std::string& path) {
 }
 
 std::string default_socket_path() {
-  if (const char* given = std::getenv("CENOTE_SOCKET"); given != nullptr && *given != '\0') return given;
+  if (std::string given = variable("CENOTE_SOCKET"); !given.empty()) return given;
   const std::string system = socket_in(system_runtime_dir);
   const std::array places{socket_in(default_runtime_dir()), socket_in(user_runtime_dir()), system};
   const auto trusted = std::ranges::find_if(places, is_trusted_socket);

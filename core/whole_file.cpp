@@ -1,8 +1,10 @@
 #include "core/whole_file.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "core/unique_fd.hpp"
@@ -38,7 +40,9 @@ result<std::optional<std::string>> read_whole(const std::filesystem::path& file,
   const unique_fd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   if (!opened && errno == ENOENT) return std::nullopt;
   if (!opened) return fail_errno("open", file.native());
-  std::string bytes(limit + 1, '\0');
+  struct stat facts {};
+  if (::fstat(opened.get(), &facts) != 0) return fail_errno("fstat", file.native());
+  std::string bytes(std::min(limit, static_cast<std::size_t>(facts.st_size)) + 1, '\0');
   std::size_t size = 0;
   while (size < bytes.size()) {
     const ssize_t n = ::read(opened.get(), bytes.data() + size, bytes.size() - size);

@@ -385,8 +385,8 @@ def test_what_is_removed_is_gone_at_all_nodes(pool: Pool, attach: Attach) -> Non
     until("all are gone", lambda: all(found(each, [key]) == 0 for each in sessions for key in keys[10:]))
 
 
-@pytest.mark.parametrize("asks_first", [pytest.param("who cleared", marks=pytest.mark.sanitizer), "who was away"])
-def test_a_clear_reaches_a_node_that_was_away_when_it_is_back(pool: Pool, attach: Attach, asks_first: str) -> None:
+def parted(pool: Pool, attach: Attach) -> tuple[Node, Node, Any, Any, list[bytes]]:
+    """Nodes a and b with the same blocks, cut off so that b is gone for a; a session at each, and the keys."""
     a, b = (pool.start(index, launch_only=True, gone_after="2s") for index in range(2))
     pool.all_ask()
     writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
@@ -395,6 +395,12 @@ def test_a_clear_reaches_a_node_that_was_away_when_it_is_back(pool: Pool, attach
     assert found(reader, keys) == COUNT
     assert run_cenote("debug", "partition", "a", "b", "both", "--socket", a.socket).returncode == 0
     becomes(a, "b", "gone", "dialling", "greeting")
+    return a, b, writer, reader, keys
+
+
+@pytest.mark.parametrize("asks_first", [pytest.param("who cleared", marks=pytest.mark.sanitizer), "who was away"])
+def test_a_clear_reaches_a_node_that_was_away_when_it_is_back(pool: Pool, attach: Attach, asks_first: str) -> None:
+    a, b, writer, reader, keys = parted(pool, attach)
     becomes(b, "a", "gone", "dialling", "greeting")
     with pytest.raises(cenote.RemovalPending):
         writer.remove(keys[:10])
@@ -418,14 +424,7 @@ def test_a_clear_reaches_a_node_that_was_away_when_it_is_back(pool: Pool, attach
 def test_a_removal_that_a_silent_node_missed_reaches_it_when_it_is_back(
     pool: Pool, attach: Attach, restarts: str
 ) -> None:
-    a, b = (pool.start(index, launch_only=True, gone_after="2s") for index in range(2))
-    pool.all_ask()
-    writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
-    keys = put(writer, "shared")
-    away_of(a)
-    assert found(reader, keys) == COUNT
-    assert run_cenote("debug", "partition", "a", "b", "both", "--socket", a.socket).returncode == 0
-    becomes(a, "b", "gone", "dialling", "greeting")
+    a, _, writer, reader, keys = parted(pool, attach)
     with pytest.raises(cenote.RemovalPending):
         writer.remove(keys)
     if restarts == "in between":

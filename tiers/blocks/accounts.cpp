@@ -91,6 +91,11 @@ user& accounts::user_of(std::uint32_t uid) {
   return *found;
 }
 
+std::size_t accounts::sessions_of(std::uint32_t uid) const noexcept {
+  const auto found = users_.find(uid);
+  return found == users_.end() ? 0 : found->second->sessions;
+}
+
 void accounts::forget_user(user& gone) {
   if (gone.sessions == 0 && gone.blank == 0) users_.erase(gone.uid);
 }

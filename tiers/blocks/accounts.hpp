@@ -21,6 +21,7 @@ class accounts {
   [[nodiscard]] std::vector<account*> all_accounts() const;
   static void move_account(instance& instance, account& to);
   user& user_of(std::uint32_t uid);
+  [[nodiscard]] std::size_t sessions_of(std::uint32_t uid) const noexcept;
   void forget_user(user& gone);
   [[nodiscard]] std::uint64_t blank_limit(std::uint64_t stride) const noexcept;
   [[nodiscard]] bool may_reserve(const session& session, const pool& pool) const noexcept;

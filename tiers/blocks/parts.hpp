@@ -49,7 +49,7 @@ struct parts {
   evictor evict{all, pins, order, blocks, in_hands};
   slab_space space{all, order};
   slab_moves moves{all, transfers, pins, order, blocks, in_hands, evict, space};
-  pin_shares pinned{all};
+  pin_shares pinned{all, payers};
   allocator allocate{all, transfers, in_hands, evict, space, moves, pinned};
   kept_blocks kept{all, payers, order};
   lower_edges edges{all, transfers, pins, order, blocks, evict, space, moves, allocate};

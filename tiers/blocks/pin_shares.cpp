@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "tiers/blocks/accounts.hpp"
+
 namespace cenote::blocks {
 
 namespace {
@@ -17,10 +19,12 @@ constexpr double rest_to_newcomers = 4;  // of the rest, the part that a lone us
 /// part of what is left of the share.
 bool pin_shares::is_used_up(const pool& group, boot_time now) {
   const double share = state_.options.limits.pin_share;
+  const std::uint64_t least = share_of(state_.options.capacity, share);
+  if (share >= 1 || state_.used < least) return false;
   const std::uint32_t owner = group.owner->owner;
-  const double own_share = has_others(owner) ? share : 1 - (1 - share) / rest_to_newcomers;
-  const std::uint64_t most = share_of(state_.options.capacity, own_share);
-  if (share >= 1 || state_.used < most) return false;
+  const std::uint64_t most =
+      has_others(owner) ? least : share_of(state_.options.capacity, 1 - (1 - share) / rest_to_newcomers);
+  if (state_.used < most) return false;
   look& last = looks_[owner];
   const std::uint64_t left = most - std::min(most, last.pinned);
   if (last.time == now && (left == 0 || last.allocated < left / looks_to_share)) {
@@ -34,7 +38,7 @@ bool pin_shares::is_used_up(const pool& group, boot_time now) {
 
 /// Sessions of other nodes are of the daemon's user.
 bool pin_shares::has_others(std::uint32_t owner) const noexcept {
-  return std::ranges::any_of(state_.sessions, [&](const auto& each) { return each.second->owner->uid != owner; });
+  return state_.sessions.size() != accounts_.sessions_of(owner);
 }
 
 /// Blocks that several readers pin count once.

@@ -8,11 +8,13 @@
 
 namespace cenote::blocks {
 
+class accounts;
+
 /// Pins are words in shared memory and cost no message, so they are looked at when an instance asks for a block: while
 /// others are attached, instances of a user with limits.pin_share of the capacity pinned get no further ones.
 class pin_shares {
  public:
-  explicit pin_shares(state& state) noexcept : state_(state) {}
+  pin_shares(state& state, const accounts& payers) noexcept : state_(state), accounts_(payers) {}
 
   /// True: the pool's instance gets no block now.
   [[nodiscard]] bool is_used_up(const pool& group, boot_time now);
@@ -27,6 +29,7 @@ class pin_shares {
   [[nodiscard]] std::uint64_t pinned_by_readers_of(std::uint32_t owner) const;
 
   state& state_;
+  const accounts& accounts_;
   std::map<std::uint32_t, look> looks_;  ///< by the uid that made the instances
 };
 

@@ -137,8 +137,7 @@ std::size_t planner::open_prefetches_of(std::uint64_t session) const noexcept {
   return static_cast<std::size_t>(std::ranges::count_if(jobs_, is_own) + std::ranges::count_if(held_, is_own));
 }
 
-/// Bounds the memory of keys, which live until their prefetch is answered: a session's, and all.
-/// `count` keys of session `other`, to what `session` is compared with.
+/// Adds `count` keys of session `other` to the usage that `session` is compared with.
 void planner::add_keys(key_usage& usage, std::uint64_t session, std::uint64_t other, std::size_t count) const {
   usage.taken.all += count;
   const auto own = holders_.find(session);
@@ -156,6 +155,7 @@ planner::key_usage planner::keys_of(std::uint64_t session) const {
   return usage;
 }
 
+/// Bounds the memory of keys, which live until their prefetch is answered: a session's, and all.
 bool planner::fits_limits(const key_usage& usage, std::uint64_t session, std::size_t more) const {
   if (usage.session + more > max_session_keys) return false;
   return !share_refusal(node_bound::prefetch_keys, max_keys, usage.taken, holders_.at(session), more);

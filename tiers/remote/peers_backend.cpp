@@ -828,17 +828,15 @@ void peers_backend::begin_removal(removal round) {
 /// Whether the node has bound the instance, or refused to, means nothing: it may have blocks of it all the same.
 void peers_backend::send_forget(const node& home, std::uint64_t number, removal& round) {
   const auto& keys = round.order.keys;
+  const auto right = right_of(pool_, home.link, round.order.spec);
   for (std::size_t first = 0; first == 0 || first < keys.size(); first += peer::most_keys) {
     const auto some = std::span(keys).subspan(first, std::min(peer::most_keys, keys.size() - first));
     const std::uint64_t request = next_number_++;
     forgets_.emplace(request, forget{.link = home.link, .node = home.name, .removal = number});
     ++round.open;
     pool_.send(home.link, frame_type::forget, request,
-               peer::encode(peer::forget_request{round.order.identity,
-                                                 round.order.cleared,
-                                                 {some.begin(), some.end()},
-                                                 round.order.spec,
-                                                 right_of(pool_, home.link, round.order.spec)}));
+               peer::encode(peer::forget_request{
+                   round.order.identity, round.order.cleared, {some.begin(), some.end()}, round.order.spec, right}));
   }
 }
 
@@ -879,12 +877,14 @@ void peers_backend::answer_removal(std::map<std::uint64_t, removal>::iterator ro
   std::string nodes;
   for (const std::string& each : over.order.nodes) nodes += (nodes.empty() ? "not confirmed by " : ", ") + each;
   const std::string why = over.why.empty() || nodes.empty() ? over.why + nodes : over.why + "; " + nodes;
-  const bool is_kept = over.repeats != 0 && book_.find(over.repeats) != nullptr;
-  if (!over.order.nodes.empty() && (is_kept || over.repeats == 0)) {
-    keep_unconfirmed(std::move(over.order), over.repeats);
-  } else {
+  const bool is_replaced = over.repeats != 0 && book_.find(over.repeats) == nullptr;
+  if (over.order.nodes.empty() || is_replaced) {
     pool_.removals.note(over.order.identity, over.order.keys, pool_.now() + options_.timeout, pool_.now());
     book_.keep(over.repeats, {});
+  } else if (over.repeats != 0) {
+    book_.keep(over.repeats, std::move(over.order.nodes));
+  } else {
+    add_unconfirmed(std::move(over.order));
   }
   count_orders();
   save_removals(pool_.now());
@@ -892,18 +892,14 @@ void peers_backend::answer_removal(std::map<std::uint64_t, removal>::iterator ro
     over.answer(why.empty() ? result<std::uint64_t>(over.removed) : fail(error_code::removal_pending, why));
 }
 
-/// `number`: in the book; 0: it is new there. Its keys stay removed until it is confirmed, those of an order that it
-/// replaces no longer than usual.
-void peers_backend::keep_unconfirmed(removal_book::open_removal order, std::uint64_t number) {
+/// Its keys stay removed until it is confirmed, those of an order that it replaces no longer than usual.
+void peers_backend::add_unconfirmed(removal_book::open_removal order) {
   const auto now = pool_.now();
-  if (number != 0) return book_.keep(number, std::move(order.nodes));
   if (book_.orders().empty()) repeats_at_ = now + repeat_pause;
-  const auto identity = order.identity;
-  const std::vector<block_key> keys = order.keys;
-  book_.add(std::move(order));
+  const auto& added = *book_.find(book_.add(std::move(order)));
   for (const auto& each : book_.take_replaced())
     pool_.removals.note(each.identity, each.keys, now + options_.timeout, now);
-  pool_.removals.note(identity, keys, steady_time::max(), now);
+  pool_.removals.note(added.identity, added.keys, steady_time::max(), now);
   pool_.wake_at(repeats_at_);
 }
 

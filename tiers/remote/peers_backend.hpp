@@ -208,7 +208,7 @@ class peers_backend final : public backend, public cluster::pool_half {
                 std::function<void(result<std::uint64_t>)> answer);
   void begin_removal(removal round);
   void send_forget(const node& home, std::uint64_t number, removal& round);
-  void keep_unconfirmed(removal_book::open_removal order, std::uint64_t number);
+  void add_unconfirmed(removal_book::open_removal order);
   void repeat_removals(steady_time now);
   void save_removals(steady_time now);
   void count_orders();

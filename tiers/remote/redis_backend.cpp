@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/calendar_clock.hpp"
 #include "tiers/remote/rendezvous.hpp"
 
 namespace cenote::remote {
@@ -22,11 +23,6 @@ namespace {
 
 steady_time steady_now() {
   return std::chrono::steady_clock::now();
-}
-
-epoch calendar_epoch() {
-  const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<epoch>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
 /// By server, database and prefix alone: what is known of a server stays known when others are named beside it.
@@ -69,7 +65,7 @@ result<std::unique_ptr<redis_backend>> redis_backend::open(redis_options options
   if (failed) return fail_errno(failed.value(), "mkdir", options.state.native());
   std::deque<epoch_book> books;
   for (const redis_address& each : options.url.servers) {
-    auto book = epoch_book::open(options.state / book_name(each, options.url), calendar_epoch());
+    auto book = epoch_book::open(options.state / book_name(each, options.url), calendar_ns());
     if (!book) return std::unexpected(book.error());
     books.push_back(std::move(*book));
   }

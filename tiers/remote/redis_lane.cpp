@@ -8,6 +8,7 @@
 #include <ranges>
 #include <utility>
 
+#include "core/calendar_clock.hpp"
 #include "core/checksum.hpp"
 #include "tiers/remote/redis_errors.hpp"
 
@@ -56,11 +57,6 @@ bool fits(request_kind kind, redis_reply::type what) noexcept {
 
 bool is_of_another_type(const redis_reply& reply) noexcept {
   return reply.what == redis_reply::type::failure && reply.text.starts_with("WRONGTYPE");
-}
-
-epoch epoch_of_now() {
-  const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<epoch>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
 }  // namespace
@@ -484,7 +480,7 @@ void redis_lane::settle(std::uint64_t identity, instance& of, std::string_view r
   }
   if (++of.rounds > most_rounds) return give_up(of, "others renew it all the time", now);
   redis_request renew{.kind = request_kind::renew, .name = {.identity = identity}, .deadline = steady_time::max()};
-  renew.number = book.next(where, of.seen, epoch_of_now());
+  renew.number = book.next(where, of.seen, calendar_ns());
   renew.clears = book.clears(where);
   book.propose(where, renew.number);
   renew.head = wire_command({"EVAL", renew_script, "1", epoch_key(identity), raw, epoch_text(renew.number)});

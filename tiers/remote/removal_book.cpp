@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/block_key_io.hpp"
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
 #include "core/whole_file.hpp"
@@ -21,11 +22,7 @@ constexpr std::size_t longest_spec = 65536;
 void encode(byte_writer& writer, const removal_book::open_removal& removal) {
   writer.put(removal.identity);
   writer.put(removal.cleared);
-  writer.put(static_cast<std::uint32_t>(removal.keys.size()));
-  for (const block_key& each : removal.keys) {
-    writer.put(each.hi);
-    writer.put(each.lo);
-  }
+  put_block_keys(writer, removal.keys);
   writer.put_bytes(removal.spec);
   writer.put(static_cast<std::uint32_t>(removal.nodes.size()));
   for (const std::string& each : removal.nodes) writer.put_text(each);
@@ -97,13 +94,9 @@ bool removal_book::decode_order(byte_reader& reader) {
   open_removal what;
   what.identity = reader.get<std::uint64_t>();
   what.cleared = reader.get<std::uint64_t>();
-  const auto keys = reader.get<std::uint32_t>();
-  if (keys > reader.remaining() / sizeof(block_key)) return false;
-  for (std::uint32_t i = 0; i < keys; ++i) {
-    block_key& key = what.keys.emplace_back();
-    key.hi = reader.get<std::uint64_t>();
-    key.lo = reader.get<std::uint64_t>();
-  }
+  bool is_good = true;
+  what.keys = get_block_keys(reader, ~std::size_t{0}, is_good);  // of one order as many as the file holds
+  if (!is_good) return false;
   const auto spec = reader.get_bytes();
   const auto nodes = reader.get<std::uint32_t>();
   if (spec.size() > longest_spec || nodes > most_nodes) return false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/block_key_io.hpp"
 #include "core/byte_io.hpp"
 #include "transport/peer/body.hpp"
 
@@ -124,11 +125,7 @@ std::vector<std::byte> encode(const forget_request& what) {
   byte_writer writer;
   writer.put(what.identity);
   writer.put(what.cleared);
-  writer.put(static_cast<std::uint32_t>(what.keys.size()));
-  for (const block_key& each : what.keys) {
-    writer.put(each.hi);
-    writer.put(each.lo);
-  }
+  put_block_keys(writer, what.keys);
   if (!what.spec.empty()) writer.put_bytes(what.spec);
   if (!what.spec.empty() && what.right) writer.put_raw(*what.right);
   return std::move(writer).take();
@@ -254,14 +251,8 @@ result<forget_request> decode_forget_request(std::span<const std::byte> body) {
   forget_request what;
   what.identity = reader.get<std::uint64_t>();
   what.cleared = reader.get<std::uint64_t>();
-  const auto count = reader.get<std::uint32_t>();
-  bool is_good = count <= most_keys && count <= reader.remaining() / sizeof(block_key);
-  if (is_good) what.keys.reserve(count);
-  for (std::uint32_t i = 0; is_good && i < count; ++i) {
-    block_key& key = what.keys.emplace_back();
-    key.hi = reader.get<std::uint64_t>();
-    key.lo = reader.get<std::uint64_t>();
-  }
+  bool is_good = true;
+  what.keys = get_block_keys(reader, most_keys, is_good);
   if (is_good && reader.remaining() > 0) {  // earlier versions send none
     const auto spec = reader.get_bytes();
     is_good = spec.size() <= longest_spec;

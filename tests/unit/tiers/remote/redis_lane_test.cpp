@@ -121,6 +121,14 @@ class lane_under_test {
   steady_time now_ = std::chrono::steady_clock::now();
 };
 
+/// A put whose bytes are at the server, and whose deadline passes.
+void give_up_put(slow_server& server, lane_under_test& lane) {
+  lane.put();
+  lane.run_until([&] { return server.puts == 1; });
+  lane.pass_deadline();
+  lane.run_until([&] { return !lane.outcomes().empty(); });
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(redis_lanes)
@@ -128,10 +136,7 @@ BOOST_AUTO_TEST_SUITE(redis_lanes)
 BOOST_AUTO_TEST_CASE(a_removal_of_what_a_given_up_put_may_still_bring_is_answered_behind_it) {
   slow_server server;
   lane_under_test lane(server);
-  lane.put();
-  lane.run_until([&] { return server.puts == 1; });
-  lane.pass_deadline();
-  lane.run_until([&] { return !lane.outcomes().empty(); });
+  give_up_put(server, lane);
   BOOST_TEST(lane.outcomes().front().what == item_result::unreachable);
   BOOST_TEST(lane.end_puts() == 1U);
   const auto removed = lane.drop();
@@ -145,10 +150,7 @@ BOOST_AUTO_TEST_CASE(a_removal_of_what_a_given_up_put_may_still_bring_is_answere
 BOOST_AUTO_TEST_CASE(a_given_up_put_whose_key_was_removed_is_deleted_when_it_lands_whoever_waits) {
   slow_server server;
   lane_under_test lane(server);
-  lane.put();
-  lane.run_until([&] { return server.puts == 1; });
-  lane.pass_deadline();
-  lane.run_until([&] { return !lane.outcomes().empty(); });
+  give_up_put(server, lane);
   BOOST_TEST(lane.end_puts() == 1U);
   server.let_go();
   lane.run_until([&] { return server.deletions == 1; });
@@ -157,10 +159,7 @@ BOOST_AUTO_TEST_CASE(a_given_up_put_whose_key_was_removed_is_deleted_when_it_lan
 BOOST_AUTO_TEST_CASE(a_put_that_lands_without_a_removal_stays) {
   slow_server server;
   lane_under_test lane(server);
-  lane.put();
-  lane.run_until([&] { return server.puts == 1; });
-  lane.pass_deadline();
-  lane.run_until([&] { return !lane.outcomes().empty(); });
+  give_up_put(server, lane);
   server.let_go();
   const auto removed = lane.drop();
   lane.run_until([&] { return removed->has_value(); });
