@@ -105,14 +105,20 @@ void nvme_tier::bind(blocks::instance_binding& instance) {
               {{"instance", instance.spec.id}, {"reason", hints.error().describe()}});
     return;
   }
-  const bool bound = store_->bind(instance.number, nvme::identity_of(instance.spec), std::move(*hints));
+  const auto identity = nvme::identity_of(instance.spec);
+  if (const auto known = known_.find(identity); known != known_.end() && known->second != instance.spec) {
+    log_error(logger("nvme"), "an instance is served without the NVMe tier: another one has its identity",
+              {{"instance", instance.spec.id}, {"other", known->second.id}});
+    return;
+  }
+  const bool bound = store_->bind(instance.number, identity, std::move(*hints));
   if (!bound) {
     log_error(logger("nvme"), "an instance is served without the NVMe tier: it holds blocks of too many others",
               {{"instance", instance.spec.id}});
     return;
   }
   devices_->remember(instance.spec);
-  names_.insert_or_assign(nvme::identity_of(instance.spec), instance.spec.id);
+  known_.insert_or_assign(identity, instance.spec);
   specs_.insert_or_assign(instance.number, instance.spec);
   set_ttl(instance.number, instance.spec);
 }
@@ -161,14 +167,14 @@ void nvme_tier::take_path(const nvme::opened_path& opened) {
 void nvme_tier::opened_one(std::uint32_t path) {
   if (opening_.erase(path) == 0 || !opening_.empty()) return;
   late_ = {};
-  for (const auto& [identity, name] : names_) store_->note_name(identity);  // blocks of some may have gone before
+  for (const auto& [identity, spec] : known_) store_->note_name(identity);  // blocks of some may have gone before
   tell_drained();
 }
 
 void nvme_tier::adopt(const nvme::opened_path& opened) {
   const auto log = logger("nvme");
   if (!opened.set_aside.empty()) {
-    log_error(log, "the metadata was damaged and is set aside: the path starts empty",
+    log_error(log, "the metadata cannot be used and is set aside: the path starts empty",
               {{"path", opened.directory}, {"reason", opened.set_aside}});
   }
   if (opened.metadata_waits) {
@@ -178,16 +184,17 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
   if (!opened.direct) {
     log_warn(log, "no direct I/O here: blocks go through the page cache", {{"path", opened.directory}});
   }
-  for (const auto& [identity, name] : opened.instances) names_.insert_or_assign(identity, name);
+  for (const auto& [identity, spec] : opened.instances) known_.try_emplace(identity, spec);
   late_.resolve(opened.instances);
   store_->open_path(opened.path, nvme::path_file::data_offset, opened.end, opened.budget.max_blocks);
   std::uint64_t refused = opened.damaged;
   std::uint64_t removed = opened.removed;
   for (const nvme::adopted_block& block : opened.blocks) {
-    if (late_.contains(block.instance, block.key)) {
+    const instance_identity& owner = opened.owners[block.owner];
+    if (late_.contains(owner, block.key)) {
       ++removed;
     } else {
-      refused += store_->adopt(opened.path, block) ? 0 : 1;
+      refused += store_->adopt(opened.path, block, owner) ? 0 : 1;
     }
   }
   log_info(log, "serving a path",
@@ -245,17 +252,17 @@ std::uint64_t nvme_tier::apply(const std::vector<blocks::removal>& removals) {
 /// Of an instance that the tier above has given up, or has not had since the node started.
 std::uint64_t nvme_tier::clear_named(const std::string& id) {
   std::uint64_t removed = 0;
-  for (const auto& [identity, name] : names_) removed += name == id ? store_->clear_identity(identity) : 0;
+  for (const auto& [identity, spec] : known_) removed += spec.id == id ? store_->clear_identity(identity) : 0;
   return removed;
 }
 
 bool nvme_tier::knows(const std::string& id) const {
-  return std::ranges::any_of(names_, [&](const auto& each) { return each.second == id; });
+  return std::ranges::any_of(known_, [&](const auto& each) { return each.second.id == id; });
 }
 
 void nvme_tier::add_named(const std::string& id, nvme::removal_set& to) const {
-  for (const auto& [identity, name] : names_) {
-    if (name == id) to.add_instance(identity);
+  for (const auto& [identity, spec] : known_) {
+    if (spec.id == id) to.add_instance(identity);
   }
 }
 
@@ -270,7 +277,7 @@ nvme::removal_set nvme_tier::named(const std::vector<blocks::removal>& removals)
       add_named(each.id, what);
       what.add_name(each.id);
     } else if (spec != specs_.end()) {
-      const std::uint64_t identity = nvme::identity_of(spec->second);
+      const instance_identity identity = nvme::identity_of(spec->second);
       if (each.all) what.add_instance(identity);
       if (each.all && !each.id.empty()) {
         add_named(each.id, what);
@@ -418,7 +425,7 @@ void nvme_tier::tick() {
   answer_overdue();
   probing_ = !probing_;
   if (probing_) store_->tick(unix_now());
-  for (const std::uint64_t identity : store_->take_nameless()) names_.erase(identity);
+  for (const instance_identity& identity : store_->take_nameless()) known_.erase(identity);
   flush_outbox();
 }
 

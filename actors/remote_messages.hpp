@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "core/instance_identity.hpp"
 #include "tiers/remote/store.hpp"
 
 namespace cenote {
@@ -25,7 +26,7 @@ struct remote_standing {
 /// Another node has cleared an instance at a backend.
 struct remote_clear {
   remote::backend_number backend = 0;
-  std::uint64_t identity = 0;
+  instance_identity identity{};
 };
 
 /// A backend's part of the answer to a question.

@@ -195,7 +195,7 @@ class remote_host final : public lower_tier_host {
       path_.deliver(known_.get(), remote_standing_atom_v,
                     std::make_shared<const remote_standing>(number, std::move(how)));
     };
-    all.cleared = [this, number](std::uint64_t identity) {
+    all.cleared = [this, number](instance_identity identity) {
       path_.deliver(known_.get(), remote_clear_atom_v, std::make_shared<const remote_clear>(number, identity));
     };
     all.on_exception = [count = exceptions_](const std::string& what) {

@@ -176,8 +176,8 @@ bool remote_tier::knows(const std::string& id) const {
 }
 
 /// Identities of the instances that the removal of all of an instance means.
-std::set<std::uint64_t> remote_tier::cleared_by(const blocks::removal& what) {
-  std::set<std::uint64_t> all;
+std::set<instance_identity> remote_tier::cleared_by(const blocks::removal& what) {
+  std::set<instance_identity> all;
   if (const auto identity = store_.identity_of(what.instance)) all.insert(*identity);
   for (const auto& [identity, name] : names_) {
     if (!what.id.empty() && name == what.id) all.insert(identity);
@@ -210,7 +210,7 @@ caf::result<outcome> remote_tier::forget(const std::vector<blocks::removal>& rem
     if (each.all && each.instance == 0 && each.id.empty()) {
       ask_to_clear_all(number);
     } else if (each.all) {
-      for (const std::uint64_t identity : cleared_by(each)) ask_to_clear(number, identity);
+      for (const instance_identity& identity : cleared_by(each)) ask_to_clear(number, identity);
     } else if (const auto identity = store_.identity_of(each.instance); identity && !each.keys.empty()) {
       for (remote::backend_number from = 0; from < backends_.size(); ++from) {
         ask_to_drop(number, from, *identity, each.keys);
@@ -224,14 +224,14 @@ caf::result<outcome> remote_tier::forget(const std::vector<blocks::removal>& rem
   return promise;
 }
 
-void remote_tier::ask_to_clear(std::uint64_t removal, std::uint64_t identity) {
+void remote_tier::ask_to_clear(std::uint64_t removal, instance_identity identity) {
   for (remote::backend_number from = 0; from < backends_.size(); ++from) {
     backends_[from]->clear(identity, tell_cleared(removal, from));
   }
 }
 
 void remote_tier::ask_to_clear_all(std::uint64_t removal) {
-  std::vector<std::uint64_t> identities;
+  std::vector<instance_identity> identities;
   identities.reserve(names_.size());
   for (const auto& [identity, name] : names_) identities.push_back(identity);
   for (remote::backend_number from = 0; from < backends_.size(); ++from) {
@@ -239,7 +239,7 @@ void remote_tier::ask_to_clear_all(std::uint64_t removal) {
   }
 }
 
-void remote_tier::ask_to_drop(std::uint64_t removal, remote::backend_number from, std::uint64_t identity,
+void remote_tier::ask_to_drop(std::uint64_t removal, remote::backend_number from, instance_identity identity,
                               std::vector<block_key> keys) {
   backends_[from]->drop(identity, std::move(keys), tell_removed(removal, from));
 }

@@ -13,6 +13,7 @@
 #include "actors/promise_guard.hpp"
 #include "actors/remote_messages.hpp"
 #include "actors/remote_report.hpp"
+#include "core/instance_identity.hpp"
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/store.hpp"
 
@@ -69,15 +70,15 @@ class remote_tier final : public remote_tier_actor::base {
   [[nodiscard]] caf::result<key_answer_ptr> locate(const key_query& asked);
   void take_presence(const remote_presence& part);
   [[nodiscard]] caf::result<outcome> forget(const std::vector<blocks::removal>& removals);
-  [[nodiscard]] std::set<std::uint64_t> cleared_by(const blocks::removal& what);
+  [[nodiscard]] std::set<instance_identity> cleared_by(const blocks::removal& what);
   [[nodiscard]] bool knows(const std::string& id) const;
-  void ask_to_clear(std::uint64_t removal, std::uint64_t identity);
+  void ask_to_clear(std::uint64_t removal, instance_identity identity);
   void ask_to_clear_all(std::uint64_t removal);
   [[nodiscard]] std::function<void(result<std::uint64_t>)> tell_removed(std::uint64_t removal,
                                                                         remote::backend_number from);
   [[nodiscard]] std::function<void(const result<void>&)> tell_cleared(std::uint64_t removal,
                                                                       remote::backend_number from);
-  void ask_to_drop(std::uint64_t removal, remote::backend_number from, std::uint64_t identity,
+  void ask_to_drop(std::uint64_t removal, remote::backend_number from, instance_identity identity,
                    std::vector<block_key> keys);
   void take_removal(const remote_removal& part);
   void answer(open_question& question);
@@ -104,7 +105,7 @@ class remote_tier final : public remote_tier_actor::base {
   bool said_standing_ = true;  ///< what the tier above believes: every tier stands until it says otherwise
   histogram gets_, puts_;
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< of instances that are bound
-  std::map<std::uint64_t, std::string> names_;              ///< of those and earlier ones, by identity
+  std::map<instance_identity, std::string> names_;          ///< of those and earlier ones, by identity
   std::set<std::string, std::less<>> owed_;                 ///< ids that were cleared before they were known here
   std::unordered_map<std::uint64_t, open_question> questions_;
   std::unordered_map<std::uint64_t, forgetting> removals_;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "core/unique_fd.hpp"
 #include "memory/session_memory.hpp"
 #include "transport/local/keeper_link.hpp"
@@ -47,7 +48,7 @@ struct session_resources {
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint32_t pin_slots = 0;
-  std::uint64_t shared_identity = 0;  ///< of its instance, see cluster/agreement.hpp
+  instance_identity shared_identity;  ///< of its instance, see cluster/agreement.hpp
   std::string instance_group;         ///< of its instance, as the spec has it
   std::chrono::system_clock::time_point attached;
 

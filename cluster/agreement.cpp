@@ -6,7 +6,6 @@
 
 #include "cluster/agreement_times.hpp"
 #include "core/byte_io.hpp"
-#include "core/checksum.hpp"
 #include "core/text.hpp"
 
 namespace cenote::cluster {
@@ -18,12 +17,12 @@ constexpr int forgets_after = 10;  // … and it is not taken for the coordinato
 
 }  // namespace
 
-std::uint64_t shared_identity_of(const instance_spec& spec) {
+instance_identity shared_identity_of(const instance_spec& spec) {
   byte_writer writer;
   for (const std::string* each : {&spec.model, &spec.dtype, &spec.layout, &spec.hash_scheme, &spec.fingerprint})
     writer.put_text(*each);
   writer.put(spec.tokens_per_block);
-  return checksum_of(writer.bytes());
+  return identity_of_bytes(writer.bytes());
 }
 
 // ---- ranks come and go

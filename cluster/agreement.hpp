@@ -22,6 +22,7 @@
 #include "cluster/known_nodes.hpp"
 #include "core/enum_names.hpp"
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
 #include "core/shared_bound.hpp"
 #include "transport/peer/agreement_messages.hpp"
@@ -35,15 +36,15 @@ using rank_id = std::uint64_t;
 /// What the ranks of a group must have in common for their lengths to mean the same: model, dtype, layout, tokens a
 /// block, hash scheme and fingerprint. Left out is what is a rank's or a node's own: the instance's id, who pays for
 /// it, and its groups with their parts, which name ranks and, with pipeline stages, layers.
-[[nodiscard]] std::uint64_t shared_identity_of(const instance_spec& spec);
+[[nodiscard]] instance_identity shared_identity_of(const instance_spec& spec);
 
 /// A rank of this node that wants to be in a group.
 struct rank_join {
   rank_id id = 0;
-  std::string group{};       ///< 1 to 128 bytes of UTF-8; of one owner one group in a cluster
-  std::uint64_t shared = 0;  ///< shared_identity_of its instance
-  std::uint32_t rank = 0;    ///< below size; the node of rank 0 coordinates
-  std::uint32_t size = 0;    ///< 1 to 256, equal for all ranks
+  std::string group{};         ///< 1 to 128 bytes of UTF-8; of one owner one group in a cluster
+  instance_identity shared{};  ///< shared_identity_of its instance
+  std::uint32_t rank = 0;      ///< below size; the node of rank 0 coordinates
+  std::uint32_t size = 0;      ///< 1 to 256, equal for all ranks
   std::chrono::nanoseconds timeout{0};
   share_holder owner{};  ///< the user and the instance group of its session: only their ranks form a group
 };
@@ -186,7 +187,7 @@ class agreement {
   };
   struct group {
     peer::group_name name{};
-    std::uint64_t shared = 0;
+    instance_identity shared{};
     std::uint32_t size = 0;
     std::map<std::uint32_t, local_rank> ranks{};
     std::uint64_t turn = 0;  ///< of the last change of those that wait

@@ -11,7 +11,7 @@ namespace cenote::cluster {
 
 // ---- who is in
 
-void group_coordinator::open(std::uint64_t shared, std::uint32_t size) {
+void group_coordinator::open(const instance_identity& shared, std::uint32_t size) {
   is_open_ = true;
   shared_ = shared;
   size_ = size;

@@ -20,6 +20,7 @@
 #include "cluster/counters.hpp"
 #include "cluster/known_nodes.hpp"
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "transport/peer/agreement_messages.hpp"
 #include "transport/peer/frame.hpp"
 
@@ -45,7 +46,7 @@ class group_coordinator {
         counters_(counters) {}
 
   /// Rank 0 is here, and waits or is in: joins are taken.
-  void open(std::uint64_t shared, std::uint32_t size);
+  void open(const instance_identity& shared, std::uint32_t size);
   /// Rank 0 is gone: joins are not taken.
   void close() noexcept;
   [[nodiscard]] bool is_open() const noexcept { return is_open_; }
@@ -145,7 +146,7 @@ class group_coordinator {
   agreement_counters& counters_;
 
   bool is_open_ = false;
-  std::uint64_t shared_ = 0;
+  instance_identity shared_;
   std::uint32_t size_ = 0;
   std::map<std::string, waiting_node> waiting_;
   std::map<std::string, steady_time> conflicts_;  ///< since when a node claims what another one has

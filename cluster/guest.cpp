@@ -100,7 +100,7 @@ std::string guest::right_refusal(peer::link_id node, const instance_spec& spec,
   return pool_.rights.load()->refusal(bind_side::asker, spec, key, right);
 }
 
-guest::hosted* guest::find_identity(std::uint64_t identity) {
+guest::hosted* guest::find_identity(instance_identity identity) {
   const auto found =
       std::ranges::find_if(instances_, [&](const auto& each) { return each.second.identity == identity; });
   return found == instances_.end() ? nullptr : &found->second;
@@ -147,7 +147,7 @@ void guest::unbind(peer::link_id from, std::span<const std::byte> body) {
 }
 
 /// Opens the instance; its handle is told to nobody before that.
-guest::hosted& guest::host(std::uint64_t identity, instance_spec spec) {
+guest::hosted& guest::host(instance_identity identity, instance_spec spec) {
   const std::uint32_t handle = next_handle_++;
   hosted& made = instances_[handle];
   made.handle = handle;
@@ -158,7 +158,7 @@ guest::hosted& guest::host(std::uint64_t identity, instance_spec spec) {
 }
 
 /// For what another node removes of it. Null: the spec is not that of the instance, or too many are open.
-guest::hosted* guest::host(std::uint64_t identity, std::span<const std::byte> spec) {
+guest::hosted* guest::host(instance_identity identity, std::span<const std::byte> spec) {
   byte_reader reader(spec);
   auto read = decode_instance_spec(reader);
   if (!read || !validate(*read) || identity_of(*read) != identity || instances_.size() >= most_opened) return nullptr;
@@ -214,7 +214,7 @@ void guest::answer_binds(hosted& of) {
 
 /// An instance that nobody else uses here is opened for it: this node's own blocks are older than the clear, too. It is
 /// one that this node has bound, and closed with the next flush: most_instances is about those of others.
-void guest::learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) {
+void guest::learn_cleared(instance_identity identity, std::uint64_t number, std::span<const std::byte> spec) {
   number = pool::credible_clear(number);
   if (number <= pool_.cleared(identity)) return;
   hosted* of = find_identity(identity);
@@ -238,7 +238,7 @@ void guest::clear_unheard(hosted& of) {
 
 /// Others may have stored here since this node's own blocks went, and not have heard of the clear. Which of these
 /// blocks are older than it nobody can say.
-void guest::clear_hosted(std::uint64_t identity, std::function<void(std::string)> then) {
+void guest::clear_hosted(instance_identity identity, std::function<void(std::string)> then) {
   hosted* of = find_identity(identity);
   const auto left = std::ranges::find(left_, identity, &left_instance::identity);
   const bool was_left = left != left_.end() && is_recent(left->stored_at);

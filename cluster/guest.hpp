@@ -21,6 +21,7 @@
 #include "cluster/guest_room.hpp"
 #include "cluster/pool.hpp"
 #include "cluster/recent_loans.hpp"
+#include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
 #include "memory/block_record.hpp"
 #include "memory/lookup.hpp"
@@ -70,8 +71,8 @@ class guest final : public pool_half {
   void sent(peer::link_id to, std::uint64_t token, bool is_sent) override;
   void closed(peer::link_id which) override;
   void flush() override;
-  void learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) override;
-  void clear_hosted(std::uint64_t identity, std::function<void(std::string)> then) override;
+  void learn_cleared(instance_identity identity, std::uint64_t number, std::span<const std::byte> spec) override;
+  void clear_hosted(instance_identity identity, std::function<void(std::string)> then) override;
   void advance(std::chrono::steady_clock::time_point now) override;
 
  private:
@@ -80,7 +81,7 @@ class guest final : public pool_half {
   /// An instance that others use.
   struct hosted {
     std::uint32_t handle = 0;
-    std::uint64_t identity = 0;
+    instance_identity identity{};
     instance_spec spec;
     guest_session_ptr session;                                       ///< null: it is being opened
     std::vector<std::pair<peer::link_id, std::uint64_t>> waiting{};  ///< requests that bind it
@@ -123,7 +124,7 @@ class guest final : public pool_half {
   /// An instance that nobody else uses any more and was stored to: perhaps after a clear of this node's own blocks, and
   /// before this side heard of that.
   struct left_instance {
-    std::uint64_t identity = 0;
+    instance_identity identity{};
     instance_spec spec;
     pool::steady_time stored_at{};
   };
@@ -141,8 +142,8 @@ class guest final : public pool_half {
   };
 
   void bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
-  hosted& host(std::uint64_t identity, instance_spec spec);
-  [[nodiscard]] hosted* host(std::uint64_t identity, std::span<const std::byte> spec);
+  hosted& host(instance_identity identity, instance_spec spec);
+  [[nodiscard]] hosted* host(instance_identity identity, std::span<const std::byte> spec);
   void leave(const hosted& of);
   [[nodiscard]] bool is_recent(std::optional<pool::steady_time> stored_at) const;
   void unbind(peer::link_id from, std::span<const std::byte> body);
@@ -151,7 +152,7 @@ class guest final : public pool_half {
   void answer_binds(hosted& of);
   [[nodiscard]] bool stays_here(const instance_spec& spec) const;
   [[nodiscard]] hosted* find(peer::link_id user, std::uint32_t handle);
-  [[nodiscard]] hosted* find_identity(std::uint64_t identity);
+  [[nodiscard]] hosted* find_identity(instance_identity identity);
   [[nodiscard]] std::uint64_t stride_of(std::uint32_t handle, std::uint32_t group) const;
 
   void locate(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);

@@ -19,19 +19,20 @@ placement::placement(std::vector<place> all) {
   }
 }
 
-double placement::score(std::size_t index, std::uint64_t identity, const block_key& key) const noexcept {
-  const std::uint64_t hash = checksum_of(&key, sizeof key, seeds_[index] ^ identity);
+double placement::score(std::size_t index, instance_identity identity, const block_key& key) const noexcept {
+  const std::uint64_t hash = checksum_of(&key, sizeof key, seeds_[index] ^ identity.spread());
   const double uniform = (static_cast<double>(hash >> 11U) + 0.5) * 0x1p-53;  // above 0, below 1
   return is_even_ ? uniform : -weights_[index] / std::log(uniform);  // equal weights keep the order of the hashes
 }
 
-std::size_t placement::home(std::uint64_t identity, const block_key& key) const noexcept {
+std::size_t placement::home(instance_identity identity, const block_key& key) const noexcept {
   std::size_t best = 0;
   homes(identity, key, std::span(&best, 1));
   return best;
 }
 
-std::size_t placement::homes(std::uint64_t identity, const block_key& key, std::span<std::size_t> into) const noexcept {
+std::size_t placement::homes(instance_identity identity, const block_key& key,
+                             std::span<std::size_t> into) const noexcept {
   constexpr std::size_t most = 4;
   double scores[most] = {};
   const std::size_t wanted = std::min({into.size(), most, size()});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/block_key.hpp"
+#include "core/instance_identity.hpp"
 
 namespace cenote::cluster {
 
@@ -28,16 +29,16 @@ class placement {
 
   /// Indexes of the nodes that a block of an instance belongs to, the first home first; as many as there are, at most
   /// `into` has places. Returns how many. Cost: about 20 ns a node.
-  std::size_t homes(std::uint64_t identity, const block_key& key, std::span<std::size_t> into) const noexcept;
+  std::size_t homes(instance_identity identity, const block_key& key, std::span<std::size_t> into) const noexcept;
   /// The first of them. There is one at least.
-  [[nodiscard]] std::size_t home(std::uint64_t identity, const block_key& key) const noexcept;
+  [[nodiscard]] std::size_t home(instance_identity identity, const block_key& key) const noexcept;
 
   [[nodiscard]] bool is_empty() const noexcept { return seeds_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return seeds_.size(); }
   [[nodiscard]] const std::string& name(std::size_t index) const noexcept { return names_[index]; }
 
  private:
-  [[nodiscard]] double score(std::size_t index, std::uint64_t identity, const block_key& key) const noexcept;
+  [[nodiscard]] double score(std::size_t index, instance_identity identity, const block_key& key) const noexcept;
 
   std::vector<std::string> names_;
   std::vector<std::uint64_t> seeds_;

@@ -153,32 +153,32 @@ pool_counters pool::copy_counters() {
   return copy;
 }
 
-std::uint64_t pool::cleared(std::uint64_t identity) const noexcept {
+std::uint64_t pool::cleared(instance_identity identity) const noexcept {
   const auto found = cleared_.find(identity);
   return found == cleared_.end() ? 0 : found->second.heard;
 }
 
-std::uint64_t pool::told_cleared(std::uint64_t identity) const noexcept {
+std::uint64_t pool::told_cleared(instance_identity identity) const noexcept {
   const auto found = cleared_.find(identity);
-  return found == cleared_.end() ? forgotten_[identity % forgotten_.size()] : found->second.heard;
+  return found == cleared_.end() ? forgotten_[identity.spread() % forgotten_.size()] : found->second.heard;
 }
 
-std::uint64_t pool::carried_out(std::uint64_t identity) const noexcept {
+std::uint64_t pool::carried_out(instance_identity identity) const noexcept {
   const auto found = cleared_.find(identity);
   return found == cleared_.end() ? 0 : found->second.carried_out;
 }
 
-void pool::learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) {
+void pool::learn_cleared(instance_identity identity, std::uint64_t number, std::span<const std::byte> spec) {
   if (guest_ != nullptr) guest_->learn_cleared(identity, number, spec);
 }
 
-void pool::clear_hosted(std::uint64_t identity, std::function<void(std::string)> then) {
+void pool::clear_hosted(instance_identity identity, std::function<void(std::string)> then) {
   if (guest_ != nullptr) return guest_->clear_hosted(identity, std::move(then));
   note_carried_out(identity);
   then({});
 }
 
-std::uint64_t pool::next_clear(std::uint64_t identity) {
+std::uint64_t pool::next_clear(instance_identity identity) {
   auto& known = remember_clears(identity).heard;
   known = std::max(calendar_ns(), known + 1);
   return known;
@@ -188,28 +188,28 @@ std::uint64_t pool::credible_clear(std::uint64_t number) noexcept {
   return std::min(number, beyond_all_clocks + calendar_ns());
 }
 
-void pool::note_cleared(std::uint64_t identity, std::uint64_t number) {
+void pool::note_cleared(instance_identity identity, std::uint64_t number) {
   auto& known = remember_clears(identity).heard;
   known = std::max(known, number);
 }
 
 /// One that is new begins at what others were told of it before: were it less, it would be the oldest itself, and two
 /// such instances would take each other's place, and be cleared, without an end.
-clear_numbers& pool::remember_clears(std::uint64_t identity) {
+clear_numbers& pool::remember_clears(instance_identity identity) {
   ++clear_changes_;
   if (const auto known = cleared_.find(identity); known != cleared_.end()) return known->second;
   if (cleared_.size() >= most_cleared) {
     const auto oldest = std::ranges::min_element(cleared_, {}, [](const auto& each) { return each.second.heard; });
-    auto& forgotten = forgotten_[oldest->first % forgotten_.size()];
+    auto& forgotten = forgotten_[oldest->first.spread() % forgotten_.size()];
     forgotten = std::max(forgotten, oldest->second.heard);
     cleared_.erase(oldest);
   }
   clear_numbers& made = cleared_[identity];
-  made.heard = forgotten_[identity % forgotten_.size()];
+  made.heard = forgotten_[identity.spread() % forgotten_.size()];
   return made;
 }
 
-void pool::forget_cleared(std::uint64_t identity) {
+void pool::forget_cleared(instance_identity identity) {
   const auto found = cleared_.find(identity);
   if (found == cleared_.end()) return;
   ++clear_changes_;
@@ -217,7 +217,7 @@ void pool::forget_cleared(std::uint64_t identity) {
   if (found->second.carried_out == 0) cleared_.erase(found);
 }
 
-void pool::note_carried_out(std::uint64_t identity) {
+void pool::note_carried_out(instance_identity identity) {
   const auto found = cleared_.find(identity);
   if (found == cleared_.end() || found->second.carried_out == found->second.heard) return;
   ++clear_changes_;

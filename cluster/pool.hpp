@@ -16,6 +16,7 @@
 #include "cluster/counters.hpp"
 #include "cluster/group_rights.hpp"
 #include "cluster/recent_removals.hpp"
+#include "core/instance_identity.hpp"
 #include "transport/peer/frame.hpp"
 #include "transport/peer/network.hpp"
 
@@ -46,7 +47,7 @@ struct clear_numbers {
 /// The clears that a node knows of. An instance without a number may have had one up to the floor.
 struct clear_record {
   std::uint64_t floor = 0;
-  std::map<std::uint64_t, clear_numbers> numbers{};  ///< by identity
+  std::map<instance_identity, clear_numbers> numbers{};  ///< by identity
 };
 
 /// One of the two halves: the asker (this node wants blocks of others) and the guest (others want blocks of this one).
@@ -69,10 +70,10 @@ class pool_half {
   virtual void sent(peer::link_id to, std::uint64_t token, bool is_sent) = 0;
   virtual void closed(peer::link_id which) = 0;
   /// Another node knows of a clear of an instance that this one may not have heard of. `spec`: the instance's, encoded.
-  virtual void learn_cleared(std::uint64_t /*identity*/, std::uint64_t /*number*/,
+  virtual void learn_cleared(instance_identity /*identity*/, std::uint64_t /*number*/,
                              std::span<const std::byte> /*spec*/) {}
   /// The instance was cleared here: what others store here of it goes once more. As pool::clear_hosted().
-  virtual void clear_hosted(std::uint64_t /*identity*/, std::function<void(std::string)> then) { then({}); }
+  virtual void clear_hosted(instance_identity /*identity*/, std::function<void(std::string)> then) { then({}); }
   /// Hands on what the last events led to.
   virtual void flush() = 0;
   virtual void advance(std::chrono::steady_clock::time_point now) = 0;
@@ -135,27 +136,27 @@ class pool {
 
   /// The number of an instance's last clear, as far as this node has heard and remembers; 0: none. A later clear has a
   /// greater one, whichever node it comes from: nanoseconds since 1970.
-  [[nodiscard]] std::uint64_t cleared(std::uint64_t identity) const noexcept;
+  [[nodiscard]] std::uint64_t cleared(instance_identity identity) const noexcept;
   /// What others are told of it; less than before only after forget_cleared(). Of an instance that is not remembered
   /// the greatest number that was forgotten of those whose identities have the same remainder by most_cleared: it may
   /// have been this one's, so that who knows of less clears it once more.
-  [[nodiscard]] std::uint64_t told_cleared(std::uint64_t identity) const noexcept;
+  [[nodiscard]] std::uint64_t told_cleared(instance_identity identity) const noexcept;
   /// The last one that was carried out here, too: what was stored before it is gone from this node.
-  [[nodiscard]] std::uint64_t carried_out(std::uint64_t identity) const noexcept;
-  [[nodiscard]] std::uint64_t next_clear(std::uint64_t identity);
+  [[nodiscard]] std::uint64_t carried_out(instance_identity identity) const noexcept;
+  [[nodiscard]] std::uint64_t next_clear(instance_identity identity);
   /// A number that another node names, or the greatest that is believed: later clears shall have greater ones. It grows
   /// with time, faster than clears come, so that those of the others are believed after it, too.
   [[nodiscard]] static std::uint64_t credible_clear(std::uint64_t number) noexcept;
   /// The oldest of so many is forgotten.
-  void note_cleared(std::uint64_t identity, std::uint64_t number);
-  void note_carried_out(std::uint64_t identity);
+  void note_cleared(instance_identity identity, std::uint64_t number);
+  void note_carried_out(instance_identity identity);
   /// What was heard of since the last one that was carried out could not be: whoever knows of it says so again.
-  void forget_cleared(std::uint64_t identity);
+  void forget_cleared(instance_identity identity);
   /// Another node said so: what is here of it goes, if this node did not know. `spec`: of the instance, encoded.
-  void learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec);
+  void learn_cleared(instance_identity identity, std::uint64_t number, std::span<const std::byte> spec);
   /// This node's engines cleared it, and others shall hear of it: what they stored here meanwhile goes, too. `then`
   /// gets why it may not be gone; empty: it is.
-  void clear_hosted(std::uint64_t identity, std::function<void(std::string)> then);
+  void clear_hosted(instance_identity identity, std::function<void(std::string)> then);
 
   static constexpr std::size_t most_cleared = 4096;  ///< instances of whose clears is known
 
@@ -173,7 +174,7 @@ class pool {
   void restore_clears(const clear_record& record);
 
  private:
-  [[nodiscard]] clear_numbers& remember_clears(std::uint64_t identity);
+  [[nodiscard]] clear_numbers& remember_clears(instance_identity identity);
   [[nodiscard]] bool drops(peer::link_id link, bool is_sent) const noexcept;
   [[nodiscard]] bool is_closed(peer::link_id link) const noexcept;
 
@@ -187,7 +188,7 @@ class pool {
   pool_members members_;
   std::deque<peer::link_id> closed_;  ///< the last ones: what was on its way here when they closed still names them
   steady_time wakes_at_ = steady_time::max();
-  std::map<std::uint64_t, clear_numbers> cleared_;  ///< by identity
+  std::map<instance_identity, clear_numbers> cleared_;  ///< by identity
   std::uint64_t clear_changes_ = 0;
   /// The greatest number of those that are not remembered, by the identity's remainder.
   std::array<std::uint64_t, most_cleared> forgotten_{};

@@ -5,16 +5,19 @@
 #include <cstdint>
 
 #include "core/block_key.hpp"
+#include "core/instance_identity.hpp"
 
 namespace cenote::cluster {
 
 struct pool_key {
-  std::uint64_t identity = 0;  ///< of the instance
+  instance_identity identity{};  ///< of the instance
   block_key key;
   bool operator==(const pool_key&) const = default;
 };
 struct pool_key_hash {
-  std::size_t operator()(const pool_key& name) const noexcept { return block_key_hash()(name.key) ^ name.identity; }
+  std::size_t operator()(const pool_key& name) const noexcept {
+    return block_key_hash()(name.key) ^ name.identity.spread();
+  }
 };
 
 }  // namespace cenote::cluster

@@ -2,7 +2,7 @@
 
 namespace cenote::cluster {
 
-void recent_loans::note(std::uint64_t identity, const block_key& key, const std::string& node) {
+void recent_loans::note(instance_identity identity, const block_key& key, const std::string& node) {
   const pool_key of{identity, key};
   const auto [found, is_new] = nodes_.insert_or_assign(of, node);
   if (!is_new) return;
@@ -12,7 +12,7 @@ void recent_loans::note(std::uint64_t identity, const block_key& key, const std:
   order_.pop_front();
 }
 
-const std::string& recent_loans::borrower(std::uint64_t identity, const block_key& key) const noexcept {
+const std::string& recent_loans::borrower(instance_identity identity, const block_key& key) const noexcept {
   static const std::string nobody;
   const auto found = nodes_.find({identity, key});
   return found == nodes_.end() ? nobody : found->second;

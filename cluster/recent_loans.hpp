@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "cluster/pool_key.hpp"
+#include "core/instance_identity.hpp"
 
 namespace cenote::cluster {
 
@@ -16,9 +17,9 @@ class recent_loans {
  public:
   static constexpr std::size_t most = 4096;  ///< blocks; the one that was sent first is forgotten
 
-  void note(std::uint64_t identity, const block_key& key, const std::string& node);
+  void note(instance_identity identity, const block_key& key, const std::string& node);
   /// Empty: not known.
-  [[nodiscard]] const std::string& borrower(std::uint64_t identity, const block_key& key) const noexcept;
+  [[nodiscard]] const std::string& borrower(instance_identity identity, const block_key& key) const noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
 
  private:

@@ -4,7 +4,8 @@
 
 namespace cenote::cluster {
 
-void recent_removals::note(std::uint64_t identity, std::span<const block_key> keys, steady_time end, steady_time now) {
+void recent_removals::note(instance_identity identity, std::span<const block_key> keys, steady_time end,
+                           steady_time now) {
   drop_ended(now);
   for (const block_key& each : keys) {
     const pool_key of{identity, each};
@@ -20,7 +21,7 @@ void recent_removals::note(std::uint64_t identity, std::span<const block_key> ke
   }
 }
 
-bool recent_removals::has(std::uint64_t identity, const block_key& key, steady_time now) const noexcept {
+bool recent_removals::has(instance_identity identity, const block_key& key, steady_time now) const noexcept {
   if (ends_.empty()) return false;
   if (const auto all = whole_.find(identity); all != whole_.end() && all->second > now) return true;
   const auto found = ends_.find({identity, key});

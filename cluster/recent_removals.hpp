@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "cluster/pool_key.hpp"
+#include "core/instance_identity.hpp"
 
 namespace cenote::cluster {
 
@@ -22,16 +23,16 @@ class recent_removals {
   static constexpr std::size_t most_keys = std::size_t{1} << 18U;  ///< of one instance all count from there on
 
   /// Keys stand here until `end`; a later call for the same key replaces its end.
-  void note(std::uint64_t identity, std::span<const block_key> keys, steady_time end, steady_time now);
-  [[nodiscard]] bool has(std::uint64_t identity, const block_key& key, steady_time now) const noexcept;
+  void note(instance_identity identity, std::span<const block_key> keys, steady_time end, steady_time now);
+  [[nodiscard]] bool has(instance_identity identity, const block_key& key, steady_time now) const noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return ends_.size(); }
 
  private:
   void drop_ended(steady_time now);
 
   std::unordered_map<pool_key, steady_time, pool_key_hash> ends_;
-  std::deque<pool_key> order_;                  ///< in which they were noted first
-  std::map<std::uint64_t, steady_time> whole_;  ///< instances of which all keys count
+  std::deque<pool_key> order_;                      ///< in which they were noted first
+  std::map<instance_identity, steady_time> whole_;  ///< instances of which all keys count
 };
 
 }  // namespace cenote::cluster

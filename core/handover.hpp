@@ -11,6 +11,7 @@
 
 #include "core/block_key.hpp"
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "core/shared_bound.hpp"
 
 namespace cenote::handover {
@@ -22,7 +23,7 @@ inline constexpr std::size_t most_request_keys = std::size_t{1} << 16;
 /// Whose blocks: of one instance (identity_of(spec)) and group. Another instance's request of the same name is another
 /// one.
 struct request_name {
-  std::uint64_t identity = 0;
+  instance_identity identity{};
   std::uint32_t group = 0;
   std::string text{};
 

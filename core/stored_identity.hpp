@@ -4,16 +4,17 @@
 #include <cstdint>
 
 #include "core/block_key.hpp"
+#include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
 
 namespace cenote {
 
-/// The identity of an instance: XXH3-64 of its encoded spec.
-[[nodiscard]] std::uint64_t identity_of(const instance_spec& spec);
+/// The identity of an instance: SHA-256 of its encoded spec.
+[[nodiscard]] instance_identity identity_of(const instance_spec& spec);
 
 /// What is kept with a block: the hash of its bytes, mixed with its full key and its instance's identity, so that bytes
 /// of another block never pass for it.
-[[nodiscard]] std::uint64_t bind_checksum(std::uint64_t hash_of_bytes, std::uint64_t instance, std::uint32_t group,
-                                          const full_key& full) noexcept;
+[[nodiscard]] std::uint64_t bind_checksum(std::uint64_t hash_of_bytes, const instance_identity& instance,
+                                          std::uint32_t group, const full_key& full) noexcept;
 
 }  // namespace cenote

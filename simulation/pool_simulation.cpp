@@ -277,7 +277,7 @@ std::vector<std::uint32_t> homes_of(const trace& trace, std::uint32_t nodes) {
   homes.reserve(trace.distinct());
   for (const std::uint64_t id : trace.identities()) {
     const block_key key = reduce_key(std::as_bytes(std::span(&id, 1)), 0);
-    homes.push_back(static_cast<std::uint32_t>(placement.home(0, key)));
+    homes.push_back(static_cast<std::uint32_t>(placement.home({}, key)));
   }
   return homes;
 }

@@ -172,7 +172,7 @@ class recovery {
   recovery_plan plan_;
   local::keeper_link& keeper_;
   /// Parts of an instance that sessions' groups of ranks need: see session_resources.
-  std::map<blocks::instance_number, std::pair<std::uint64_t, std::string>> of_ranks_;
+  std::map<blocks::instance_number, std::pair<instance_identity, std::string>> of_ranks_;
   recovered_state state_;
 };
 

@@ -175,7 +175,7 @@ class our_side {
     return std::move(*found_);
   }
 
-  result<void> drop(std::uint64_t identity, std::vector<block_key> keys) {
+  result<void> drop(instance_identity identity, std::vector<block_key> keys) {
     dropped_.reset();
     backend_->drop(identity, std::move(keys),
                    [this](result<std::uint64_t> count) { change([&] { dropped_ = std::move(count); }); });
@@ -352,11 +352,11 @@ struct place {
   const remote::redis_url& url;
   our_side& ours;
   bare_side& bare;
-  std::uint64_t identity = 0;  ///< chance: nobody else's
-  std::uint64_t used = 0;      ///< names given out
+  instance_identity identity{};  ///< chance: nobody else's
+  std::uint64_t used = 0;        ///< names given out
 
   std::vector<block_name> new_names(std::size_t count) {
-    const key_list keys(identity, used, count);
+    const key_list keys(identity.spread(), used, count);
     used += count;
     std::vector<block_name> names;
     for (std::size_t i = 0; i < count; ++i) {
@@ -370,7 +370,7 @@ struct place {
     std::vector<std::string> keys;
     keys.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
-      keys.push_back(fmt::format("{}:{:016x}:{:016x}:{:032x}", url.prefix, identity, 0, i));
+      keys.push_back(fmt::format("{}:{}:{:016x}:{:032x}", url.prefix, identity_text(identity), 0, i));
     }
     return keys;
   }
@@ -527,9 +527,10 @@ result<remote::redis_url> server_of(const std::string& text) {
   return url;
 }
 
-std::uint64_t any_number() {
+instance_identity any_identity() {
   std::random_device chance;
-  return std::uint64_t{chance()} << 32U | chance();
+  const std::array<unsigned, 2> number{chance(), chance()};
+  return identity_of_bytes(std::as_bytes(std::span(number)));
 }
 
 }  // namespace
@@ -552,14 +553,15 @@ result<void> run_remote(const options& options, report& out) {
 
   const beside other{.program = find_program("redis-benchmark"), .output = *directory / "benchmark.csv"};
   if (!other.program) out.say_below("redis-benchmark: not measured, it is not installed (package redis-tools)\n");
-  place at{.url = *url, .ours = **ours, .bare = *bare, .identity = any_number()};
+  place at{.url = *url, .ours = **ours, .bare = *bare, .identity = any_identity()};
   const unsigned rounds = options.rounds != 0 ? options.rounds : options.quick ? 1 : usual_rounds;
   for (const auto& [block, count] : {std::pair{compared_block, std::size_t{64}}, std::pair{2 * MiB, std::size_t{32}}}) {
     if (auto ok = measure_moves(at, block, options.quick ? 2 : count, rounds, other, out); !ok) return ok;
   }
   if (auto ok = measure_locate(at, locates_a_round * rounds, out); !ok) return ok;
   // What is left: the epoch of the instance, and redis-benchmark's only key.
-  const std::array<std::string, 2> left{fmt::format("{}:{:016x}:epoch", url->prefix, at.identity), "key:__rand_int__"};
+  const std::array<std::string, 2> left{fmt::format("{}:{}:epoch", url->prefix, identity_text(at.identity)),
+                                        "key:__rand_int__"};
   return bare->remove(std::span(left).first(other.program ? 2 : 1));
 }
 

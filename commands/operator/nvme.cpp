@@ -57,7 +57,8 @@ std::string instances_text(const std::vector<instance_summary>& instances) {
   table rows({"IDENTITY", "ID", "MODEL", "GROUPS", ">BLOCKS", ">BYTES", "OLDEST", "NEWEST"});
   for (const instance_summary& each : instances) {
     const bool any = each.sum.blocks > 0;
-    rows.add({hex(each.identity), each.spec ? each.spec->id : "unknown", each.spec ? each.spec->model : "unknown",
+    rows.add({identity_text(each.identity), each.spec ? each.spec->id : "unknown",
+              each.spec ? each.spec->model : "unknown",
               each.spec ? fmt::format("{}", fmt::join(group_names(*each.spec), ",")) : "unknown",
               std::to_string(each.sum.blocks), approximate_bytes(each.sum.bytes),
               any ? time_text(each.sum.oldest) : "-", any ? time_text(each.sum.newest) : "-"});
@@ -119,7 +120,7 @@ json to_json(const store_summary& store) {
       {"damaged", store.damaged},     {"instances", json::array()}};
   all.update(sum_json(store.sum));
   for (const instance_summary& each : store.instances) {
-    json one = {{"identity", hex(each.identity)}, {"id", nullptr}, {"model", nullptr}, {"groups", nullptr}};
+    json one = {{"identity", identity_text(each.identity)}, {"id", nullptr}, {"model", nullptr}, {"groups", nullptr}};
     if (each.spec)
       one.update({{"id", each.spec->id}, {"model", each.spec->model}, {"groups", group_names(*each.spec)}});
     one.update(sum_json(each.sum));
@@ -137,7 +138,7 @@ json to_json(const verify_report& report) {
               {"wrong_blocks", json::array()}};
   for (const wrong_block& each : report.named) {
     all["wrong_blocks"].push_back({{"instance", each.instance},
-                                   {"identity", hex(each.block.instance)},
+                                   {"identity", identity_text(each.block.instance)},
                                    {"group", each.block.group},
                                    {"key", hex(each.block.full.view())},
                                    {"offset", each.block.offset},

@@ -103,7 +103,7 @@ result<memory::segment> memory_for(std::uint64_t piece, std::size_t blocks) {
   return memory;
 }
 
-using names_by_identity = std::map<std::uint64_t, instance_spec>;
+using names_by_identity = std::map<instance_identity, instance_spec>;
 
 result<names_by_identity> names_in(const nvme::catalog& known) {
   auto listed = known.instances();
@@ -157,7 +157,7 @@ result<store_summary> closed_store::summarize() const {
                     .instances = {}};
   auto specs = names_in(known_);
   if (!specs) return std::unexpected(specs.error());
-  std::map<std::uint64_t, block_sum> sums;
+  std::map<instance_identity, block_sum> sums;
   for (const auto& [identity, spec] : *specs) sums[identity];
   const auto counts = known_.load([&](const stored_block& block) {
     sums[block.instance].add(block);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
 #include "tiers/nvme/catalog.hpp"
 #include "tiers/nvme/make_engine.hpp"
@@ -26,7 +27,7 @@ struct block_sum {
 };
 
 struct instance_summary {
-  std::uint64_t identity = 0;
+  instance_identity identity{};
   std::optional<instance_spec> spec;  ///< nothing when it is not written down any more
   block_sum sum;
 };

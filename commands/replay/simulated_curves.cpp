@@ -110,7 +110,7 @@ std::vector<std::uint32_t> homes_of(const replay_result& replay) {
     const auto at = std::ranges::find(replay.nodes, placement.name(i), &node_result::name);
     number_of[i] = static_cast<std::uint32_t>(at - replay.nodes.begin());
   }
-  const std::uint64_t identity = identity_of(spec_of(replay.settings));
+  const instance_identity identity = identity_of(spec_of(replay.settings));
   std::vector<std::uint32_t> homes;
   homes.reserve(replay.ran.distinct());
   for (const std::uint64_t id : replay.ran.identities()) {

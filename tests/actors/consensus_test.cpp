@@ -8,6 +8,7 @@
 
 #include "actors/session.hpp"
 #include "tests/actors/actor_fixture.hpp"
+#include "tests/support/numbered_identity.hpp"
 
 using namespace cenote;
 using namespace cenote::testing;
@@ -126,7 +127,7 @@ struct consensus_fixture {
     run();
   }
 
-  fake_session& attach(std::uint64_t identity = 1, const share_holder& owner = {}) {
+  fake_session& attach(const numbered_identity& identity = 1, const share_holder& owner = {}) {
     fake_session& made = sessions.emplace_back();
     made.resources->number = sessions.size();
     made.resources->shared_identity = identity;

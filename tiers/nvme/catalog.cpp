@@ -29,16 +29,17 @@ constexpr std::uint64_t kib = 1024;
 constexpr std::uint64_t mib = 1024 * kib;
 
 constexpr std::uint64_t format_magic = 0x676c746163746e63;  // "cntcatlg"
-constexpr std::uint32_t format_version = 1;
+constexpr std::uint32_t format_version = 2;
 constexpr std::uint8_t record_version = 1;
 constexpr const char* format_key = "format";
 
 // --- Records -------------------------------------------------------------------------------------------------------
 //
-// key:    'b' | instance, big-endian | key.hi, big-endian | key.lo, big-endian
+// key:    'b' | instance 32 | key.hi, big-endian | key.lo, big-endian
 // value:  version 1 | group 4 | touch 4 | offset 8 | bytes 8 | checksum 8 | size of the full key 1 | full key | check 8
 
-constexpr std::size_t block_key_bytes = 1 + 8 + 16;
+constexpr std::size_t identity_bytes = sizeof(instance_identity);
+constexpr std::size_t block_key_bytes = 1 + identity_bytes + 16;
 constexpr std::size_t full_key_at = 1 + 4 + 4 + 8 + 8 + 8 + 1;
 constexpr std::size_t check_bytes = 8;
 constexpr std::size_t max_value_bytes = full_key_at + max_key_bytes + check_bytes;
@@ -63,20 +64,20 @@ std::uint64_t get_ordered(const char* bytes) {
   return __builtin_bswap64(get_at<std::uint64_t>(bytes));
 }
 
-using instance_key = std::array<char, 9>;
+using instance_key = std::array<char, 1 + identity_bytes>;
 using record_key = std::array<char, block_key_bytes>;
 
-instance_key key_of_instance(char kind, std::uint64_t instance) {
+instance_key key_of_instance(char kind, const instance_identity& instance) {
   instance_key key{kind};
-  put_ordered(key.data() + 1, instance);
+  put_at(key.data() + 1, instance);
   return key;
 }
 
-record_key key_of_block(std::uint64_t instance, const block_key& block) {
+record_key key_of_block(const instance_identity& instance, const block_key& block) {
   record_key key{'b'};
-  put_ordered(key.data() + 1, instance);
-  put_ordered(key.data() + 9, block.hi);
-  put_ordered(key.data() + 17, block.lo);
+  put_at(key.data() + 1, instance);
+  put_ordered(key.data() + 1 + identity_bytes, block.hi);
+  put_ordered(key.data() + 1 + identity_bytes + 8, block.lo);
   return key;
 }
 
@@ -127,8 +128,8 @@ bool decode_block(const rocksdb::Slice& key, const rocksdb::Slice& value, stored
       value.size() != full_key_at + key_size + check_bytes || !is_sound(key, value)) {
     return false;
   }
-  block.instance = get_ordered(key.data() + 1);
-  block.key = {get_ordered(key.data() + 9), get_ordered(key.data() + 17)};
+  block.instance = get_at<instance_identity>(key.data() + 1);
+  block.key = {get_ordered(key.data() + 1 + identity_bytes), get_ordered(key.data() + 1 + identity_bytes + 8)};
   block.group = get_at<std::uint32_t>(at + 1);
   block.touch = wall_time_of(get_at<std::uint32_t>(at + 5));
   block.offset = get_at<std::uint64_t>(at + 9);
@@ -148,11 +149,12 @@ std::optional<instance_spec> decode_instance(const rocksdb::Slice& key, const ro
   if (key.size() != std::tuple_size_v<instance_key> || !is_sound(key, value)) return std::nullopt;
   byte_reader in(std::as_bytes(std::span(value.data(), value.size() - check_bytes)));
   auto spec = decode_instance_spec(in);
-  if (!spec || in.remaining() != 0 || identity_of(*spec) != get_ordered(key.data() + 1)) return std::nullopt;
+  if (!spec || in.remaining() != 0 || identity_of(*spec) != get_at<instance_identity>(key.data() + 1))
+    return std::nullopt;
   return std::move(*spec);
 }
 
-rocksdb::Status erase_blocks(rocksdb::WriteBatch& batch, std::uint64_t instance) {
+rocksdb::Status erase_blocks(rocksdb::WriteBatch& batch, const instance_identity& instance) {
   // The end of a range is outside it: one more byte than any key of the instance's prefix can start with.
   const auto first = key_of_instance('b', instance);
   auto last = std::string(first.data(), first.size());
@@ -298,6 +300,11 @@ result<void> check_format(const rocksdb::Slice& value, std::uint64_t store_id, c
   }
   // Magic and version stay where they are in every version; what follows may change.
   const auto version = get_at<std::uint32_t>(value.data() + 8);
+  if (version < format_version) {
+    return fail(error_code::malformed, where + " has version " + std::to_string(version) +
+                                           ", of an earlier release; this build reads version " +
+                                           std::to_string(format_version));
+  }
   if (version != format_version) {
     return fail(error_code::layout_mismatch, where + " has version " + std::to_string(version) +
                                                  "; this build reads version " + std::to_string(format_version));
@@ -315,8 +322,8 @@ result<void> check_format(const rocksdb::Slice& value, std::uint64_t store_id, c
 
 }  // namespace
 
-std::uint64_t name_identity(const std::string& id) noexcept {
-  return checksum_of(id.data(), id.size());
+instance_identity name_identity(const std::string& id) {
+  return identity_of_bytes(std::as_bytes(std::span(id)));
 }
 
 struct catalog::state {
@@ -437,7 +444,7 @@ result<load_counts> catalog::load(const std::function<void(const stored_block&)>
 
 result<void> catalog::put_instance(const instance_spec& spec) {
   const auto bytes = encoded(spec);
-  const auto key = key_of_instance('i', checksum_of(bytes));
+  const auto key = key_of_instance('i', identity_of_bytes(bytes));
   std::string value(bytes.size() + check_bytes, '\0');
   std::memcpy(value.data(), bytes.data(), bytes.size());
   put_at(value.data() + bytes.size(), check_of(slice_of(key), value.data(), bytes.size()));
@@ -447,10 +454,11 @@ result<void> catalog::put_instance(const instance_spec& spec) {
   return {};
 }
 
-result<std::vector<std::pair<std::uint64_t, instance_spec>>> catalog::instances() const {
-  std::vector<std::pair<std::uint64_t, instance_spec>> found;
+result<std::vector<std::pair<instance_identity, instance_spec>>> catalog::instances() const {
+  std::vector<std::pair<instance_identity, instance_spec>> found;
   const auto scanned = state_->scan('i', [&](const rocksdb::Slice& key, const rocksdb::Slice& value) {
-    if (auto spec = decode_instance(key, value)) found.emplace_back(get_ordered(key.data() + 1), std::move(*spec));
+    if (auto spec = decode_instance(key, value))
+      found.emplace_back(get_at<instance_identity>(key.data() + 1), std::move(*spec));
   });
   if (!scanned) return std::unexpected(scanned.error());
   return found;

@@ -20,7 +20,7 @@ namespace cenote::nvme {
 struct stored_block {
   block_key key;               ///< reduced
   full_key full;               ///< the engine's own
-  std::uint64_t instance = 0;  ///< identity_of its spec
+  instance_identity instance;  ///< identity_of its spec
   std::uint32_t group = 0;
   wall_time touch{};           ///< the last use that was written down
   std::uint64_t offset = 0;    ///< bytes from the start of the data file
@@ -56,8 +56,8 @@ struct load_counts {
 };
 
 using cenote::identity_of;
-/// An instance's name as a number.
-[[nodiscard]] std::uint64_t name_identity(const std::string& id) noexcept;
+/// The identity of an instance's name.
+[[nodiscard]] instance_identity name_identity(const std::string& id);
 
 /// Every record carries a check of its own and stands alone: what is read is something that was written once, though
 /// after damage or a power cut not always the last. So whoever reads a block compares its checksum before it is used.
@@ -65,9 +65,10 @@ using cenote::identity_of;
 class catalog {
  public:
   /// Makes the metadata when there is none, unless read_only. Metadata on a full disk is opened all the same, see
-  /// waits_for_space(). Errors: `no_space` (there is none, and no room to make it), `layout_mismatch` (another version;
-  /// nothing is changed), `malformed` (RocksDB finds it damaged, or it belongs to another data file; the message says
-  /// which), `system` (disk, permission, or another process has it open).
+  /// waits_for_space(). Errors: `no_space` (there is none, and no room to make it), `layout_mismatch` (a later version;
+  /// nothing is changed), `malformed` (RocksDB finds it damaged, it belongs to another data file, or is of an earlier
+  /// version, whose blocks are not known by safe identities; the message has the reason), `system` (disk, permission, or
+  /// another process has it open).
   [[nodiscard]] static result<catalog> open(const catalog_options& options);
 
   catalog(catalog&&) noexcept;
@@ -85,7 +86,7 @@ class catalog {
   /// Remembers the spec under its identity.
   [[nodiscard]] result<void> put_instance(const instance_spec& spec);
   /// All that were remembered; damaged ones are left out.
-  [[nodiscard]] result<std::vector<std::pair<std::uint64_t, instance_spec>>> instances() const;
+  [[nodiscard]] result<std::vector<std::pair<instance_identity, instance_spec>>> instances() const;
 
   /// Writes all changes, in order, or none. They survive the end of the process, not that of the machine: nothing is
   /// synced. `invalid_argument`: a block that makes no sense (key, size), and nothing was written.

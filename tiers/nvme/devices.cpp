@@ -190,8 +190,8 @@ result<void> devices::open_path(path& into, opened_path& found) {
 
 /// Whose blocks are to be forgotten by their names.
 void read_names(const catalog& known, opened_path& found, removal_set& removed) {
-  if (const auto specs = known.instances()) {
-    for (const auto& [identity, spec] : *specs) found.instances.emplace_back(identity, spec.id);
+  if (auto specs = known.instances()) {
+    found.instances = std::move(*specs);
     removed.resolve(found.instances);
   } else if (removed.has_names()) {
     removed.add_everything();  // more may always go
@@ -213,11 +213,14 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
   result<load_counts> counts = load_counts{};
   const auto read = [&] {
     found.blocks.clear();
+    found.owners.clear();
     read_names(*known, found, removed);
     counts = known->load([&](const stored_block& block) {
       if (removed.contains(block.instance, block.key)) {
         ++found.removed;
-      } else if (const auto small = adopted_from(block)) {
+      } else if (auto small = adopted_from(block)) {
+        if (found.owners.empty() || found.owners.back() != block.instance) found.owners.push_back(block.instance);
+        small->owner = static_cast<std::uint32_t>(found.owners.size() - 1);
         found.blocks.push_back(*small);
       }
     });
@@ -236,6 +239,7 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
     if (known) known = fail(error_code::malformed, "");  // closes it
     if (auto moved = catalog::set_aside(into.directory); !moved) return moved;
     found.blocks.clear();
+    found.owners.clear();
     found.instances.clear();
     found.removed = 0;
     counts = load_counts{};

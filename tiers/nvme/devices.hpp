@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
 #include "memory/segment.hpp"
 #include "tiers/nvme/catalog_writer.hpp"
@@ -47,16 +48,17 @@ struct opened_path {
   std::string directory;
   std::uint64_t end = 0;  ///< of the data file; blocks start at path_file::data_offset
   path_budget budget;
-  bool drained = false;               ///< no request of an earlier process is under way: the lock is ours
-  bool full = false;                  ///< it did not open since the disk is full: no fault of whoever set it up
-  bool direct = false;                ///< transfers go past the page cache
-  bool metadata_waits = false;        ///< for space on the disk, and cannot be written until then
-  std::string engine;                 ///< how it talks to the device
-  std::string set_aside;              ///< why the metadata that was there could not be used; empty: it could
-  std::vector<adopted_block> blocks;  ///< what it holds, the oldest first
-  std::uint64_t damaged = 0;          ///< records that were left out
-  std::vector<std::pair<std::uint64_t, std::string>> instances;  ///< identities, and what they are called
-  std::uint64_t removed = 0;                                     ///< blocks left out because they were to be forgotten
+  bool drained = false;                   ///< no request of an earlier process is under way: the lock is ours
+  bool full = false;                      ///< it did not open since the disk is full: no fault of whoever set it up
+  bool direct = false;                    ///< transfers go past the page cache
+  bool metadata_waits = false;            ///< for space on the disk, and cannot be written until then
+  std::string engine;                     ///< how it talks to the device
+  std::string set_aside;                  ///< why the metadata that was there could not be used; empty: it could
+  std::vector<adopted_block> blocks;      ///< what it holds, the oldest first
+  std::vector<instance_identity> owners;  ///< of the blocks, by adopted_block::owner
+  std::uint64_t damaged = 0;              ///< records that were left out
+  std::vector<std::pair<instance_identity, instance_spec>> instances;  ///< that are remembered
+  std::uint64_t removed = 0;  ///< blocks left out because they were to be forgotten
   std::chrono::milliseconds took{};
 };
 

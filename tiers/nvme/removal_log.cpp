@@ -18,7 +18,7 @@ namespace cenote::nvme {
 
 namespace {
 
-constexpr std::uint64_t log_magic = 0x676f6c6d72746e63;   // "cntrmlog"
+constexpr std::uint64_t log_magic = 0x32676c6d72746e63;   // "cntrmlg2"
 constexpr std::uint64_t mark_magic = 0x6b72616d71746e63;  // "cntqmark"
 
 struct place_header {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/block_key.hpp"
+#include "core/instance_identity.hpp"
 #include "tiers/nvme/catalog.hpp"
 
 namespace cenote::nvme {
@@ -22,12 +23,13 @@ namespace cenote::nvme {
 /// always allowed to go, for what is lost is computed again. Not thread-safe.
 class removal_set {
  public:
-  static constexpr std::size_t max_records = 20'000;
+  static constexpr std::size_t record_bytes = sizeof(instance_identity) + 16;
+  static constexpr std::size_t max_records = 10'000;
   /// Bytes of encode(), at most.
-  static constexpr std::size_t max_bytes = 4 + (max_records * 24);
+  static constexpr std::size_t max_bytes = 4 + (max_records * record_bytes);
 
-  void add(std::uint64_t instance, const block_key& key);
-  void add_instance(std::uint64_t instance);
+  void add(const instance_identity& instance, const block_key& key);
+  void add_instance(const instance_identity& instance);
   /// All instances that are called so, whichever they are: see resolve().
   void add_name(const std::string& id) { add_name(name_identity(id)); }
   void add_everything();
@@ -36,11 +38,11 @@ class removal_set {
   void add(const catalog_change& change);
 
   /// Adds those of `instances` (identities and what they are called) whose names are here.
-  void resolve(std::span<const std::pair<std::uint64_t, std::string>> instances);
+  void resolve(std::span<const std::pair<instance_identity, instance_spec>> instances);
   [[nodiscard]] bool has_names() const noexcept { return !names_.empty(); }
 
   /// Looks at no names.
-  [[nodiscard]] bool contains(std::uint64_t instance, const block_key& key) const noexcept;
+  [[nodiscard]] bool contains(const instance_identity& instance, const block_key& key) const noexcept;
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
   /// Keys, whole instances, names, and everything: one each.
   [[nodiscard]] std::size_t size() const noexcept {
@@ -55,12 +57,12 @@ class removal_set {
   [[nodiscard]] static std::optional<removal_set> decode(std::span<const std::byte> bytes);
 
  private:
-  void add_name(std::uint64_t name);
+  void add_name(const instance_identity& name);
   void bound();
 
-  std::map<std::uint64_t, std::unordered_set<block_key, block_key_hash>> by_instance_;
-  std::set<std::uint64_t> whole_;
-  std::set<std::uint64_t> names_;
+  std::map<instance_identity, std::unordered_set<block_key, block_key_hash>> by_instance_;
+  std::set<instance_identity> whole_;
+  std::set<instance_identity> names_;
   std::size_t keys_ = 0;
   bool everything_ = false;
 };

@@ -46,7 +46,7 @@ std::optional<adopted_block> adopted_from(const stored_block& block) noexcept {
       block.key != reduce_key(block.full.view(), block.group)) {
     return std::nullopt;
   }
-  return adopted_block{block.key, block.instance, block.offset, block.checksum, sectors_of(block.bytes), block.touch};
+  return adopted_block{block.key, block.offset, block.checksum, sectors_of(block.bytes), block.touch, 0};
 }
 
 store::store(store_options options) : options_(std::move(options)), paths_(options_.paths), instances_(1) {
@@ -58,7 +58,7 @@ store::~store() = default;
 // ---------------------------------------------------------------------------------------------- instances
 
 /// Entries name an instance by 16 bits. Nothing when all of them are taken.
-std::optional<std::uint16_t> store::instance_of(std::uint64_t identity) {
+std::optional<std::uint16_t> store::instance_of(instance_identity identity) {
   if (const auto found = by_identity_.find(identity); found != by_identity_.end()) return found->second;
   std::uint16_t number = 0;
   if (instances_.size() < most_instances) {
@@ -94,7 +94,7 @@ std::optional<std::uint16_t> store::bound(instance_number number) const noexcept
   return found == by_number_.end() ? std::nullopt : std::optional(found->second);
 }
 
-bool store::bind(instance_number number, std::uint64_t identity, memory::hint_writer hints) {
+bool store::bind(instance_number number, instance_identity identity, memory::hint_writer hints) {
   const auto found = instance_of(identity);
   if (!found) return false;
   const std::uint16_t which = *found;
@@ -120,7 +120,7 @@ void store::unbind(instance_number number) {
 }
 
 /// Nothing of it is here or on its way, and nobody is attached to it.
-bool store::is_unused(std::uint64_t identity) const {
+bool store::is_unused(instance_identity identity) const {
   const auto found = by_identity_.find(identity);
   if (found == by_identity_.end()) return true;
   const instance_entry& each = instances_[found->second];
@@ -136,7 +136,7 @@ void store::note_if_unused(std::uint16_t instance) {
 /// Of a path that was never opened nobody knows what it holds.
 void store::forget_names() {
   if (std::ranges::any_of(paths_, [](const path_entry& each) { return !each.slots; })) return;
-  for (const std::uint64_t identity : std::exchange(nameless_, {})) {
+  for (const instance_identity& identity : std::exchange(nameless_, {})) {
     if (!is_unused(identity)) continue;
     note_everywhere(catalog_change::kind::erase_name, identity);
     forgotten_.push_back(identity);
@@ -190,17 +190,17 @@ store::size_class& store::class_of(std::uint64_t bytes) {
   return found;
 }
 
-bool store::adopt(std::uint32_t path, const adopted_block& block) {
+bool store::adopt(std::uint32_t path, const adopted_block& block, const instance_identity& owner) {
   path_entry& home = paths_[path];
   const std::uint64_t bytes = std::uint64_t{block.sectors} * sector_bytes;
   const bool sane = home.slots && home.blocks < home.max_blocks;
   const auto refuse = [&] {
     ++counters_.refused_at_load;
-    note_erased(path, block.instance, block.key);
+    note_erased(path, owner, block.key);
     return false;
   };
   if (!sane) return refuse();
-  const auto known = instance_of(block.instance);
+  const auto known = instance_of(owner);
   if (!known) return refuse();
   const std::uint16_t instance = *known;
   if (entries_.find(instance, block.key) || !home.slots->claim(block.offset, bytes)) return refuse();
@@ -427,7 +427,7 @@ std::optional<std::pair<std::uint32_t, std::uint64_t>> store::allocate(std::uint
   return std::nullopt;
 }
 
-void store::note_erased(std::uint32_t path, std::uint64_t identity, const block_key& key) {
+void store::note_erased(std::uint32_t path, instance_identity identity, const block_key& key) {
   catalog_change change{.what = catalog_change::kind::erase, .block = {}};
   change.block.instance = identity;
   change.block.key = key;
@@ -526,7 +526,7 @@ void store::finish_write(operation& done, const io_completion& completion, wall_
   }
   home.errors_in_a_row = 0;
   home.status.takes_writes = true;
-  const std::uint64_t identity = instances_[done.instance].identity;
+  const instance_identity identity = instances_[done.instance].identity;
   stored_block stored{.key = done.what.key,
                       .full = done.what.full,
                       .instance = identity,
@@ -605,7 +605,7 @@ void store::finish_read(operation& done, const io_completion& completion, wall_t
   block_entry& from = entries_[done.entry];
   --from.readers;
   if (completion.error == ECANCELED) return answer(done.what, transfer_result::failed);
-  const std::uint64_t identity = instances_[done.instance].identity;
+  const instance_identity identity = instances_[done.instance].identity;
   const bool right = completion.error == 0 &&
                      bind_checksum(completion.checksum, identity, done.what.group, done.what.full) == from.checksum;
   if (completion.error == 0) {
@@ -688,7 +688,7 @@ std::uint64_t store::forget_instance(std::uint16_t instance) {
   return removed;
 }
 
-void store::note_everywhere(catalog_change::kind what, std::uint64_t identity) {
+void store::note_everywhere(catalog_change::kind what, instance_identity identity) {
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
     catalog_change change{.what = what, .block = {}};
     change.block.instance = identity;
@@ -701,7 +701,7 @@ std::uint64_t store::clear(instance_number number) {
   return instance ? forget_instance(*instance) : 0;
 }
 
-std::uint64_t store::clear_identity(std::uint64_t identity) {
+std::uint64_t store::clear_identity(instance_identity identity) {
   const auto found = by_identity_.find(identity);
   return found == by_identity_.end() ? 0 : forget_instance(found->second);
 }
@@ -742,7 +742,7 @@ std::vector<lost_block> store::take_lost() {
   return std::exchange(lost_, {});
 }
 
-std::vector<std::uint64_t> store::take_nameless() {
+std::vector<instance_identity> store::take_nameless() {
   return std::exchange(forgotten_, {});
 }
 

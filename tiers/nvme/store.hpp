@@ -16,6 +16,7 @@
 #include "core/block_key.hpp"
 #include "core/enum_names.hpp"
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
 #include "core/time_types.hpp"
 #include "memory/lower_hints.hpp"
@@ -44,12 +45,13 @@ struct store_options {
 /// What the tier needs of a stored_block (catalog.hpp): 48 bytes, because a start may read millions of them.
 struct adopted_block {
   block_key key;
-  std::uint64_t instance = 0;  ///< identity
   std::uint64_t offset = 0;
   std::uint64_t checksum = 0;
   std::uint32_t sectors = 0;
   wall_time touch{};
+  std::uint32_t owner = 0;  ///< its instance's place in a table of the caller
 };
+static_assert(sizeof(adopted_block) == 48);
 /// Nothing when the block's fields contradict each other.
 [[nodiscard]] std::optional<adopted_block> adopted_from(const stored_block& block) noexcept;
 
@@ -106,12 +108,12 @@ class store {
   // ---- instances
   /// Serves the blocks of the instance with this identity (catalog.hpp) under `number` from now on. False: 65,535 other
   /// instances are bound or have blocks here, which is the most.
-  bool bind(instance_number number, std::uint64_t identity, memory::hint_writer hints);
+  bool bind(instance_number number, instance_identity identity, memory::hint_writer hints);
   /// The instance was given up. Its blocks stay, and are served again when it is bound again.
   void unbind(instance_number number);
   /// The paths' catalogs have the name of this instance. forget_names() removes it if no block of it is here and it is
   /// not bound.
-  void note_name(std::uint64_t identity) { nameless_.insert(identity); }
+  void note_name(instance_identity identity) { nameless_.insert(identity); }
   /// Time to live of a bound instance's blocks since their last use. 0: for ever.
   void set_ttl(instance_number number, wall_seconds ttl) noexcept;
   /// Moves the blocks to another eviction policy, see blocks::store::set_policy().
@@ -123,7 +125,7 @@ class store {
   void open_path(std::uint32_t path, std::uint64_t first, std::uint64_t end, std::uint64_t max_blocks);
   /// Takes over a block of the path's catalog, after open_path(). False: its place is taken or out of range; the
   /// catalog forgets it.
-  bool adopt(std::uint32_t path, const adopted_block& block);
+  bool adopt(std::uint32_t path, const adopted_block& block, const instance_identity& owner);
   /// The path could not be opened, or cannot be relied upon any more: this process serves none of its blocks.
   void path_failed(std::uint32_t path, std::string why);
   /// Probes retired paths, and puts those that answer back into service. Forgets expired blocks, and unused names. Call
@@ -142,7 +144,7 @@ class store {
   std::uint64_t remove(instance_number number, std::span<const block_key> keys);
   std::uint64_t clear(instance_number number);
   /// The same, also for an instance that is not bound.
-  std::uint64_t clear_identity(std::uint64_t identity);
+  std::uint64_t clear_identity(instance_identity identity);
   std::uint64_t clear_all();
   [[nodiscard]] bool contains(instance_number number, const block_key& key) const noexcept;
 
@@ -151,13 +153,13 @@ class store {
   [[nodiscard]] std::vector<transfer_outcome> take_outcomes();
   [[nodiscard]] std::vector<lost_block> take_lost();
   /// Identities whose names the catalogs have to forget.
-  [[nodiscard]] std::vector<std::uint64_t> take_nameless();
+  [[nodiscard]] std::vector<instance_identity> take_nameless();
 
   [[nodiscard]] store_status status() const;
 
  private:
   struct instance_entry {
-    std::uint64_t identity = 0;
+    instance_identity identity{};
     instance_number number = 0;  ///< 0: not bound
     memory::hint_writer hints;
     wall_seconds ttl{};  ///< 0: none
@@ -190,9 +192,9 @@ class store {
     bool unwanted = false;  ///< removed meanwhile
   };
 
-  std::optional<std::uint16_t> instance_of(std::uint64_t identity);
+  std::optional<std::uint16_t> instance_of(instance_identity identity);
   void find_unused_instances();
-  [[nodiscard]] bool is_unused(std::uint64_t identity) const;
+  [[nodiscard]] bool is_unused(instance_identity identity) const;
   void note_if_unused(std::uint16_t instance);
   [[nodiscard]] std::optional<std::uint16_t> bound(instance_number number) const noexcept;
   size_class& class_of(std::uint64_t bytes);
@@ -215,11 +217,11 @@ class store {
   bool free_extent(std::uint64_t bytes);
   void erase(std::uint32_t entry, bool tell, bool evicted = false);
   void expire(wall_time now);
-  void note_erased(std::uint32_t path, std::uint64_t identity, const block_key& key);
+  void note_erased(std::uint32_t path, instance_identity identity, const block_key& key);
   void show(std::uint32_t entry, bool visible);
   void answer(const transfer& block, transfer_result outcome);
   std::uint64_t forget_instance(std::uint16_t instance);
-  void note_everywhere(catalog_change::kind what, std::uint64_t identity);
+  void note_everywhere(catalog_change::kind what, instance_identity identity);
 
   store_options options_;
   entry_table entries_;
@@ -227,10 +229,10 @@ class store {
   std::map<std::uint64_t, size_class> classes_;  ///< by length in bytes
   std::vector<path_entry> paths_;
   std::vector<instance_entry> instances_;  ///< by the numbers of entries; the first is unused
-  std::unordered_map<std::uint64_t, std::uint16_t> by_identity_;
+  std::unordered_map<instance_identity, std::uint16_t> by_identity_;
   std::vector<std::uint16_t> unused_instances_;
-  std::set<std::uint64_t> nameless_;  ///< identities that may be unused, whose names are to be forgotten then
-  bool none_unused_ = false;          ///< no instance was unused at the last search, and none became so since
+  std::set<instance_identity> nameless_;  ///< identities that may be unused, whose names are to be forgotten then
+  bool none_unused_ = false;              ///< no instance was unused at the last search, and none became so since
   std::unordered_map<instance_number, std::uint16_t> by_number_;
   std::unordered_map<std::uint64_t, operation> operations_;               ///< by the request's tag
   std::unordered_map<block_key, std::uint64_t, block_key_hash> writing_;  ///< key -> tag
@@ -242,7 +244,7 @@ class store {
   std::vector<path_change> changes_;
   std::vector<transfer_outcome> outcomes_;
   std::vector<lost_block> lost_;
-  std::vector<std::uint64_t> forgotten_;  ///< identities for take_nameless()
+  std::vector<instance_identity> forgotten_;  ///< identities for take_nameless()
   store_counters counters_;
   std::uint64_t bytes_in_flight_ = 0;
   std::unique_ptr<std::byte, aligned_free> probed_;  ///< a sector that probes read into

@@ -12,6 +12,7 @@
 
 #include "core/block_key.hpp"
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
 #include "tiers/steps.hpp"
 
@@ -20,7 +21,7 @@ namespace cenote::remote {
 /// What a block is called outside this machine: places know it by identity and key(); the full key stands in the value,
 /// and a value with another one is `missing`, not `wrong`.
 struct block_name {
-  std::uint64_t identity = 0;  ///< of its instance: identity_of(spec)
+  instance_identity identity{};  ///< of its instance: identity_of(spec)
   std::uint32_t group = 0;
   full_key full{};
 
@@ -71,7 +72,7 @@ class backend {
     std::function<void(result<void>)> standing;
     /// Another node cleared the instance there. Nothing of it is done any more until clear_above_ended(); puts
     /// that were asked for before are `refused` then.
-    std::function<void(std::uint64_t identity)> cleared{};
+    std::function<void(instance_identity identity)> cleared{};
     exception_callback on_exception{};  ///< of an exception that ended a piece of work on a thread of the backend
   };
 
@@ -84,11 +85,11 @@ class backend {
   /// stands.
   virtual void bind(const instance_spec& /*spec*/) {}
   /// It is used here no more.
-  virtual void unbind(std::uint64_t /*identity*/) {}
+  virtual void unbind(instance_identity /*identity*/) {}
   /// Looks whether another node has cleared the instance, so that this is known before anything of it is stored here.
-  virtual void look_for_clear(std::uint64_t /*identity*/) {}
+  virtual void look_for_clear(instance_identity /*identity*/) {}
   /// The tiers of this node have cleared the instance, as events::cleared asked; or why not.
-  virtual void clear_above_ended(std::uint64_t /*identity*/, const result<void>& /*outcome*/) {}
+  virtual void clear_above_ended(instance_identity /*identity*/, const result<void>& /*outcome*/) {}
   virtual void put(std::vector<item> batch) = 0;
   virtual void get(std::vector<item> batch) = 0;
   /// Which of these blocks of one instance are there; `answer` comes within `patience`.
@@ -96,12 +97,12 @@ class backend {
                       std::function<void(presence)> answer) = 0;
   /// Removes blocks of an instance, which who removes knows by their block keys alone. `answer`: how many there were,
   /// or why that is not known.
-  virtual void drop(std::uint64_t identity, std::vector<block_key> keys,
+  virtual void drop(instance_identity identity, std::vector<block_key> keys,
                     std::function<void(result<std::uint64_t>)> answer) = 0;
   /// From now on no block of the instance is found that anybody put before.
-  virtual void clear(std::uint64_t identity, std::function<void(result<void>)> answer) = 0;
+  virtual void clear(instance_identity identity, std::function<void(result<void>)> answer) = 0;
   /// The same of these instances and of all that this node knows to have been there, earlier processes included.
-  virtual void clear_all(std::vector<std::uint64_t> identities, std::function<void(result<void>)> answer) = 0;
+  virtual void clear_all(std::vector<instance_identity> identities, std::function<void(result<void>)> answer) = 0;
   virtual void stop() noexcept = 0;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;  ///< as configured, without passwords
 };

@@ -20,13 +20,12 @@ namespace cenote::remote {
 namespace {
 
 constexpr std::uint64_t book_magic = 0x6b6f6f6268636f65;  // "eochbook"
-constexpr std::uint32_t book_version = 2;
-constexpr std::uint32_t oldest_book_version = 1;  // without clear_above_flag
+constexpr std::uint32_t book_version = 3;
 constexpr std::uint8_t pending_flag = 1;
 constexpr std::uint8_t clear_above_flag = 2;
 constexpr epoch first_clear = epoch{1} << 52U;
 constexpr unsigned clear_bits = 32;  // of an epoch's low half
-constexpr std::size_t entry_bytes = 25;
+constexpr std::size_t entry_bytes = 8 + sizeof(instance_identity) + 8 + 1;
 constexpr std::size_t book_header_bytes = 8 + 4 + 8 + 4;
 constexpr std::size_t most_book_bytes = book_header_bytes + epoch_book::most_entries * entry_bytes + 8;
 
@@ -113,18 +112,16 @@ bool epoch_book::decode(std::string_view bytes) {
 
   byte_reader reader(body);
   if (reader.get<std::uint64_t>() != book_magic) return false;
-  const auto version = reader.get<std::uint32_t>();
-  if (version < oldest_book_version || version > book_version) return false;
-  const std::uint8_t known_flags = version == 1 ? pending_flag : pending_flag | clear_above_flag;
+  if (reader.get<std::uint32_t>() != book_version) return false;
   floor_ = reader.get<std::uint64_t>();
   const auto count = reader.get<std::uint32_t>();
   if (count > most_entries || reader.remaining() != count * entry_bytes || floor_ >= epoch_limit) return false;
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto server = reader.get<std::uint64_t>();
-    const auto identity = reader.get<std::uint64_t>();
+    const instance_identity identity{reader.get_array<sizeof(instance_identity)>()};
     const auto number = reader.get<std::uint64_t>();
     const auto flags = reader.get<std::uint8_t>();
-    if (number >= epoch_limit || (flags & ~known_flags) != 0) return false;
+    if (number >= epoch_limit || (flags & ~(pending_flag | clear_above_flag)) != 0) return false;
     entry& read = entries_[{server, identity}];
     read.number = number;
     read.is_pending = (flags & pending_flag) != 0;
@@ -143,8 +140,8 @@ bool epoch_book::is_pending(const place& where) const noexcept {
   return found != entries_.end() && found->second.is_pending;
 }
 
-std::vector<std::uint64_t> epoch_book::pending_on(std::uint64_t server) const {
-  std::vector<std::uint64_t> identities;
+std::vector<instance_identity> epoch_book::pending_on(std::uint64_t server) const {
+  std::vector<instance_identity> identities;
   for (const auto& [where, what] : entries_) {
     if (where.server == server && what.is_pending) identities.push_back(where.identity);
   }
@@ -197,8 +194,8 @@ result<void> epoch_book::keep(const place& where, epoch number) {
   return write();
 }
 
-result<void> epoch_book::keep_pending(std::uint64_t server, const std::set<std::uint64_t>& identities) {
-  for (const std::uint64_t identity : identities) {
+result<void> epoch_book::keep_pending(std::uint64_t server, const std::set<instance_identity>& identities) {
+  for (const instance_identity& identity : identities) {
     const place where{server, identity};
     const epoch number = known(where);
     entry& kept = entry_of(where);
@@ -210,8 +207,8 @@ result<void> epoch_book::keep_pending(std::uint64_t server, const std::set<std::
   return write();
 }
 
-std::set<std::uint64_t> epoch_book::known_on(std::uint64_t server) const {
-  std::set<std::uint64_t> identities;
+std::set<instance_identity> epoch_book::known_on(std::uint64_t server) const {
+  std::set<instance_identity> identities;
   for (const auto& [where, what] : entries_) {
     if (where.server == server) identities.insert(where.identity);
   }
@@ -244,7 +241,7 @@ result<void> epoch_book::write() {
   writer.put(static_cast<std::uint32_t>(entries_.size()));
   for (const auto& [where, what] : entries_) {
     writer.put(where.server);
-    writer.put(where.identity);
+    writer.put_raw(where.identity.bytes);
     writer.put(what.number);
     writer.put(static_cast<std::uint8_t>((what.is_pending ? pending_flag : 0) |
                                          (what.is_uncleared_above ? clear_above_flag : 0)));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "core/unique_fd.hpp"
 
 namespace cenote::remote {
@@ -44,22 +45,22 @@ class epoch_book {
  public:
   struct place {
     std::uint64_t server = 0;
-    std::uint64_t identity = 0;
+    instance_identity identity{};
     auto operator<=>(const place&) const = default;
   };
   /// More entries than that: the one of the lowest epoch goes, and what is below it counts as older than we know.
   static constexpr std::size_t most_entries = 16384;
 
-  /// Reads the file; without one the book is empty. One that is damaged counts as a book in which every instance was
-  /// cleared at `now`: what was put before is not found again. Errors: `system` when the file cannot be read,
-  /// `invalid_config` when somebody else has it for longer than `patience`.
+  /// Reads the file; without one the book is empty. One that is damaged, or of another version, counts as a book in
+  /// which every instance was cleared at `now`: what was put before is not found again. Errors: `system` when the file
+  /// cannot be read, `invalid_config` when somebody else has it for longer than `patience`.
   [[nodiscard]] static result<epoch_book> open(std::filesystem::path file, epoch now,
                                                std::chrono::milliseconds patience = std::chrono::seconds(5));
 
   /// The highest epoch that we know of; what a server has must not be older.
   [[nodiscard]] epoch known(const place& where) const noexcept;
   /// Instances whose clear the server has not heard of yet.
-  [[nodiscard]] std::vector<std::uint64_t> pending_on(std::uint64_t server) const;
+  [[nodiscard]] std::vector<instance_identity> pending_on(std::uint64_t server) const;
   /// A clear that the server has not heard of yet.
   [[nodiscard]] bool is_pending(const place& where) const noexcept;
   /// An epoch above all that we know of and above `seen`: that of a clear if one is to be carried out. `now`:
@@ -80,9 +81,9 @@ class epoch_book {
   /// The own tiers have cleared it: puts that were on their way are over.
   [[nodiscard]] result<void> keep_cleared_above(const place& location);
   /// Instances of which there is an epoch on the server.
-  [[nodiscard]] std::set<std::uint64_t> known_on(std::uint64_t server) const;
+  [[nodiscard]] std::set<instance_identity> known_on(std::uint64_t server) const;
   /// Notes clears to be carried out.
-  [[nodiscard]] result<void> keep_pending(std::uint64_t server, const std::set<std::uint64_t>& identities);
+  [[nodiscard]] result<void> keep_pending(std::uint64_t server, const std::set<instance_identity>& identities);
   /// How many clears were noted by this process, its own and others': an epoch that was made before the last of them
   /// does not carry it out, and a put that was asked for before it is over.
   [[nodiscard]] std::uint64_t clears(const place& where) const noexcept;

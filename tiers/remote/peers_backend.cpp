@@ -57,17 +57,13 @@ void peers_backend::bind(const instance_spec& spec) {
   encode(writer, spec);
   enter(
       [this, identity = identity_of(spec), text = std::move(writer).take()] {
-        const bool was_unused = std::erase(unused_, identity) != 0;
+        std::erase(unused_, identity);
         if (specs_.size() >= most_specs && !specs_.contains(identity)) {
           if (unused_.empty()) return;
           specs_.erase(unused_.front());
           unused_.pop_front();
         }
-        const auto [known, is_new] = specs_.try_emplace(identity, text);
-        const bool is_alone = was_unused && known->second.empty();  // neither of the two is used any more
-        if (is_alone) known->second = text;
-        if (known->second != text) return part_specs(identity);
-        if (!is_new && !is_alone) return;
+        if (!specs_.try_emplace(identity, text).second) return;
         for (auto& [link, each] : nodes_) {  // what was wanted before anybody knew the spec
           const auto found = each.bindings.find(identity);
           if (found != each.bindings.end() && found->second.is_refused) each.bindings.erase(found);
@@ -76,20 +72,7 @@ void peers_backend::bind(const instance_spec& spec) {
       {});
 }
 
-/// Two instances have one identity: blocks of neither are asked for or offered, for nobody could tell them apart.
-void peers_backend::part_specs(std::uint64_t identity) {
-  specs_[identity].clear();
-  for (auto& [link, each] : nodes_) {
-    const auto found = each.bindings.find(identity);
-    if (found == each.bindings.end()) continue;
-    give_back(link, std::exchange(found->second.handle, 0));
-    found->second.is_refused = true;
-    found->second.again_at = pool_.now() + refusal_lasts;
-    for (const auto& [until, then] : std::exchange(found->second.waiting, {})) then();
-  }
-}
-
-void peers_backend::unbind(std::uint64_t identity) {
+void peers_backend::unbind(instance_identity identity) {
   enter(
       [this, identity] {
         if (specs_.contains(identity)) unused_.push_back(identity);
@@ -130,17 +113,17 @@ void peers_backend::locate(std::vector<block_name> keys, std::chrono::millisecon
         [answer, size] { answer({.held = std::vector<bool>(size), .is_complete = false}); });
 }
 
-void peers_backend::drop(std::uint64_t identity, std::vector<block_key> keys,
+void peers_backend::drop(instance_identity identity, std::vector<block_key> keys,
                          std::function<void(result<std::uint64_t>)> answer) {
   enter([this, identity, keys = std::move(keys), answer] { tell_all(identity, 0, keys, answer); },
         [answer] { answer(0); });
 }
 
-void peers_backend::clear(std::uint64_t identity, std::function<void(result<void>)> answer) {
+void peers_backend::clear(instance_identity identity, std::function<void(result<void>)> answer) {
   clear_all({identity}, std::move(answer));
 }
 
-void peers_backend::clear_all(std::vector<std::uint64_t> identities, std::function<void(result<void>)> answer) {
+void peers_backend::clear_all(std::vector<instance_identity> identities, std::function<void(result<void>)> answer) {
   struct state {
     std::size_t open;
     std::string why;
@@ -149,7 +132,7 @@ void peers_backend::clear_all(std::vector<std::uint64_t> identities, std::functi
   const auto left = std::make_shared<state>(identities.size(), std::string());
   enter(
       [this, identities = std::move(identities), left, answer] {
-        for (const std::uint64_t each : identities) {
+        for (const instance_identity& each : identities) {
           tell_all(each, pool_.next_clear(each), {}, [left, answer](const result<std::uint64_t>& how) {
             if (!how) left->why = how.error().message();
             if (--left->open != 0) return;
@@ -233,7 +216,7 @@ void peers_backend::note(const std::string& name, bool is_good) {
   breakers_[name].note(is_good, pool_.now());
 }
 
-peers_backend::homes peers_backend::homes_of(std::uint64_t identity, const block_key& key) const {
+peers_backend::homes peers_backend::homes_of(instance_identity identity, const block_key& key) const {
   homes all;
   std::size_t count = 0;
   const auto add = [&](const cluster::placement& from) {
@@ -253,13 +236,13 @@ peers_backend::homes peers_backend::homes_of(std::uint64_t identity, const block
 }
 
 /// Asks the node to bind the instance, if nobody has, or it has not answered for a while.
-peers_backend::binding& peers_backend::bound(node& at, std::uint64_t identity) {
+peers_backend::binding& peers_backend::bound(node& at, instance_identity identity) {
   const auto [found, is_new] = at.bindings.try_emplace(identity);
   binding& of = found->second;
   of.used = pool_.now();
   if (!is_new && (of.handle != 0 || pool_.now() < of.again_at)) return of;
   const auto spec = specs_.find(identity);
-  of.is_refused = spec == specs_.end() || spec->second.empty();
+  of.is_refused = spec == specs_.end();
   of.again_at = pool_.now() + (of.is_refused ? refusal_lasts : options_.timeout);
   if (of.is_refused) return of;
   std::erase_if(binds_, [&](const auto& each) { return each.second == std::pair(at.link, identity); });
@@ -271,7 +254,7 @@ peers_backend::binding& peers_backend::bound(node& at, std::uint64_t identity) {
   return of;
 }
 
-void peers_backend::when_bound(node& at, std::uint64_t identity, steady_time until, std::function<void()> then) {
+void peers_backend::when_bound(node& at, instance_identity identity, steady_time until, std::function<void()> then) {
   binding& of = bound(at, identity);
   if (of.handle != 0 || of.is_refused) return then();
   wait_for(of, until, std::move(then));
@@ -283,7 +266,7 @@ void peers_backend::wait_for(binding& of, steady_time until, std::function<void(
   of.waiting.emplace_back(until, std::move(then));
 }
 
-void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const std::byte> body) {
+void peers_backend::take_bound(node& at, instance_identity identity, std::span<const std::byte> body) {
   auto answer = peer::decode_bind_answer(body);
   const auto found = at.bindings.find(identity);
   if (!answer) return;
@@ -620,7 +603,7 @@ void peers_backend::take_accept(node& at, std::span<const std::byte> body) {
 }
 
 /// The node knows of a clear that this one has not carried out: the answer to the next bind tells of it.
-void peers_backend::bind_again(node& at, std::uint64_t identity) {
+void peers_backend::bind_again(node& at, instance_identity identity) {
   const auto found = at.bindings.find(identity);
   if (found == at.bindings.end() || found->second.handle == 0) return;
   found->second.handle = 0;
@@ -788,16 +771,14 @@ void peers_backend::answer(std::map<std::uint64_t, question>::iterator which) {
 
 // ---------------------------------------------------------------------------------------------- removal
 
-void peers_backend::tell_all(std::uint64_t identity, std::uint64_t cleared, const std::vector<block_key>& keys,
+void peers_backend::tell_all(instance_identity identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                              std::function<void(result<std::uint64_t>)> answer_to) {
   const auto spec = specs_.find(identity);
-  const bool is_parted = spec != specs_.end() && spec->second.empty();
   removal made;
   made.order = {.identity = identity,
                 .cleared = cleared,
                 .keys = keys,
                 .spec = spec == specs_.end() ? std::vector<std::byte>() : spec->second};
-  if (is_parted) made.why = "another instance has this identity: other nodes are not told";
   made.answer = std::move(answer_to);
   begin_removal(std::move(made));
 }
@@ -947,7 +928,7 @@ void peers_backend::heard(peer::link_id from, frame_type type, std::uint64_t req
   if (type == frame_type::bound) {
     const auto asked = binds_.find(request);
     if (asked == binds_.end() || asked->second.first != from) return;
-    const std::uint64_t identity = asked->second.second;
+    const instance_identity identity = asked->second.second;
     binds_.erase(asked);
     return take_bound(*at, identity, body);
   }

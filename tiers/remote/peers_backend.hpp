@@ -20,6 +20,7 @@
 
 #include "cluster/placement.hpp"
 #include "cluster/pool.hpp"
+#include "core/instance_identity.hpp"
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/breaker.hpp"
 #include "tiers/remote/removal_book.hpp"
@@ -54,17 +55,17 @@ class peers_backend final : public backend, public cluster::pool_half {
   }
 
   void bind(const instance_spec& spec) override;
-  void unbind(std::uint64_t identity) override;
+  void unbind(instance_identity identity) override;
   void put(std::vector<item> batch) override;
   void get(std::vector<item> batch) override;
   void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
               std::function<void(presence)> answer) override;
   /// From all nodes: any of them may have a copy. Pending while one of them is away.
-  void drop(std::uint64_t identity, std::vector<block_key> keys,
+  void drop(instance_identity identity, std::vector<block_key> keys,
             std::function<void(result<std::uint64_t>)> answer) override;
   /// On all nodes; one that is away hears of it when it binds the instance again, before anything of it is served.
-  void clear(std::uint64_t identity, std::function<void(result<void>)> answer) override;
-  void clear_all(std::vector<std::uint64_t> identities, std::function<void(result<void>)> answer) override;
+  void clear(instance_identity identity, std::function<void(result<void>)> answer) override;
+  void clear_all(std::vector<instance_identity> identities, std::function<void(result<void>)> answer) override;
   void stop() noexcept override;
   [[nodiscard]] std::string_view name() const noexcept override { return "peers"; }
 
@@ -106,7 +107,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   struct node {
     std::string name;
     peer::link_id link = 0;
-    std::map<std::uint64_t, binding> bindings{};  ///< by identity
+    std::map<instance_identity, binding> bindings{};  ///< by identity
     std::deque<std::uint64_t> to_fetch{}, to_offer{};
     std::uint64_t fetching = 0, offering = 0;  ///< bytes under way
   };
@@ -167,13 +168,12 @@ class peers_backend final : public backend, public cluster::pool_half {
   void enter(std::function<void()> what, const std::function<void()>& otherwise);
   void move(std::vector<item> batch, bool up);
   void refuse_all(const std::vector<item>& batch, bool up);
-  [[nodiscard]] homes homes_of(std::uint64_t identity, const block_key& key) const;
+  [[nodiscard]] homes homes_of(instance_identity identity, const block_key& key) const;
   [[nodiscard]] node* find_node(const std::string& name);
   [[nodiscard]] node* find_link(peer::link_id link);
-  void part_specs(std::uint64_t identity);
-  binding& bound(node& at, std::uint64_t identity);
+  binding& bound(node& at, instance_identity identity);
   /// Runs `then` when the node has bound the instance, or refused to; perhaps not at all after `until`.
-  void when_bound(node& at, std::uint64_t identity, steady_time until, std::function<void()> then);
+  void when_bound(node& at, instance_identity identity, steady_time until, std::function<void()> then);
   void wait_for(binding& of, steady_time until, std::function<void()> then);
   void give_back_unused(steady_time now);
   void give_back(peer::link_id to, std::uint32_t handle);
@@ -187,14 +187,14 @@ class peers_backend final : public backend, public cluster::pool_half {
   void pump_queue(node& at, bool up);
   void end(moving_map::iterator which, item_result how);
   void leave_node(moving& what, std::uint64_t token);
-  void take_bound(node& at, std::uint64_t identity, std::span<const std::byte> body);
+  void take_bound(node& at, instance_identity identity, std::span<const std::byte> body);
   void take_fetched(node& at, std::span<const std::byte> body);
   void take_elsewhere(node& at, std::span<const std::byte> body);
   void take_accept(node& at, std::span<const std::byte> body);
   void take_stored(node& at, std::span<const std::byte> body);
   void take_located(std::uint64_t number, std::span<const std::byte> body);
   void take_forgot(std::uint64_t number, std::span<const std::byte> body);
-  void bind_again(node& at, std::uint64_t identity);
+  void bind_again(node& at, instance_identity identity);
   void send_bytes(node& at, std::uint64_t token, moving& what);
   void end_put(moving_map::iterator which, item_result how);
 
@@ -204,7 +204,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void end_part(std::uint64_t number, const std::vector<bool>& held, bool is_complete);
   void end_part_of(std::uint64_t number, bool is_complete);
   void answer(std::map<std::uint64_t, question>::iterator which);
-  void tell_all(std::uint64_t identity, std::uint64_t cleared, const std::vector<block_key>& keys,
+  void tell_all(instance_identity identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                 std::function<void(result<std::uint64_t>)> answer);
   void begin_removal(removal round);
   void send_forget(const node& home, std::uint64_t number, removal& round);
@@ -225,8 +225,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   const events told_;
 
   // The network's thread's own.
-  std::map<std::uint64_t, std::vector<std::byte>> specs_;  ///< encoded, by identity; empty: of two instances
-  std::deque<std::uint64_t> unused_;  ///< of those: kept, since they may be cleared, until there are too many
+  std::map<instance_identity, std::vector<std::byte>> specs_;  ///< encoded, by identity
+  std::deque<instance_identity> unused_;  ///< of those: kept, since they may be cleared, until there are too many
   std::vector<cluster::place> places_;
   cluster::placement homes_, homes_before_;
   steady_time settled_{};
@@ -236,8 +236,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   moving_map moving_;                                            ///< by token on the wire
   std::deque<std::pair<steady_time, std::uint64_t>> deadlines_;  ///< tokens, in the order of their ends
   std::map<std::uint64_t, question> questions_;
-  std::map<std::uint64_t, part> parts_;                                     ///< by request
-  std::map<std::uint64_t, std::pair<peer::link_id, std::uint64_t>> binds_;  ///< by request: link, identity
+  std::map<std::uint64_t, part> parts_;                                         ///< by request
+  std::map<std::uint64_t, std::pair<peer::link_id, instance_identity>> binds_;  ///< by request: link, identity
   std::map<std::uint64_t, removal> removals_;
   std::map<std::uint64_t, forget> forgets_;  ///< by request
   removal_book book_;

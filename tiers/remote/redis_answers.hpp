@@ -106,7 +106,7 @@ class redis_answers {
   std::size_t open_keys = 0;   ///< of questions
   /// Instances that another node cleared, and that this node's own tiers have to clear before more of them is asked.
   /// True: a clear that was found since the last one was handed on.
-  std::map<std::uint64_t, bool> clears_above;
+  std::map<instance_identity, bool> clears_above;
 
  private:
   static result<void> outcome_of_clear(const redis_question& asked) {

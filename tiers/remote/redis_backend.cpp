@@ -100,11 +100,11 @@ redis_backend::~redis_backend() {
   stop();
 }
 
-void redis_backend::look_for_clear(std::uint64_t identity) {
+void redis_backend::look_for_clear(instance_identity identity) {
   enter([this, identity](steady_time) { look_everywhere(identity); });
 }
 
-void redis_backend::clear_above_ended(std::uint64_t identity, const result<void>& outcome) {
+void redis_backend::clear_above_ended(instance_identity identity, const result<void>& outcome) {
   enter([this, identity, outcome](steady_time now) { end_clear_above(identity, outcome, now); });
 }
 
@@ -126,7 +126,7 @@ void redis_backend::locate(std::vector<block_name> keys, std::chrono::millisecon
   asked->told = std::move(answer);
   const auto begun = steady_now();
   const redis_request like{.kind = request_kind::exists,
-                           .name = {.identity = keys.empty() ? 0 : keys.front().identity},
+                           .name = {.identity = keys.empty() ? instance_identity() : keys.front().identity},
                            .asked = std::move(asked),
                            .begun = begun,
                            .deadline = begun + std::min(patience, settings_.timeout)};
@@ -136,7 +136,7 @@ void redis_backend::locate(std::vector<block_name> keys, std::chrono::millisecon
   enter([this, like, keys = std::move(short_keys)](steady_time now) { begin_question(like, keys, now); });
 }
 
-void redis_backend::drop(std::uint64_t identity, std::vector<block_key> keys,
+void redis_backend::drop(instance_identity identity, std::vector<block_key> keys,
                          std::function<void(result<std::uint64_t>)> answer) {
   auto asked = std::make_shared<redis_question>();
   asked->dropped = std::move(answer);
@@ -149,15 +149,15 @@ void redis_backend::drop(std::uint64_t identity, std::vector<block_key> keys,
   enter([this, like, keys = std::move(keys)](steady_time now) { begin_question(like, keys, now); });
 }
 
-void redis_backend::clear(std::uint64_t identity, std::function<void(result<void>)> answer) {
+void redis_backend::clear(instance_identity identity, std::function<void(result<void>)> answer) {
   enter_clear({identity}, false, std::move(answer));
 }
 
-void redis_backend::clear_all(std::vector<std::uint64_t> identities, std::function<void(result<void>)> answer) {
+void redis_backend::clear_all(std::vector<instance_identity> identities, std::function<void(result<void>)> answer) {
   enter_clear(std::move(identities), true, std::move(answer));
 }
 
-void redis_backend::enter_clear(std::vector<std::uint64_t> identities, bool with_known,
+void redis_backend::enter_clear(std::vector<instance_identity> identities, bool with_known,
                                 std::function<void(result<void>)> answer) {
   auto asked = std::make_shared<redis_question>();
   asked->cleared = std::move(answer);
@@ -349,7 +349,8 @@ void redis_backend::begin_question(const redis_request& like, const std::vector<
 }
 
 /// Those of the keys, sorted, whose values may still land: puts that were not sent yet end.
-std::vector<block_key> redis_backend::end_puts(std::uint64_t identity, std::vector<block_key> keys, steady_time now) {
+std::vector<block_key> redis_backend::end_puts(instance_identity identity, std::vector<block_key> keys,
+                                               steady_time now) {
   std::ranges::sort(keys);
   std::vector<block_key> landing;
   for (server& each : servers_)
@@ -358,7 +359,7 @@ std::vector<block_key> redis_backend::end_puts(std::uint64_t identity, std::vect
   return landing;
 }
 
-void redis_backend::look_everywhere(std::uint64_t identity) {
+void redis_backend::look_everywhere(instance_identity identity) {
   for (server& each : servers_) each.lanes[questions].look(identity);
 }
 
@@ -377,7 +378,7 @@ void redis_backend::ask_for_clears(steady_time now) {
   }
 }
 
-void redis_backend::end_clear_above(std::uint64_t identity, const result<void>& outcome, steady_time now) {
+void redis_backend::end_clear_above(instance_identity identity, const result<void>& outcome, steady_time now) {
   const auto asked = clears_asked_.extract(identity);
   if (outcome && !asked.empty() && asked.mapped()) {  // this one may have begun before a later clear
     answers_.clears_above.try_emplace(identity, false);
@@ -394,13 +395,13 @@ void redis_backend::end_clear_above(std::uint64_t identity, const result<void>& 
   }
 }
 
-void redis_backend::begin_clear(const std::vector<std::uint64_t>& identities, bool with_known,
+void redis_backend::begin_clear(const std::vector<instance_identity>& identities, bool with_known,
                                 const std::shared_ptr<redis_question>& asked, steady_time begun, steady_time now) {
-  std::vector<std::set<std::uint64_t>> of_servers;
+  std::vector<std::set<instance_identity>> of_servers;
   asked->open = 0;
   for (server& each : servers_) {
     auto& all = of_servers.emplace_back(identities.begin(), identities.end());
-    const std::uint64_t place = each.site.place_of(0).server;
+    const std::uint64_t place = each.site.id();
     if (with_known) all.merge(each.site.book().known_on(place));
     asked->open += all.size();
     const auto noted = each.site.book().keep_pending(place, all);
@@ -411,7 +412,7 @@ void redis_backend::begin_clear(const std::vector<std::uint64_t>& identities, bo
   }
   if (asked->open == 0) return answers_.finish(*asked);
   for (std::size_t i = 0; i < servers_.size(); ++i) {
-    for (const std::uint64_t identity : of_servers[i]) {
+    for (const instance_identity& identity : of_servers[i]) {
       redis_request request{.kind = request_kind::clear,
                             .name = {.identity = identity},
                             .asked = asked,

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "core/unique_fd.hpp"
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/epoch_book.hpp"
@@ -60,18 +61,18 @@ class redis_backend final : public backend {
   redis_backend& operator=(const redis_backend&) = delete;
   ~redis_backend() override;
 
-  void look_for_clear(std::uint64_t identity) override;
-  void clear_above_ended(std::uint64_t identity, const result<void>& outcome) override;
+  void look_for_clear(instance_identity identity) override;
+  void clear_above_ended(instance_identity identity, const result<void>& outcome) override;
   void put(std::vector<item> batch) override;
   void get(std::vector<item> batch) override;
   void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
               std::function<void(presence)> answer) override;
-  void drop(std::uint64_t identity, std::vector<block_key> keys,
+  void drop(instance_identity identity, std::vector<block_key> keys,
             std::function<void(result<std::uint64_t>)> answer) override;
   /// A clear that a server did not hear of in time is answered `removal_pending`; it is carried out before anything of
   /// the instance is asked there again, also by the node's next process.
-  void clear(std::uint64_t identity, std::function<void(result<void>)> answer) override;
-  void clear_all(std::vector<std::uint64_t> identities, std::function<void(result<void>)> answer) override;
+  void clear(instance_identity identity, std::function<void(result<void>)> answer) override;
+  void clear_all(std::vector<instance_identity> identities, std::function<void(result<void>)> answer) override;
   void stop() noexcept override;
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
 
@@ -101,12 +102,14 @@ class redis_backend final : public backend {
 
   void begin_items(request_kind kind, std::vector<item>& batch, steady_time begun, steady_time now);
   void begin_question(const redis_request& like, const std::vector<block_key>& keys, steady_time now);
-  [[nodiscard]] std::vector<block_key> end_puts(std::uint64_t identity, std::vector<block_key> keys, steady_time now);
-  void look_everywhere(std::uint64_t identity);
+  [[nodiscard]] std::vector<block_key> end_puts(instance_identity identity, std::vector<block_key> keys,
+                                                steady_time now);
+  void look_everywhere(instance_identity identity);
   void ask_for_clears(steady_time now);
-  void end_clear_above(std::uint64_t identity, const result<void>& outcome, steady_time now);
-  void enter_clear(std::vector<std::uint64_t> identities, bool with_known, std::function<void(result<void>)> answer);
-  void begin_clear(const std::vector<std::uint64_t>& identities, bool with_known,
+  void end_clear_above(instance_identity identity, const result<void>& outcome, steady_time now);
+  void enter_clear(std::vector<instance_identity> identities, bool with_known,
+                   std::function<void(result<void>)> answer);
+  void begin_clear(const std::vector<instance_identity>& identities, bool with_known,
                    const std::shared_ptr<redis_question>& asked, steady_time begun, steady_time now);
   [[nodiscard]] server& home(const redis_request& request);
 
@@ -130,7 +133,7 @@ class redis_backend final : public backend {
   std::deque<server> servers_;
   std::vector<std::uint64_t> seeds_;
   /// Instances that this node's own tiers are asked to clear. True: another clear was found since they were.
-  std::map<std::uint64_t, bool> clears_asked_;
+  std::map<instance_identity, bool> clears_asked_;
   std::optional<bool> stands_;
   std::string said_reason_;  ///< why it does not stand, as it was said
   std::thread thread_;

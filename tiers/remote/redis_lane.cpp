@@ -91,9 +91,9 @@ bool redis_lane::admit(redis_request& request, steady_time now) {
   return true;
 }
 
-std::vector<block_key> redis_lane::end_puts(std::uint64_t identity, std::span<const block_key> sorted_keys,
+std::vector<block_key> redis_lane::end_puts(instance_identity identity, std::span<const block_key> sorted_keys,
                                             steady_time now) {
-  const auto is_meant = [&](std::uint64_t of, const block_key& key) {
+  const auto is_meant = [&](const instance_identity& of, const block_key& key) {
     return of == identity && std::ranges::binary_search(sorted_keys, key);
   };
   const auto is_put = [&](const redis_request& request) {
@@ -291,7 +291,7 @@ std::size_t redis_lane::window_of(const redis_request& next) const noexcept {
 }
 
 void redis_lane::dispatch(redis_request request, steady_time now) {
-  const std::uint64_t identity = request.name.identity;
+  const instance_identity identity = request.name.identity;
   const auto where = site_->place_of(identity);
   if (request.kind == request_kind::put && request.clears != site_->book().clears(where)) {
     return answers_->end(request, item_result::refused, now);  // it was to be put before the clear
@@ -313,7 +313,7 @@ void redis_lane::dispatch(redis_request request, steady_time now) {
   }
 }
 
-void redis_lane::look(std::uint64_t identity) {
+void redis_lane::look(instance_identity identity) {
   if (state_ != state::ready) return;
   if (!instances_.contains(identity)) forget_idle_instances();
   instance& of = instances_[identity];
@@ -354,7 +354,7 @@ void redis_lane::send_command(redis_request request, instance& of, steady_time n
   if (run_commands_ >= most_run_commands || run_bytes_ >= most_run_bytes) end_run();
 }
 
-void redis_lane::send_look(std::uint64_t identity) {
+void redis_lane::send_look(instance_identity identity) {
   redis_request look{.kind = request_kind::look, .name = {.identity = identity}, .deadline = steady_time::max()};
   look.head = wire_command({"GET", epoch_key(identity)});
   connection_.send(std::move(look));
@@ -377,12 +377,12 @@ bool redis_lane::send_again(redis_request& request) {
 }
 
 std::string redis_lane::key_of(const value_name& name) const {
-  return settings_->prefix + ":" + epoch_text(name.identity) + ":" + epoch_text(name.number) + ":" +
+  return settings_->prefix + ":" + identity_text(name.identity) + ":" + epoch_text(name.number) + ":" +
          epoch_text(name.key.hi) + epoch_text(name.key.lo);
 }
 
-std::string redis_lane::epoch_key(std::uint64_t identity) const {
-  return settings_->prefix + ":" + epoch_text(identity) + ":epoch";
+std::string redis_lane::epoch_key(instance_identity identity) const {
+  return settings_->prefix + ":" + identity_text(identity) + ":epoch";
 }
 
 void redis_lane::serve(short events, steady_time now) {
@@ -436,7 +436,7 @@ void redis_lane::on_greeting(const redis_reply& reply, steady_time now) {
   round_trip_ = now - greeted_;
   failure_.reset();
   ++answers_->counts.connections;
-  for (const std::uint64_t identity : site_->book().pending_on(site_->place_of(0).server)) {
+  for (const instance_identity& identity : site_->book().pending_on(site_->id())) {
     instances_[identity].what = standing::looking;
     send_look(identity);
   }
@@ -446,7 +446,7 @@ void redis_lane::on_greeting(const redis_reply& reply, steady_time now) {
 }
 
 void redis_lane::on_look(const redis_request& request, const redis_reply& reply, steady_time now) {
-  const std::uint64_t identity = request.name.identity;
+  const instance_identity identity = request.name.identity;
   instance& of = instances_[identity];
   if (reply.what == redis_reply::type::failure) {
     if (!is_of_another_type(reply)) return give_up(of, reply.text, now);
@@ -464,7 +464,7 @@ void redis_lane::on_look(const redis_request& request, const redis_reply& reply,
 }
 
 /// Takes the server's epoch, or makes a new one in its place.
-void redis_lane::settle(std::uint64_t identity, instance& of, std::string_view raw, steady_time now) {
+void redis_lane::settle(instance_identity identity, instance& of, std::string_view raw, steady_time now) {
   epoch_book& book = site_->book();
   const auto where = site_->place_of(identity);
   if (of.seen > book.known(where)) {
@@ -503,7 +503,7 @@ void redis_lane::on_renewed(const redis_request& request, const redis_reply& rep
 
 /// The requests that wait have their turn, but for clears not before this node's own tiers have cleared what another
 /// node cleared.
-void redis_lane::serve_from(std::uint64_t identity, instance& of, epoch number, steady_time now) {
+void redis_lane::serve_from(instance_identity identity, instance& of, epoch number, steady_time now) {
   const bool is_uncleared = site_->book().is_uncleared_above(site_->place_of(identity));
   of.what = is_uncleared ? standing::clearing_above : standing::known;
   of.number = number;
@@ -522,7 +522,7 @@ void redis_lane::serve_from(std::uint64_t identity, instance& of, epoch number, 
   for (redis_request& each : std::views::reverse(held)) queue_.push_front(std::move(each));
 }
 
-void redis_lane::end_clear_above(std::uint64_t identity, const result<void>& outcome, steady_time now) {
+void redis_lane::end_clear_above(instance_identity identity, const result<void>& outcome, steady_time now) {
   const auto found = instances_.find(identity);
   if (found == instances_.end() || found->second.what != standing::clearing_above) return;
   if (outcome) return serve_from(identity, found->second, found->second.number, now);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "tiers/remote/redis_answers.hpp"
 #include "tiers/remote/redis_connection.hpp"
 #include "tiers/remote/redis_site.hpp"
@@ -42,12 +43,12 @@ class redis_lane {
   /// The same, before all that waits.
   void take_first(redis_request request, steady_time now);
   /// Ends the puts of these keys that were not sent, and has a deletion follow those that may still land: their keys.
-  [[nodiscard]] std::vector<block_key> end_puts(std::uint64_t identity, std::span<const block_key> sorted_keys,
+  [[nodiscard]] std::vector<block_key> end_puts(instance_identity identity, std::span<const block_key> sorted_keys,
                                                 steady_time now);
   /// Reads the epoch of an instance, if there is a connection; makes none.
-  void look(std::uint64_t identity);
+  void look(instance_identity identity);
   /// This node's own tiers have cleared an instance, or could not.
-  void end_clear_above(std::uint64_t identity, const result<void>& outcome, steady_time now);
+  void end_clear_above(instance_identity identity, const result<void>& outcome, steady_time now);
   /// Connects, ends what is late, sends what waits.
   void turn(steady_time now);
   /// What poll() saw.
@@ -81,7 +82,7 @@ class redis_lane {
 
   /// A value on the server, as its key names it.
   struct value_name {
-    std::uint64_t identity = 0;
+    instance_identity identity{};
     epoch number = 0;
     block_key key{};
   };
@@ -104,10 +105,10 @@ class redis_lane {
   void dispatch(redis_request request, steady_time now);
   void send_command(redis_request request, instance& of, steady_time now);
   [[nodiscard]] bool send_again(redis_request& request);
-  void send_look(std::uint64_t identity);
+  void send_look(instance_identity identity);
   void send_own(request_kind kind, std::string command);
   [[nodiscard]] std::string key_of(const value_name& name) const;
-  [[nodiscard]] std::string epoch_key(std::uint64_t identity) const;
+  [[nodiscard]] std::string epoch_key(instance_identity identity) const;
 
   // What comes in.
   void on_reply(redis_request& request, const redis_reply& reply, steady_time now);
@@ -118,8 +119,8 @@ class redis_lane {
   void on_got(redis_request& request, const redis_reply& reply, steady_time now);
   void on_count(redis_request& request, const redis_reply& reply, steady_time now);
   void on_failure(redis_request& request, const redis_reply& reply, steady_time now);
-  void settle(std::uint64_t identity, instance& of, std::string_view raw, steady_time now);
-  void serve_from(std::uint64_t identity, instance& of, epoch number, steady_time now);
+  void settle(instance_identity identity, instance& of, std::string_view raw, steady_time now);
+  void serve_from(instance_identity identity, instance& of, epoch number, steady_time now);
   void give_up(instance& of, std::string_view reply, steady_time now);
   void stick(instance& of, const std::string& why, steady_time now);
   void end_held(instance& of, const error& why, steady_time now);
@@ -151,7 +152,7 @@ class redis_lane {
   std::deque<redis_request> queue_;
   std::vector<value_name> lost_puts_;      ///< their connection ended: they may land until the next one serves
   std::vector<value_name> owed_discards_;  ///< for the next connection
-  std::unordered_map<std::uint64_t, instance> instances_;
+  std::unordered_map<instance_identity, instance> instances_;
   std::uint64_t run_ = 1;
   steady_time run_began_{};
   std::size_t run_commands_ = 0;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "tiers/remote/epoch_book.hpp"
 #include "tiers/remote/redis_request.hpp"
 #include "tiers/remote/redis_url.hpp"
@@ -37,7 +38,9 @@ class redis_site {
 
   /// Its addresses; nothing while the name is looked up. An answer is good for a second.
   [[nodiscard]] const result<socket_addresses>* addresses(steady_time now);
-  [[nodiscard]] epoch_book::place place_of(std::uint64_t identity) const noexcept { return {id_, identity}; }
+  /// Of server, database and prefix, in the book.
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  [[nodiscard]] epoch_book::place place_of(instance_identity identity) const noexcept { return {id_, identity}; }
   [[nodiscard]] epoch_book& book() noexcept { return *book_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] std::uint64_t seed() const noexcept;

@@ -13,14 +13,14 @@ namespace cenote::remote {
 namespace {
 
 constexpr std::uint64_t removals_magic = 0x6b6f6f626c766d72;  // "rmvlbook"
-constexpr std::uint32_t removals_version = 1;
+constexpr std::uint32_t removals_version = 2;
 constexpr std::size_t removals_sum_bytes = sizeof(std::uint64_t);
 constexpr std::size_t most_removals_bytes = std::size_t{64} << 20U;
 constexpr std::size_t longest_name = 1024;
 constexpr std::size_t longest_spec = 65536;
 
 void encode(byte_writer& writer, const removal_book::open_removal& removal) {
-  writer.put(removal.identity);
+  writer.put_raw(removal.identity.bytes);
   writer.put(removal.cleared);
   put_block_keys(writer, removal.keys);
   writer.put_bytes(removal.spec);
@@ -92,7 +92,7 @@ const removal_book::open_removal* removal_book::find(std::uint64_t number) const
 
 bool removal_book::decode_order(byte_reader& reader) {
   open_removal what;
-  what.identity = reader.get<std::uint64_t>();
+  what.identity.bytes = reader.get_array<sizeof(instance_identity)>();
   what.cleared = reader.get<std::uint64_t>();
   bool is_good = true;
   what.keys = get_block_keys(reader, ~std::size_t{0}, is_good);  // of one order as many as the file holds
@@ -123,7 +123,7 @@ bool removal_book::decode(std::string_view bytes) {
   const auto clears = reader.get<std::uint32_t>();
   if (clears > cluster::pool::most_cleared) return false;
   for (std::uint32_t i = 0; i < clears; ++i) {
-    const auto identity = reader.get<std::uint64_t>();
+    const instance_identity identity{reader.get_array<sizeof(instance_identity)>()};
     auto& numbers = clears_.numbers[identity];
     numbers.heard = reader.get<std::uint64_t>();
     numbers.carried_out = reader.get<std::uint64_t>();
@@ -146,7 +146,7 @@ result<void> removal_book::write(cluster::clear_record clears) {
   writer.put(clears_.floor);
   writer.put(static_cast<std::uint32_t>(clears_.numbers.size()));
   for (const auto& [identity, numbers] : clears_.numbers) {
-    writer.put(identity);
+    writer.put_raw(identity.bytes);
     writer.put(numbers.heard);
     writer.put(numbers.carried_out);
   }

@@ -16,6 +16,7 @@
 #include "cluster/pool.hpp"
 #include "core/block_key.hpp"
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 
 namespace cenote {
 class byte_reader;
@@ -29,7 +30,7 @@ class removal_book {
  public:
   /// All of an instance, or some keys of it.
   struct open_removal {
-    std::uint64_t identity = 0;
+    instance_identity identity{};
     std::uint64_t cleared = 0;      ///< number of the clear; 0: keys
     std::vector<block_key> keys{};  ///< without a clear
     std::vector<std::byte> spec{};  ///< of the instance, encoded; may be empty

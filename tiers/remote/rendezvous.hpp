@@ -9,6 +9,7 @@
 
 #include "core/block_key.hpp"
 #include "core/checksum.hpp"
+#include "core/instance_identity.hpp"
 
 namespace cenote::remote {
 
@@ -18,12 +19,12 @@ namespace cenote::remote {
 }
 
 /// The server of highest random weight for a block of an instance (Thaler and Ravishankar, 1998). `seeds` is not empty.
-[[nodiscard]] inline std::size_t home_of(std::uint64_t identity, const block_key& key,
+[[nodiscard]] inline std::size_t home_of(instance_identity identity, const block_key& key,
                                          std::span<const std::uint64_t> seeds) noexcept {
   std::size_t best = 0;
   std::uint64_t most = 0;
   for (std::size_t i = 0; i < seeds.size(); ++i) {
-    const std::uint64_t weight = checksum_of(&key, sizeof(key), seeds[i] ^ identity);
+    const std::uint64_t weight = checksum_of(&key, sizeof(key), seeds[i] ^ identity.spread());
     if (i != 0 && weight <= most) continue;
     best = i;
     most = weight;

@@ -10,7 +10,7 @@ void store::bind(std::uint32_t instance, const instance_spec& spec, bool leaves)
   instances_.insert_or_assign(instance, bound{cenote::identity_of(spec), leaves});
 }
 
-std::optional<std::uint64_t> store::identity_of(std::uint32_t instance) const {
+std::optional<instance_identity> store::identity_of(std::uint32_t instance) const {
   const auto found = instances_.find(instance);
   if (found == instances_.end()) return std::nullopt;
   return found->second.identity;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/breaker.hpp"
@@ -33,7 +34,7 @@ struct call {
 /// Blocks that a backend shall remove, since they landed after they were removed.
 struct late_removal {
   backend_number from = 0;
-  std::uint64_t identity = 0;
+  instance_identity identity{};
   block_key key;
 };
 
@@ -53,7 +54,7 @@ class store {
   /// Blocks of the instance have this identity; `leaves`: they may leave the machine.
   void bind(std::uint32_t instance, const instance_spec& spec, bool leaves);
   void unbind(std::uint32_t instance) { instances_.erase(instance); }
-  [[nodiscard]] std::optional<std::uint64_t> identity_of(std::uint32_t instance) const;
+  [[nodiscard]] std::optional<instance_identity> identity_of(std::uint32_t instance) const;
   /// False also for an instance that is not bound.
   [[nodiscard]] bool may_leave(std::uint32_t instance) const;
 
@@ -91,12 +92,12 @@ class store {
     breaker guard{};
   };
   struct bound {
-    std::uint64_t identity = 0;
+    instance_identity identity{};
     bool leaves = true;
   };
   struct moving {
     transfer what;
-    std::uint64_t identity = 0;
+    instance_identity identity{};
     backend_number at = 0;
     bool up = false;
     bool unwanted = false;

@@ -19,13 +19,13 @@ struct header_layout {
   std::uint64_t magic = value_magic;
   std::uint32_t version = value_version;
   std::uint32_t header_bytes = value_header_bytes;
-  std::uint64_t identity = 0;
+  instance_identity identity;
   std::uint32_t group = 0;
   std::uint32_t key_bytes = 0;
   std::uint64_t block_bytes = 0;
   std::uint64_t checksum = 0;
   std::array<std::byte, max_key_bytes> key{};
-  std::array<std::byte, 16> zeros{};
+  std::array<std::byte, 8> zeros{};
 };
 static_assert(sizeof(header_layout) == value_header_bytes && sizeof(header_layout::key) == 64);
 

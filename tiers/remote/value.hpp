@@ -12,11 +12,11 @@ namespace cenote::remote {
 
 /// A value is this header and then the bytes of the block, little endian:
 ///
-///     0 magic "cenotekv" · 8 version u32 · 12 bytes of the header u32 · 16 identity u64 · 24 group u32
-///     28 bytes of the full key u32 · 32 bytes of the block u64 · 40 checksum u64 · 48 full key, zeros behind it
-///     112 zeros
-inline constexpr std::size_t value_header_bytes = 128;
-inline constexpr std::uint32_t value_version = 1;
+///     0 magic "cenotekv" · 8 version u32 · 12 bytes of the header u32 · 16 identity · 48 group u32
+///     52 bytes of the full key u32 · 56 bytes of the block u64 · 64 checksum u64 · 72 full key, zeros behind it
+///     136 zeros
+inline constexpr std::size_t value_header_bytes = 144;
+inline constexpr std::uint32_t value_version = 2;
 
 using value_header = std::array<std::byte, value_header_bytes>;
 

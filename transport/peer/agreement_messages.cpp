@@ -122,7 +122,7 @@ std::vector<std::byte> encode(const seek_group& what) {
 std::vector<std::byte> encode(const join_group& what) {
   byte_writer writer;
   put_group(writer, what.group);
-  writer.put(what.shared);
+  writer.put_raw(what.shared.bytes);
   writer.put(what.size);
   writer.put(what.turn);
   put_ranks(writer, what.ranks);
@@ -209,7 +209,7 @@ result<join_group> decode_join_group(std::span<const std::byte> body) {
   bool is_good = true;
   join_group what;
   what.group = get_group(reader, is_good);
-  what.shared = reader.get<std::uint64_t>();
+  what.shared.bytes = reader.get_array<sizeof(instance_identity)>();
   what.size = reader.get<std::uint32_t>();
   what.turn = reader.get<std::uint64_t>();
   what.ranks = get_ranks(reader, is_good);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "core/shared_bound.hpp"
 #include "transport/peer/frame.hpp"
 
@@ -54,7 +55,7 @@ struct joined_rank {
 /// All ranks of the sender that wait for the group to form. Of two such frames the one with the higher turn counts.
 struct join_group {
   group_name group{};
-  std::uint64_t shared = 0;  ///< what its ranks must have in common
+  instance_identity shared;  ///< what its ranks must have in common
   std::uint32_t size = 0;    ///< ranks of the whole group
   std::uint64_t turn = 0;    ///< grows with each change of `ranks`
   std::vector<joined_rank> ranks{};

@@ -52,7 +52,7 @@ std::optional<proof> get_right(byte_reader& reader) {
 
 std::vector<std::byte> encode(const bind_request& what) {
   byte_writer writer;
-  writer.put(what.identity);
+  writer.put_raw(what.identity.bytes);
   writer.put(what.cleared);
   writer.put_bytes(what.spec);
   if (what.right) writer.put_raw(*what.right);
@@ -123,7 +123,7 @@ std::vector<std::byte> encode(const block_answers& what) {
 
 std::vector<std::byte> encode(const forget_request& what) {
   byte_writer writer;
-  writer.put(what.identity);
+  writer.put_raw(what.identity.bytes);
   writer.put(what.cleared);
   put_block_keys(writer, what.keys);
   if (!what.spec.empty()) writer.put_bytes(what.spec);
@@ -149,7 +149,7 @@ std::vector<std::byte> encode(const elsewhere_answer& what) {
 result<bind_request> decode_bind_request(std::span<const std::byte> body) {
   byte_reader reader(body);
   bind_request what;
-  what.identity = reader.get<std::uint64_t>();
+  what.identity.bytes = reader.get_array<sizeof(instance_identity)>();
   what.cleared = reader.get<std::uint64_t>();
   const auto spec = reader.get_bytes();
   const bool is_good = spec.size() <= longest_spec;
@@ -249,7 +249,7 @@ result<elsewhere_answer> decode_elsewhere_answer(std::span<const std::byte> body
 result<forget_request> decode_forget_request(std::span<const std::byte> body) {
   byte_reader reader(body);
   forget_request what;
-  what.identity = reader.get<std::uint64_t>();
+  what.identity.bytes = reader.get_array<sizeof(instance_identity)>();
   what.cleared = reader.get<std::uint64_t>();
   bool is_good = true;
   what.keys = get_block_keys(reader, most_keys, is_good);

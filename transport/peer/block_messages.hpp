@@ -12,6 +12,7 @@
 
 #include "core/block_key.hpp"
 #include "core/error.hpp"
+#include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
 #include "transport/peer/messages.hpp"
 
@@ -23,7 +24,7 @@ inline constexpr std::size_t most_keys = 4096;
 /// An instance, so that later frames name it by a number: the answer's handle, good for as long as the link, unless the
 /// asker gives it back.
 struct bind_request {
-  std::uint64_t identity = 0;     ///< identity_of(spec)
+  instance_identity identity{};   ///< identity_of(spec)
   std::uint64_t cleared = 0;      ///< number of its last clear, as the sender knows; 0: none
   std::vector<std::byte> spec{};  ///< encoded
   /// That the sender's configuration restricts the instance's group as the home's does (cluster/group_rights.hpp).
@@ -82,7 +83,7 @@ struct elsewhere_answer {
 };
 
 struct forget_request {
-  std::uint64_t identity = 0;
+  instance_identity identity{};
   std::uint64_t cleared = 0;      ///< not 0: all of the instance; the clear's number
   std::vector<block_key> keys{};  ///< otherwise
   std::vector<std::byte> spec{};  ///< of the instance, encoded: for a node where no link has bound it; may be empty

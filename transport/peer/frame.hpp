@@ -63,7 +63,7 @@ enum class frame_type : std::uint16_t {
 };
 
 inline constexpr std::size_t frame_header_bytes = 32;
-inline constexpr std::uint8_t frame_major = 2;
+inline constexpr std::uint8_t frame_major = 3;
 inline constexpr std::uint8_t frame_minor = 0;
 
 /// A frame that was heard; its body lies in the memory that it was read from.

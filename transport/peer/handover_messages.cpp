@@ -15,7 +15,7 @@ constexpr unsigned flag_over = 1, flag_refused = 2;  // refused: the reason's co
 
 std::vector<std::byte> encode(const follow_request& what) {
   byte_writer writer;
-  writer.put(what.request.identity);
+  writer.put_raw(what.request.identity.bytes);
   writer.put(what.request.group);
   writer.put(what.position);
   writer.put(what.patience_ms);
@@ -39,7 +39,7 @@ std::vector<std::byte> encode(const handed_keys& what) {
 result<follow_request> decode_follow_request(std::span<const std::byte> body) {
   byte_reader reader(body);
   follow_request what;
-  what.request.identity = reader.get<std::uint64_t>();
+  what.request.identity.bytes = reader.get_array<sizeof(instance_identity)>();
   what.request.group = reader.get<std::uint32_t>();
   what.position = reader.get<std::uint64_t>();
   what.patience_ms = reader.get<std::uint32_t>();

@@ -5,6 +5,7 @@
 #include <functional>
 #include <random>
 
+#include "tests/support/numbered_identity.hpp"
 #include "transport/peer/network.hpp"
 
 namespace {
@@ -28,7 +29,7 @@ std::vector<group_sample> group_samples() {
   const propose_lengths proposed{{"g"}, some_epoch, 9, true, "why", {{1, 2, 3}, {4, 5, 6}}};
   return {
       {encode(seek_group{{"g"}, true}), reader(decode_seek_group)},
-      {encode(join_group{{"g"}, 1, 4, 5, {{0, 6}, {1, 7}}}), reader(decode_join_group)},
+      {encode(join_group{{"g"}, 1_identity, 4, 5, {{0, 6}, {1, 7}}}), reader(decode_join_group)},
       {encode(group_formed{{"g"}, some_epoch, {{"a", {1}, {{0, 2}}}, {"b", {3}, {{1, 4}}}}}),
        reader(decode_group_formed)},
       {encode(proposed), reader(decode_propose_lengths)},
@@ -48,9 +49,9 @@ BOOST_AUTO_TEST_CASE(what_is_encoded_is_read_again) {
   BOOST_REQUIRE(seek);
   BOOST_TEST((seek->group == group_name{"tp/0", {1001, "team"}}));
   BOOST_TEST(seek->has_first);
-  const auto join = decode_join_group(encode(join_group{{"g"}, 1, 4, 5, {{0, 6}, {1, 7}}}));
+  const auto join = decode_join_group(encode(join_group{{"g"}, 1_identity, 4, 5, {{0, 6}, {1, 7}}}));
   BOOST_REQUIRE(join);
-  BOOST_TEST(join->shared == 1U);
+  BOOST_TEST(join->shared == 1_identity);
   BOOST_TEST(join->size == 4U);
   BOOST_TEST(join->turn == 5U);
   BOOST_TEST((join->ranks == std::vector<joined_rank>{{0, 6}, {1, 7}}));
@@ -115,10 +116,10 @@ BOOST_AUTO_TEST_CASE(a_body_that_was_cut_is_refused_and_one_that_grew_is_not) {
 
 BOOST_AUTO_TEST_CASE(counts_that_cannot_be_are_refused_before_anything_is_allocated) {
   constexpr std::size_t count_at = name_bytes + 8 + 4 + 8;
-  auto join = encode(join_group{{"g"}, 1, 4, 5, {{0, 6}}});
+  auto join = encode(join_group{{"g"}, 1_identity, 4, 5, {{0, 6}}});
   join[count_at + 3] = std::byte{0xff};
   BOOST_TEST(!decode_join_group(join));
-  join_group large{.group = {"g"}, .ranks = std::vector<joined_rank>(most_group_ranks)};
+  join_group large{.group = {"g"}, .shared = {}, .ranks = std::vector<joined_rank>(most_group_ranks)};
   BOOST_TEST(decode_join_group(encode(large)).has_value());
   large.ranks.emplace_back();
   BOOST_TEST(!decode_join_group(encode(large)));

@@ -109,9 +109,9 @@ class few_nodes {
   cluster::agreement& operator[](const std::string& name) { return *nodes_.at(name).object; }
   [[nodiscard]] peer::incarnation born(const std::string& name) const { return nodes_.at(name).born; }
 
-  cluster::rank_id join(const std::string& at, std::uint32_t rank, std::uint32_t size, std::uint64_t shared = 7,
-                        const std::string& group = "g", std::chrono::milliseconds timeout = 10s,
-                        const share_holder& owner = {}) {
+  cluster::rank_id join(const std::string& at, std::uint32_t rank, std::uint32_t size,
+                        const numbered_identity& shared = 7, const std::string& group = "g",
+                        std::chrono::milliseconds timeout = 10s, const share_holder& owner = {}) {
     (*this)[at].join({++last_, group, shared, rank, size, timeout, owner}, now);
     pass();
     return last_;
@@ -613,7 +613,7 @@ BOOST_AUTO_TEST_CASE(of_two_nodes_with_rank_0_the_larger_name_is_refused) {
 BOOST_AUTO_TEST_CASE(ranks_that_differ_are_refused_and_it_is_said_in_what) {
   few_nodes nodes{"a", "b"};
   nodes.join("a", 0, 4);
-  const auto refused_with = [&](const std::string& at, std::uint32_t size, std::uint64_t shared,
+  const auto refused_with = [&](const std::string& at, std::uint32_t size, const numbered_identity& shared,
                                 const std::string& word) {
     const auto rank = nodes.join(at, 2, size, shared);
     nodes.run(500ms);
@@ -634,14 +634,14 @@ BOOST_AUTO_TEST_CASE(what_can_never_be_is_refused_at_once) {
     nodes.pass();
     return nodes.is(what.id, answer_kind::refused) && !nodes.last_of(what.id).why.empty();
   };
-  BOOST_TEST(refused({101, "", 7, 0, 2, 1s}));
-  BOOST_TEST(refused({102, std::string(129, 'x'), 7, 0, 2, 1s}));
-  BOOST_TEST(refused({103, "a\nb", 7, 0, 2, 1s}));
-  BOOST_TEST(refused({104, "g", 7, 2, 2, 1s}));
-  BOOST_TEST(refused({105, "g", 7, 0, 0, 1s}));
-  BOOST_TEST(refused({106, "g", 7, 0, 257, 1s}));
-  BOOST_TEST(!refused({107, "g", 7, 0, 256, 1s}));
-  BOOST_TEST(refused({107, "h", 7, 0, 1, 1s}));  // its id is in use
+  BOOST_TEST(refused({101, "", 7_identity, 0, 2, 1s}));
+  BOOST_TEST(refused({102, std::string(129, 'x'), 7_identity, 0, 2, 1s}));
+  BOOST_TEST(refused({103, "a\nb", 7_identity, 0, 2, 1s}));
+  BOOST_TEST(refused({104, "g", 7_identity, 2, 2, 1s}));
+  BOOST_TEST(refused({105, "g", 7_identity, 0, 0, 1s}));
+  BOOST_TEST(refused({106, "g", 7_identity, 0, 257, 1s}));
+  BOOST_TEST(!refused({107, "g", 7_identity, 0, 256, 1s}));
+  BOOST_TEST(refused({107, "h", 7_identity, 0, 1, 1s}));  // its id is in use
   nodes.ask("a", 107, 1, 1);
   BOOST_TEST(nodes.is(107, answer_kind::refused));  // it is not in yet
 }
@@ -666,9 +666,9 @@ BOOST_AUTO_TEST_CASE(who_is_missing_is_named_when_a_group_does_not_form) {
 BOOST_AUTO_TEST_CASE(a_join_that_was_overtaken_by_a_later_one_is_nothing) {
   few_nodes nodes{"a", "b"};
   const auto first = nodes.join("a", 0, 2);
-  const auto old = peer::encode(peer::join_group{{"g"}, 7, 2, 5, {{1, 5}}});
-  const auto gone = peer::encode(peer::join_group{{"g"}, 7, 2, 6, {}});
-  nodes.tell("b", "a", peer::frame_type::join_group, peer::encode(peer::join_group{{"g"}, 7, 2, 7, {{0, 7}}}));
+  const auto old = peer::encode(peer::join_group{{"g"}, 7_identity, 2, 5, {{1, 5}}});
+  const auto gone = peer::encode(peer::join_group{{"g"}, 7_identity, 2, 6, {}});
+  nodes.tell("b", "a", peer::frame_type::join_group, peer::encode(peer::join_group{{"g"}, 7_identity, 2, 7, {{0, 7}}}));
   nodes.tell("b", "a", peer::frame_type::join_group, gone);
   BOOST_TEST(nodes.heard[first].empty());
   nodes.tell("b", "a", peer::frame_type::join_group, old);
@@ -726,7 +726,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_ignored) {
   nodes.tell("a", "b", frame_type::group_says, peer::encode(peer::lost_epoch{{"g"}, other, true, "no"}));
   nodes.tell("a", "b", frame_type::group_formed, peer::encode(peer::group_formed{{"h"}, epoch, {}}));
   nodes.tell("a", "b", frame_type::group_here, peer::encode(peer::group_here{{"h"}, true}));
-  nodes.tell("b", "a", frame_type::join_group, peer::encode(peer::join_group{{"h"}, 7, 4, 1, {{0, 1}}}));
+  nodes.tell("b", "a", frame_type::join_group, peer::encode(peer::join_group{{"h"}, 7_identity, 4, 1, {{0, 1}}}));
   nodes.tell("b", "a", static_cast<frame_type>(46), {});
   nodes.all_ask(1, 3);
   for (const auto each : nodes.ranks) BOOST_TEST(nodes.length_of(each, 1) == 3U);

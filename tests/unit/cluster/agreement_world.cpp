@@ -212,7 +212,7 @@ void agreement_world::join(rank& which) {
   const duration timeout = is_calm_ || is_peace_ ? 5000ms : 800ms + some(2000);
   if (options_.shows) show(name_of(which) + " joins as " + std::to_string(which.id));
   expect_answer(which, 0, timeout);
-  at.object->join({which.id, of.name, 42, which.number, of.size, timeout, of.owner}, wire_.now());
+  at.object->join({which.id, of.name, 42_identity, which.number, of.size, timeout, of.owner}, wire_.now());
   settle(at);
 }
 

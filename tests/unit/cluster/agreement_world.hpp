@@ -12,6 +12,7 @@
 
 #include "cluster/agreement.hpp"
 #include "tests/support/fake_network.hpp"
+#include "tests/support/numbered_identity.hpp"
 
 namespace cenote::testing {
 

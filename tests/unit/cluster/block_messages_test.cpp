@@ -6,6 +6,8 @@
 #include <functional>
 #include <random>
 
+#include "tests/support/numbered_identity.hpp"
+
 namespace {
 
 using namespace cenote;
@@ -28,7 +30,7 @@ std::vector<sample> samples() {
     return [decode](std::span<const std::byte> bytes) { return decode(bytes).has_value(); };
   };
   return {
-      {encode(bind_request{1, 2, std::vector<std::byte>(100)}), reader(decode_bind_request)},
+      {encode(bind_request{1_identity, 2, std::vector<std::byte>(100)}), reader(decode_bind_request)},
       {encode(bind_answer{1, 2, "why"}), reader(decode_bind_answer)},
       {encode(unbind_request{1}), reader(decode_unbind_request)},
       {encode(locate_request{1, 2, {key_of(32, 1), key_of(32, 2)}}), reader(decode_locate_request)},
@@ -36,7 +38,7 @@ std::vector<sample> samples() {
       {encode(block_request{1, 2, {{3, key_of(16, 1)}, {4, key_of(16, 2)}}}), reader(decode_block_request)},
       {encode(block_answers{{3, block_answer::send}, {4, block_answer::full}}), reader(decode_block_answers)},
       {encode(elsewhere_answer{"n2", {3, 4}}), reader(decode_elsewhere_answer)},
-      {encode(forget_request{1, 2, {{3, 4}, {5, 6}}}), reader(decode_forget_request)},
+      {encode(forget_request{1_identity, 2, {{3, 4}, {5, 6}}}), reader(decode_forget_request)},
       {encode(forget_answer{1, "why"}), reader(decode_forget_answer)},
   };
 }
@@ -46,9 +48,9 @@ std::vector<sample> samples() {
 BOOST_AUTO_TEST_SUITE(block_messages)
 
 BOOST_AUTO_TEST_CASE(what_is_encoded_is_read_again) {
-  const auto bind = decode_bind_request(encode(bind_request{11, 12, std::vector<std::byte>(5, std::byte{9})}));
+  const auto bind = decode_bind_request(encode(bind_request{11_identity, 12, std::vector<std::byte>(5, std::byte{9})}));
   BOOST_REQUIRE(bind);
-  BOOST_TEST(bind->identity == 11U);
+  BOOST_TEST(bind->identity == 11_identity);
   BOOST_TEST(bind->cleared == 12U);
   BOOST_TEST((bind->spec == std::vector<std::byte>(5, std::byte{9})));
   const auto bound = decode_bind_answer(encode(bind_answer{1, 2, "no"}));
@@ -60,7 +62,7 @@ BOOST_AUTO_TEST_CASE(what_is_encoded_is_read_again) {
   BOOST_TEST(!bound->right.has_value());
   proof right{};
   right.fill(std::byte{3});
-  BOOST_TEST((decode_bind_request(encode(bind_request{11, 12, {}, right}))->right == right));
+  BOOST_TEST((decode_bind_request(encode(bind_request{11_identity, 12, {}, right}))->right == right));
   BOOST_TEST((decode_bind_answer(encode(bind_answer{1, 2, "", right}))->right == right));
   const auto locate = decode_locate_request(encode(locate_request{1, 2, {key_of(64, 1), key_of(64, 3)}}));
   BOOST_REQUIRE(locate);
@@ -85,12 +87,12 @@ BOOST_AUTO_TEST_CASE(what_is_encoded_is_read_again) {
   const auto answered = decode_block_answers(encode(answers));
   BOOST_REQUIRE(answered);
   BOOST_TEST((*answered == answers));
-  const auto forget = decode_forget_request(encode(forget_request{1, 2, {{3, 4}}}));
+  const auto forget = decode_forget_request(encode(forget_request{1_identity, 2, {{3, 4}}}));
   BOOST_REQUIRE(forget);
   BOOST_TEST((forget->keys == std::vector<block_key>{{3, 4}}));
   BOOST_TEST(forget->spec.empty());
   const std::vector<std::byte> spec(5, std::byte{9});
-  BOOST_TEST((decode_forget_request(encode(forget_request{1, 2, {{3, 4}}, spec}))->spec == spec));
+  BOOST_TEST((decode_forget_request(encode(forget_request{1_identity, 2, {{3, 4}}, spec}))->spec == spec));
   const auto forgot = decode_forget_answer(encode(forget_answer{5, ""}));
   BOOST_REQUIRE(forgot);
   BOOST_TEST(forgot->removed == 5U);

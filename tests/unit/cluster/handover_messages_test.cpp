@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/byte_io.hpp"
+#include "tests/support/numbered_identity.hpp"
 
 namespace cenote::peer::handover_messages_test {
 
@@ -19,8 +20,9 @@ full_key key_of(std::size_t size, unsigned seed) {
 }
 
 follow_request some_follow() {
-  return {
-      .request = {.identity = 11, .group = 2, .text = std::string("r\0\xff", 3)}, .position = 9, .patience_ms = 700};
+  return {.request = {.identity = 11_identity, .group = 2, .text = std::string("r\0\xff", 3)},
+          .position = 9,
+          .patience_ms = 700};
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "tests/support/numbered_identity.hpp"
+
 namespace {
 
 using namespace cenote;
@@ -29,7 +31,7 @@ std::vector<block_key> some_keys(std::size_t count) {
 
 std::vector<std::size_t> shares(const placement& of, const std::vector<block_key>& keys) {
   std::vector<std::size_t> all(of.size());
-  for (const block_key& each : keys) ++all[of.home(1, each)];
+  for (const block_key& each : keys) ++all[of.home(1_identity, each)];
   return all;
 }
 
@@ -65,8 +67,8 @@ BOOST_AUTO_TEST_CASE(a_node_that_comes_or_goes_moves_its_own_blocks_alone) {
     const auto keys = some_keys(20000);
     std::size_t moved = 0;
     for (const block_key& each : keys) {
-      const std::string& from = before.name(before.home(1, each));
-      const std::string& to = after.name(after.home(1, each));
+      const std::string& from = before.name(before.home(1_identity, each));
+      const std::string& to = after.name(after.home(1_identity, each));
       if (from == to) continue;
       ++moved;
       BOOST_TEST(to == "node" + std::to_string(count));
@@ -82,13 +84,14 @@ BOOST_AUTO_TEST_CASE(nodes_that_name_the_same_places_in_another_order_agree) {
   std::ranges::reverse(all);
   const placement other(all);
   for (const block_key& each : some_keys(1000))
-    BOOST_TEST(one.name(one.home(3, each)) == other.name(other.home(3, each)));
+    BOOST_TEST(one.name(one.home(3_identity, each)) == other.name(other.home(3_identity, each)));
 }
 
 BOOST_AUTO_TEST_CASE(instances_of_one_key_have_homes_of_their_own) {
   const placement made(nodes(4));
   std::size_t equal = 0;
-  for (const block_key& each : some_keys(4000)) equal += made.home(1, each) == made.home(2, each) ? 1 : 0;
+  for (const block_key& each : some_keys(4000))
+    equal += made.home(1_identity, each) == made.home(2_identity, each) ? 1 : 0;
   BOOST_TEST(std::abs(static_cast<double>(equal) - 1000.0) < 200.0);
 }
 
@@ -97,16 +100,16 @@ BOOST_AUTO_TEST_CASE(the_next_home_is_where_a_block_goes_when_the_first_is_gone)
   const placement made(all);
   for (const block_key& each : some_keys(500)) {
     std::array<std::size_t, 2> homes{};
-    BOOST_REQUIRE(made.homes(1, each, homes) == 2U);
-    BOOST_TEST(homes[0] == made.home(1, each));
+    BOOST_REQUIRE(made.homes(1_identity, each, homes) == 2U);
+    BOOST_TEST(homes[0] == made.home(1_identity, each));
     auto rest = all;
     std::erase_if(rest, [&](const place& one) { return one.name == made.name(homes[0]); });
     const placement without(rest);
-    BOOST_TEST(without.name(without.home(1, each)) == made.name(homes[1]));
+    BOOST_TEST(without.name(without.home(1_identity, each)) == made.name(homes[1]));
   }
   std::array<std::size_t, 4> more{};
-  BOOST_TEST(placement(nodes(3)).homes(1, {1, 2}, more) == 3U);
-  BOOST_TEST(placement().homes(1, {1, 2}, more) == 0U);
+  BOOST_TEST(placement(nodes(3)).homes(1_identity, {1, 2}, more) == 3U);
+  BOOST_TEST(placement().homes(1_identity, {1, 2}, more) == 0U);
 }
 
 /// Blocks of one prefix are spread like any others: its heat is that of its first blocks' homes.
@@ -121,7 +124,7 @@ BOOST_AUTO_TEST_CASE(popular_prefixes_load_the_hottest_home_little_more_than_the
     for (std::size_t rank = 1; rank <= prefixes; ++rank) {
       const double heat = 1.0 / static_cast<double>(rank);  // Zipf
       for (std::size_t block = 0; block < blocks_each; ++block) {
-        load[made.home(1, {random(), random()})] += heat;
+        load[made.home(1_identity, {random(), random()})] += heat;
         all += heat;
       }
     }

@@ -8,6 +8,7 @@
 #include "core/checksum.hpp"
 #include "core/stored_identity.hpp"
 #include "core/units.hpp"
+#include "tests/support/numbered_identity.hpp"
 #include "tests/unit/tiers/nvme/temporary_directory.hpp"
 #include "tiers/nvme/store.hpp"
 
@@ -59,7 +60,7 @@ struct store_fixture {
   }
 
   /// The next block: 64 KiB of `fill`, last used at `touch`; what it says of itself.
-  nvme::stored_block put(std::uint64_t instance, char fill, std::uint32_t touch) {
+  nvme::stored_block put(const numbered_identity& instance, char fill, std::uint32_t touch) {
     const std::string bytes(block_size, fill);
     scribble(nvme::path_file::data_offset + slot * block_size, bytes);
     nvme::stored_block block;
@@ -148,8 +149,8 @@ BOOST_AUTO_TEST_CASE(sums_up_blocks_by_instance) {
   BOOST_TEST(found.sum.newest == 3000U);
   BOOST_REQUIRE(found.instances.size() == 3U);
   for (const auto& each : found.instances) {
-    BOOST_TEST(each.spec.has_value() == (each.identity != 77));
-    BOOST_TEST(each.sum.blocks == (each.identity == 77 ? 1U : each.identity == identity ? 2U : 0U));
+    BOOST_TEST(each.spec.has_value() == (each.identity != 77_identity));
+    BOOST_TEST(each.sum.blocks == (each.identity == 77_identity ? 1U : each.identity == identity ? 2U : 0U));
   }
   const auto text = text_of(found);
   for (const auto* part : {"format 1", "8.0 MiB", "3 in 192.0 KiB", "1970-01-01T00:16:40Z", "known", "a-model", "full",
@@ -188,14 +189,14 @@ BOOST_AUTO_TEST_CASE(names_what_is_wrong) {
   scribble(flipped.offset + block_size - 1, "x");
   auto foreign = put(77, 'c', 1);  // the bytes are right, but for another instance
   apply({nvme::catalog_change::kind::erase, foreign});
-  foreign.instance = 78;
+  foreign.instance = 78_identity;
   apply({nvme::catalog_change::kind::put, foreign});
   auto outside = foreign;
-  outside.instance = 79;
+  outside.instance = 79_identity;
   outside.offset = 8 * MiB;
   apply({nvme::catalog_change::kind::put, outside});
   auto nonsense = foreign;
-  nonsense.instance = 80;
+  nonsense.instance = 80_identity;
   nonsense.bytes = 100;
   apply({nvme::catalog_change::kind::put, nonsense});
 

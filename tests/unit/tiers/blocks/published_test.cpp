@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string>
 
+#include "tests/support/numbered_identity.hpp"
+
 namespace cenote::blocks::published_test {
 
 namespace {
@@ -33,7 +35,7 @@ struct world {
     made.by = session;
     made.holder = holder;
     made.instance = instance;
-    made.request = {.identity = instance, .group = 0, .text = name};
+    made.request = {.identity = numbered_identity(instance), .group = 0, .text = name};
     made.first = place;
     made.ends = ends;
     for (std::uint64_t i = first; i < first + count; ++i) made.keys.push_back(key_of(i, width));
@@ -44,7 +46,7 @@ struct world {
   void follow(std::uint64_t number, const std::string& name, std::uint64_t position = 0) {
     handover::order made;
     made.number = number;
-    made.request = {.identity = instance, .group = 0, .text = name};
+    made.request = {.identity = numbered_identity(instance), .group = 0, .text = name};
     made.position = position;
     made.patience = std::chrono::seconds(30);
     made.holder = holder;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "tests/support/numbered_identity.hpp"
 #include "tiers/nvme/catalog.hpp"
 
 namespace cenote::nvme::testing {
@@ -58,7 +59,7 @@ inline instance_spec spec_of(const std::string& id) {
 }
 
 /// Block `number` of an instance; every field follows from the three numbers.
-inline stored_block block_of(std::uint64_t instance, std::uint64_t number, std::uint32_t version = 0) {
+inline stored_block block_of(const numbered_identity& instance, std::uint64_t number, std::uint32_t version = 0) {
   std::byte name[32] = {};
   std::memcpy(name, &number, sizeof number);
   stored_block block;
@@ -80,7 +81,7 @@ inline catalog_change erase(const stored_block& block) {
   return {catalog_change::kind::erase, block};
 }
 
-using contents = std::map<std::pair<std::uint64_t, block_key>, stored_block>;
+using contents = std::map<std::pair<instance_identity, block_key>, stored_block>;
 
 /// All that is sound; nothing may be damaged.
 inline contents contents_of(const catalog& catalog) {

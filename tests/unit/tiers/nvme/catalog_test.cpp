@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(what_was_applied_is_there_again) {
   }
   const auto found = contents_of(open_catalog(at));
   BOOST_TEST(found.size() == written.size() - 1);
-  BOOST_TEST((found.at({1, block_of(1, 7).key}) == block_of(1, 7, 9)));
+  BOOST_TEST((found.at({numbered_identity(1), block_of(1, 7).key}) == block_of(1, 7, 9)));
 }
 
 BOOST_AUTO_TEST_CASE(only_the_owner_may_read) {
@@ -121,10 +121,21 @@ BOOST_AUTO_TEST_CASE(only_the_owner_may_read) {
   }
 }
 
+instance_identity neighbour(instance_identity identity, int step) {
+  identity.bytes.back() = static_cast<std::byte>(std::to_integer<int>(identity.bytes.back()) + step);
+  return identity;
+}
+
+instance_identity last_identity() {
+  instance_identity identity;
+  identity.bytes.fill(std::byte{0xff});
+  return identity;
+}
+
 BOOST_AUTO_TEST_CASE(an_instance_is_remembered_until_its_name_is_erased) {
   const scratch_directory at;
-  const std::uint64_t one = identity_of(spec_of("one"));
-  const std::uint64_t two = identity_of(spec_of("two"));
+  const instance_identity one = identity_of(spec_of("one"));
+  const instance_identity two = identity_of(spec_of("two"));
   BOOST_TEST(one != two);
   {
     auto held = open_catalog(at);
@@ -133,7 +144,7 @@ BOOST_AUTO_TEST_CASE(an_instance_is_remembered_until_its_name_is_erased) {
     BOOST_TEST(held.instances()->size() == 2U);
     std::vector<catalog_change> changes;
     for (std::uint64_t i = 0; i < 100; ++i) {
-      for (const std::uint64_t instance : {one - 1, one, one + 1, ~std::uint64_t{0}}) {
+      for (const instance_identity& instance : {neighbour(one, -1), one, neighbour(one, 1), last_identity()}) {
         changes.push_back(put(block_of(instance, i)));
       }
     }
@@ -141,7 +152,7 @@ BOOST_AUTO_TEST_CASE(an_instance_is_remembered_until_its_name_is_erased) {
     extreme.key = {~std::uint64_t{0}, ~std::uint64_t{0}};
     changes.push_back(put(extreme));
     changes.push_back({catalog_change::kind::erase_blocks, block_of(one, 0)});
-    changes.push_back({catalog_change::kind::erase_blocks, block_of(~std::uint64_t{0}, 0)});
+    changes.push_back({catalog_change::kind::erase_blocks, block_of(last_identity(), 0)});
     changes.push_back(put(block_of(one, 500)));  // again, after all were erased
     BOOST_REQUIRE(held.apply(changes).has_value());
   }
@@ -169,18 +180,29 @@ BOOST_AUTO_TEST_CASE(a_block_that_makes_no_sense_is_refused_with_its_whole_batch
   BOOST_TEST(contents_of(held).empty());
 }
 
-BOOST_AUTO_TEST_CASE(another_version_is_refused_and_nothing_is_changed) {
+BOOST_AUTO_TEST_CASE(a_later_version_is_refused_and_nothing_is_changed) {
   const scratch_directory at;
   { open_catalog(at); }
-  set_format(at, std::string("cntcatlg\x02\0\0\0more", 16));
+  set_format(at, std::string("cntcatlg\x03\0\0\0more", 16));
   const auto before = files_of(at.metadata());
   const auto refused = catalog::open(options_of(at));
   BOOST_REQUIRE(!refused.has_value());
   BOOST_TEST((refused.error().code() == error_code::layout_mismatch));
-  BOOST_TEST(refused.error().message().find("version 2") != std::string::npos, refused.error().message());
+  BOOST_TEST(refused.error().message().find("version 3") != std::string::npos, refused.error().message());
   BOOST_TEST((files_of(at.metadata()) == before));
   set_format(at, "something else");
   BOOST_TEST((catalog::open(options_of(at)).error().code() == error_code::malformed));
+}
+
+BOOST_AUTO_TEST_CASE(metadata_of_an_earlier_version_is_of_no_use_and_may_be_set_aside) {
+  const scratch_directory at;
+  { open_catalog(at); }
+  set_format(at, std::string("cntcatlg\x01\0\0\0more", 16));
+  const auto refused = catalog::open(options_of(at));
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST((refused.error().code() == error_code::malformed));
+  BOOST_TEST(refused.error().message().find("version 1, of an earlier release") != std::string::npos,
+             refused.error().message());
 }
 
 BOOST_AUTO_TEST_CASE(metadata_of_another_data_file_is_refused) {
@@ -248,7 +270,8 @@ BOOST_AUTO_TEST_CASE(a_killed_process_has_kept_what_it_applied) {
   BOOST_REQUIRE(done == 'y');
   const auto found = contents_of(open_catalog(at));
   BOOST_TEST(found.size() == written.size() + 200);
-  for (std::uint64_t i = 400; i < 600; ++i) BOOST_REQUIRE((found.at({1, block_of(1, i).key}) == block_of(1, i)));
+  for (std::uint64_t i = 400; i < 600; ++i)
+    BOOST_REQUIRE((found.at({numbered_identity(1), block_of(1, i).key}) == block_of(1, i)));
 }
 #endif
 
@@ -349,10 +372,10 @@ BOOST_AUTO_TEST_CASE(it_stays_small_however_much_is_put_and_erased) {
     const auto block = block_of(1, random() % 2'000, step % 1000);
     if (random() % 3 == 0) {
       changes.push_back(erase(block));
-      model.erase({1, block.key});
+      model.erase({block.instance, block.key});
     } else {
       changes.push_back(put(block));
-      model[{1, block.key}] = block;
+      model[{block.instance, block.key}] = block;
     }
     if (changes.size() < 20) continue;
     BOOST_REQUIRE(held.apply(changes).has_value());

@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(what_waits_goes_in_one_write_and_in_order) {
   const auto found = contents_of(held);
   BOOST_TEST(found.size() == 50U);
   const auto last = block_of(1, 49);
-  BOOST_TEST((found.at({1, last.key}) == last));
+  BOOST_TEST((found.at({numbered_identity(1), last.key}) == last));
 }
 
 BOOST_AUTO_TEST_CASE(many_threads_submit_and_stop_writes_what_waits) {
@@ -123,9 +123,9 @@ BOOST_AUTO_TEST_CASE(a_removal_that_the_catalog_does_not_take_is_in_the_log_or_d
   BOOST_TEST(pending.size() == 2U);
   const auto logged = file.log().load();
   BOOST_REQUIRE(logged.has_value());
-  BOOST_TEST(logged->contains(1, block_of(1, 1).key));
-  BOOST_TEST(logged->contains(1, block_of(1, 2).key));
-  BOOST_TEST(!logged->contains(1, block_of(1, 3).key));
+  BOOST_TEST(logged->contains(numbered_identity(1), block_of(1, 1).key));
+  BOOST_TEST(logged->contains(numbered_identity(1), block_of(1, 2).key));
+  BOOST_TEST(!logged->contains(numbered_identity(1), block_of(1, 3).key));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_pending_is_erased_before_anything_else_is_written_and_leaves_the_log) {
@@ -134,8 +134,8 @@ BOOST_AUTO_TEST_CASE(what_is_pending_is_erased_before_anything_else_is_written_a
   auto held = open_catalog(at);
   BOOST_REQUIRE(held.apply(std::vector{put(block_of(1, 1)), put(block_of(1, 2)), put(block_of(2, 1))}));
   removal_set left;
-  left.add(1, block_of(1, 1).key);
-  left.add(1, block_of(1, 2).key);
+  left.add(numbered_identity(1), block_of(1, 1).key);
+  left.add(numbered_identity(1), block_of(1, 2).key);
   auto log = file.log();
   BOOST_REQUIRE(log.store(left));
   pending_removals pending({}, 1);
@@ -143,8 +143,8 @@ BOOST_AUTO_TEST_CASE(what_is_pending_is_erased_before_anything_else_is_written_a
   BOOST_TEST((holding(held, pending, log, {put(block_of(1, 2, 7))}) == std::vector<bool>{true}));
   const auto found = contents_of(held);
   BOOST_TEST(found.size() == 2U);
-  BOOST_TEST(!found.contains({1, block_of(1, 1).key}));
-  BOOST_TEST((found.at({1, block_of(1, 2).key}) == block_of(1, 2, 7)));
+  BOOST_TEST(!found.contains({numbered_identity(1), block_of(1, 1).key}));
+  BOOST_TEST((found.at({numbered_identity(1), block_of(1, 2).key}) == block_of(1, 2, 7)));
   BOOST_TEST(pending.size() == 0U);
   BOOST_TEST(file.log().load()->empty());
 }

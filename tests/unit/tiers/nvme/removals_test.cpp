@@ -14,7 +14,7 @@ using namespace testing;
 
 namespace {
 
-removal_set keys(std::uint64_t instance, std::uint64_t first, std::uint64_t count) {
+removal_set keys(const numbered_identity& instance, std::uint64_t first, std::uint64_t count) {
   removal_set made;
   for (std::uint64_t i = first; i < first + count; ++i) made.add(instance, block_of(instance, i).key);
   return made;
@@ -36,39 +36,39 @@ BOOST_AUTO_TEST_SUITE(nvme_removals)
 
 BOOST_AUTO_TEST_CASE(a_set_holds_keys_instances_and_everything) {
   removal_set set = keys(1, 0, 10);
-  set.add_instance(2);
+  set.add_instance(numbered_identity(2));
   BOOST_TEST(set.size() == 11U);
-  BOOST_TEST(set.contains(1, block_of(1, 3).key));
-  BOOST_TEST(!set.contains(1, block_of(1, 10).key));
-  BOOST_TEST(!set.contains(3, block_of(1, 3).key));
-  BOOST_TEST(set.contains(2, block_of(2, 99).key));
-  set.add(2, block_of(2, 1).key);
-  set.add_instance(1);
+  BOOST_TEST(set.contains(numbered_identity(1), block_of(1, 3).key));
+  BOOST_TEST(!set.contains(numbered_identity(1), block_of(1, 10).key));
+  BOOST_TEST(!set.contains(numbered_identity(3), block_of(1, 3).key));
+  BOOST_TEST(set.contains(numbered_identity(2), block_of(2, 99).key));
+  set.add(numbered_identity(2), block_of(2, 1).key);
+  set.add_instance(numbered_identity(1));
   BOOST_TEST(set.size() == 2U);
   set.add_everything();
-  set.add(7, block_of(7, 1).key);
+  set.add(numbered_identity(7), block_of(7, 1).key);
   BOOST_TEST(set.size() == 1U);
-  BOOST_TEST(set.contains(3, block_of(1, 3).key));
+  BOOST_TEST(set.contains(numbered_identity(3), block_of(1, 3).key));
 }
 
 BOOST_AUTO_TEST_CASE(too_many_keys_become_their_instance_and_too_many_instances_everything) {
   removal_set set = keys(1, 0, 10);
   set.add(keys(2, 0, removal_set::max_records));
   BOOST_TEST(set.size() == 11U);
-  BOOST_TEST(set.contains(2, block_of(2, removal_set::max_records + 7).key));
-  BOOST_TEST(!set.contains(1, block_of(1, 10).key));
+  BOOST_TEST(set.contains(numbered_identity(2), block_of(2, removal_set::max_records + 7).key));
+  BOOST_TEST(!set.contains(numbered_identity(1), block_of(1, 10).key));
   removal_set many;
-  for (std::uint64_t i = 1; i <= removal_set::max_records; ++i) many.add_instance(i);
-  BOOST_TEST(!many.contains(0, block_of(0, 1).key));
-  many.add(0, block_of(0, 1).key);
-  BOOST_TEST(many.contains(removal_set::max_records + 9, block_of(0, 2).key));
+  for (std::uint64_t i = 1; i <= removal_set::max_records; ++i) many.add_instance(numbered_identity(i));
+  BOOST_TEST(!many.contains(numbered_identity(0), block_of(0, 1).key));
+  many.add(numbered_identity(0), block_of(0, 1).key);
+  BOOST_TEST(many.contains(numbered_identity(removal_set::max_records + 9), block_of(0, 2).key));
   BOOST_TEST(many.size() == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(a_whole_instance_goes_without_its_name) {
   const scratch_directory at;
   auto held = open_catalog(at);
-  const std::uint64_t one = identity_of(spec_of("one"));
+  const instance_identity one = identity_of(spec_of("one"));
   BOOST_REQUIRE(held.put_instance(spec_of("one")).has_value());
   BOOST_REQUIRE(held.apply(std::vector{put(block_of(one, 1))}));
   BOOST_REQUIRE(held.apply(keys(one, 0, removal_set::max_records + 1).changes()));
@@ -81,9 +81,9 @@ BOOST_AUTO_TEST_CASE(a_name_stands_for_all_instances_that_are_called_so) {
   auto held = open_catalog(at);
   auto other = spec_of("one");
   other.model = "another";
-  std::vector<std::pair<std::uint64_t, std::string>> called;
+  std::vector<std::pair<instance_identity, instance_spec>> called;
   for (const instance_spec& spec : {spec_of("one"), other, spec_of("two")}) {
-    called.emplace_back(identity_of(spec), spec.id);
+    called.emplace_back(identity_of(spec), spec);
     BOOST_REQUIRE(held.put_instance(spec).has_value());
     BOOST_REQUIRE(held.apply(std::vector{put(block_of(identity_of(spec), 1))}));
   }
@@ -106,19 +106,19 @@ BOOST_AUTO_TEST_CASE(a_name_stands_for_all_instances_that_are_called_so) {
 
 BOOST_AUTO_TEST_CASE(a_set_comes_back_from_its_bytes_and_no_other_bytes_pass) {
   removal_set set = keys(1, 0, 300);
-  set.add_instance(2);
+  set.add_instance(numbered_identity(2));
   const auto bytes = set.encode();
   const auto again = removal_set::decode(bytes);
   BOOST_REQUIRE(again.has_value());
   BOOST_TEST(again->size() == set.size());
   BOOST_TEST((again->encode().size() == bytes.size()));
-  for (std::uint64_t i = 0; i < 300; ++i) BOOST_REQUIRE(again->contains(1, block_of(1, i).key));
-  BOOST_TEST(again->contains(2, block_of(9, 9).key));
+  for (std::uint64_t i = 0; i < 300; ++i) BOOST_REQUIRE(again->contains(numbered_identity(1), block_of(1, i).key));
+  BOOST_TEST(again->contains(numbered_identity(2), block_of(9, 9).key));
   BOOST_TEST(!removal_set::decode(std::span(bytes).first(bytes.size() - 1)).has_value());
   BOOST_TEST(!removal_set::decode({}).has_value());
   removal_set all;
   all.add_everything();
-  BOOST_TEST(removal_set::decode(all.encode())->contains(5, block_of(5, 5).key));
+  BOOST_TEST(removal_set::decode(all.encode())->contains(numbered_identity(5), block_of(5, 5).key));
 }
 
 BOOST_AUTO_TEST_CASE(a_log_gives_back_the_last_set_that_was_stored) {

@@ -41,8 +41,8 @@ block_key short_key_of(std::uint64_t n) {
   return reduce_key(key_of(n).view(), 0);
 }
 
-std::uint64_t identity_of_instance(instance_number instance) {
-  return mixed(instance);
+instance_identity identity_of_instance(instance_number instance) {
+  return numbered_identity(mixed(instance));
 }
 
 void fill(std::span<std::byte> memory, instance_number instance, std::uint64_t n) {
@@ -111,7 +111,7 @@ void tier::open() {
     std::vector<catalog_change> forget;
     for (const auto& [key, block] : paths[p].catalog) {
       const auto adopted = adopted_from(block);
-      if (adopted && store->adopt(p, *adopted)) continue;
+      if (adopted && store->adopt(p, *adopted, block.instance)) continue;
       ++refused;
       forget.push_back({.what = catalog_change::kind::erase, .block = block});
     }

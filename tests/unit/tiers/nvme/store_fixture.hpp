@@ -15,6 +15,7 @@
 #include "core/units.hpp"
 #include "memory/lower_hints.hpp"
 #include "tests/support/fake_io.hpp"
+#include "tests/support/numbered_identity.hpp"
 #include "tiers/nvme/path_file.hpp"
 #include "tiers/nvme/store.hpp"
 
@@ -23,12 +24,12 @@ namespace cenote::nvme::testing {
 /// The `n`-th key, of some width.
 full_key key_of(std::uint64_t n);
 block_key short_key_of(std::uint64_t n);
-std::uint64_t identity_of_instance(instance_number instance);
+instance_identity identity_of_instance(instance_number instance);
 /// Contents derive from instance and key: no other block looks the same, not even one sector of it.
 void fill(std::span<std::byte> memory, instance_number instance, std::uint64_t n);
 bool holds(std::span<const std::byte> memory, instance_number instance, std::uint64_t n);
 
-using catalog_map = std::map<std::pair<std::uint64_t, block_key>, stored_block>;
+using catalog_map = std::map<std::pair<instance_identity, block_key>, stored_block>;
 void apply_to(catalog_map& catalog, const catalog_change& change);
 
 struct tier_options {

@@ -745,17 +745,17 @@ BOOST_AUTO_TEST_CASE(what_an_instance_leaves_when_it_is_given_up_is_found_at_the
 }
 
 /// The identities whose names go with this tick, from every path.
-std::vector<std::uint64_t> names_that_go(tier& tier) {
+std::vector<instance_identity> names_that_go(tier& tier) {
   tier.journal = true;
   for (auto& path : tier.paths) path.log.clear();
   tier.tick();
-  std::map<std::uint64_t, std::size_t> paths;
+  std::map<instance_identity, std::size_t> paths;
   for (const auto& path : tier.paths) {
     for (const catalog_change& each : path.log) {
       if (each.what == catalog_change::kind::erase_name) ++paths[each.block.instance];
     }
   }
-  std::vector<std::uint64_t> gone;
+  std::vector<instance_identity> gone;
   for (const auto& [identity, count] : paths) {
     BOOST_TEST(count == tier.paths.size());
     gone.push_back(identity);
@@ -791,8 +791,8 @@ BOOST_AUTO_TEST_CASE(whoever_attaches_before_keeps_the_name) {
   at.store->bind(9, identity_of_instance(1), {});
   BOOST_TEST(names_that_go(at).empty());
   at.store->note_name(identity_of_instance(1));
-  at.store->note_name(4711);  // the paths have its name, and nothing else
-  BOOST_TEST((names_that_go(at) == std::vector<std::uint64_t>{4711}));
+  at.store->note_name(4711_identity);  // the paths have its name, and nothing else
+  BOOST_TEST((names_that_go(at) == std::vector{4711_identity}));
 }
 
 BOOST_AUTO_TEST_CASE(when_all_numbers_of_instances_are_taken_those_that_hold_nothing_are_used_again) {
@@ -800,18 +800,19 @@ BOOST_AUTO_TEST_CASE(when_all_numbers_of_instances_are_taken_those_that_hold_not
   at.write(1);
   constexpr instance_number last = 65'535;
   for (instance_number n = 3; n <= last; ++n) {  // the fixture has bound two
-    BOOST_REQUIRE(at.store->bind(n, 1'000'000 + n, {}));
+    BOOST_REQUIRE(at.store->bind(n, numbered_identity(1'000'000 + n), {}));
     if (n != last) at.store->unbind(n);
   }
-  BOOST_REQUIRE(at.store->bind(last + 1, 7'777'777, {}));  // before: number 0, whose blocks nobody sees
+  BOOST_REQUIRE(at.store->bind(last + 1, 7'777'777_identity, {}));  // before: number 0, whose blocks nobody sees
   at.options.block_bytes.emplace(last + 1, 4 * KiB);
   BOOST_TEST(at.read(1) == done);
   BOOST_TEST(!at.contains(1, last + 1));
-  for (instance_number n = last + 2; n < last + 65'533; ++n) BOOST_REQUIRE(at.store->bind(n, 1'000'000 + n, {}));
-  BOOST_TEST(!at.store->bind(last + 70'000, 1, {}));  // all are in use
+  for (instance_number n = last + 2; n < last + 65'533; ++n)
+    BOOST_REQUIRE(at.store->bind(n, numbered_identity(1'000'000 + n), {}));
+  BOOST_TEST(!at.store->bind(last + 70'000, 1_identity, {}));  // all are in use
   BOOST_TEST(at.read(1) == done);
   at.store->unbind(last);
-  BOOST_TEST(at.store->bind(last + 70'000, 1, {}));
+  BOOST_TEST(at.store->bind(last + 70'000, 1_identity, {}));
   BOOST_TEST(at.read(1) == done);
 }
 

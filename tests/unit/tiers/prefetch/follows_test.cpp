@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "tests/support/numbered_identity.hpp"
 #include "tests/unit/tiers/prefetch/fake_tier.hpp"
 #include "tiers/prefetch/planner.hpp"
 
@@ -26,7 +27,7 @@ struct follower : world {
     made.instance = 1;
     made.stride = stride;
     made.asks.set(1);
-    made.followed = {.identity = 5, .group = 0, .text = "r"};
+    made.followed = {.identity = 5_identity, .group = 0, .text = "r"};
     made.node = "other";
     made.patience = patience;
     plan.on_request(std::move(made), now);

@@ -18,14 +18,15 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/numbered_identity.hpp"
 #include "tests/support/redis_server.hpp"
 #include "tiers/remote/redis_backend.hpp"
 
 namespace cenote::remote {
 
-inline constexpr std::uint64_t some_identity = 0xabcdef;
+inline const numbered_identity some_identity = 0xabcdef;
 
-inline block_name name_of(std::uint64_t number, std::uint64_t identity = some_identity) {
+inline block_name name_of(std::uint64_t number, const numbered_identity& identity = some_identity) {
   std::array<std::byte, 32> key{};
   std::memcpy(key.data(), &number, sizeof(number));
   return {.identity = identity, .group = 1, .full = full_key(key)};
@@ -46,7 +47,7 @@ inline std::vector<std::byte> block_of(std::uint64_t number, std::size_t size) {
 class backend_under_test {
  public:
   explicit backend_under_test(const std::string& url, const std::function<void(redis_options&)>& change = {},
-                              std::string state = {}, std::function<void(std::uint64_t)> cleared = {})
+                              std::string state = {}, std::function<void(instance_identity)> cleared = {})
       : state_(state.empty() ? folder_.path() : std::move(state)) {
     redis_options options;
     const auto parsed = parse_redis_url(url);
@@ -74,23 +75,25 @@ class backend_under_test {
   [[nodiscard]] redis_backend& operator*() noexcept { return *backend_; }
   [[nodiscard]] redis_backend* operator->() noexcept { return backend_.get(); }
 
-  std::uint64_t begin_put(std::uint64_t number, std::span<std::byte> memory, std::uint64_t identity = some_identity) {
+  std::uint64_t begin_put(std::uint64_t number, std::span<std::byte> memory,
+                          const numbered_identity& identity = some_identity) {
     backend_->put({{.token = ++token_, .name = name_of(number, identity), .memory = memory}});
     return token_;
   }
-  std::uint64_t begin_get(std::uint64_t number, std::span<std::byte> memory, std::uint64_t identity = some_identity) {
+  std::uint64_t begin_get(std::uint64_t number, std::span<std::byte> memory,
+                          const numbered_identity& identity = some_identity) {
     backend_->get({{.token = ++token_, .name = name_of(number, identity), .memory = memory}});
     return token_;
   }
   item_result put_outcome(std::uint64_t token) { return outcome(puts_, token); }
   item_result get_outcome(std::uint64_t token) { return outcome(gets_, token); }
 
-  item_result put(std::uint64_t number, std::size_t size = 4096, std::uint64_t identity = some_identity) {
+  item_result put(std::uint64_t number, std::size_t size = 4096, const numbered_identity& identity = some_identity) {
     auto bytes = block_of(number, size);
     return put_outcome(begin_put(number, bytes, identity));
   }
   /// Also fails the test when `done` comes with other bytes.
-  item_result get(std::uint64_t number, std::size_t size = 4096, std::uint64_t identity = some_identity) {
+  item_result get(std::uint64_t number, std::size_t size = 4096, const numbered_identity& identity = some_identity) {
     std::vector<std::byte> bytes(size);
     const auto what = get_outcome(begin_get(number, bytes, identity));
     if (what == item_result::done) BOOST_REQUIRE(bytes == block_of(number, size));
@@ -98,7 +101,7 @@ class backend_under_test {
   }
   presence locate(const std::vector<std::uint64_t>& numbers,
                   std::chrono::milliseconds patience = std::chrono::seconds(60),
-                  std::uint64_t identity = some_identity) {
+                  const numbered_identity& identity = some_identity) {
     std::vector<block_name> names;
     for (const auto each : numbers) names.push_back(name_of(each, identity));
     std::promise<presence> told;
@@ -112,7 +115,7 @@ class backend_under_test {
     backend_->drop(some_identity, std::move(keys), [&](auto count) { told.set_value(std::move(count)); });
     return told.get_future().get();
   }
-  result<void> clear(std::uint64_t identity = some_identity) {
+  result<void> clear(const numbered_identity& identity = some_identity) {
     std::promise<result<void>> told;
     backend_->clear(identity, [&](auto cleared) { told.set_value(std::move(cleared)); });
     return told.get_future().get();

@@ -7,13 +7,14 @@
 #include <iterator>
 #include <random>
 
+#include "tests/support/numbered_identity.hpp"
 #include "tests/support/redis_server.hpp"
 
 namespace cenote::remote {
 
 namespace {
 
-const epoch_book::place here{1, 2};
+const epoch_book::place here{1, 2_identity};
 
 std::string bytes_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
@@ -83,9 +84,10 @@ BOOST_AUTO_TEST_CASE(a_clear_of_another_node_is_known_until_it_was_carried_out_h
   {
     auto book = epoch_book::open(folder / "book", 1);
     BOOST_REQUIRE(book->keep(here, 5).has_value());
-    book->propose({here.server, 8}, cleared);
-    BOOST_REQUIRE(book->adopt({here.server, 8}, cleared).has_value());  // of this node itself: its answer was lost
-    BOOST_TEST(!book->is_uncleared_above({here.server, 8}));
+    book->propose({here.server, 8_identity}, cleared);
+    BOOST_REQUIRE(
+        book->adopt({here.server, 8_identity}, cleared).has_value());  // of this node itself: its answer was lost
+    BOOST_TEST(!book->is_uncleared_above({here.server, 8_identity}));
     BOOST_REQUIRE(book->adopt(here, 6).has_value());
     BOOST_TEST(!book->is_uncleared_above(here));
     BOOST_REQUIRE(book->adopt(here, cleared).has_value());
@@ -106,17 +108,17 @@ BOOST_AUTO_TEST_CASE(epochs_and_clears_to_be_carried_out_outlive_the_process) {
     auto book = epoch_book::open(folder / "book", 1);
     BOOST_REQUIRE(book.has_value());
     BOOST_REQUIRE(book->keep(here, 5).has_value());
-    BOOST_REQUIRE(book->keep_pending(3, {4}).has_value());
+    BOOST_REQUIRE(book->keep_pending(3, {4_identity}).has_value());
   }
   {
     auto book = epoch_book::open(folder / "book", 1);
     BOOST_REQUIRE(book.has_value());
     BOOST_TEST(book->known(here) == 5U);
     BOOST_TEST(!book->is_pending(here));
-    BOOST_TEST(book->is_pending({3, 4}));
-    BOOST_REQUIRE(book->keep({3, 4}, 9).has_value());
+    BOOST_TEST(book->is_pending({3, 4_identity}));
+    BOOST_REQUIRE(book->keep({3, 4_identity}, 9).has_value());
   }
-  BOOST_TEST(!epoch_book::open(folder / "book", 1)->is_pending({3, 4}));
+  BOOST_TEST(!epoch_book::open(folder / "book", 1)->is_pending({3, 4_identity}));
 }
 
 BOOST_AUTO_TEST_CASE(a_damaged_book_makes_every_older_epoch_count_as_old) {

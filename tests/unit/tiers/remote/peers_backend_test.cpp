@@ -15,7 +15,7 @@
 #include "core/checksum.hpp"
 #include "core/stored_identity.hpp"
 #include "tests/support/fake_network.hpp"
-#include "tests/support/one_hash.hpp"
+#include "tests/support/numbered_identity.hpp"
 
 namespace {
 
@@ -245,12 +245,6 @@ struct second_node {
   std::vector<frame> heard;
 };
 
-struct two_of_one_identity : world {
-  two_of_one_identity() { std::tie(spec.model, other.model) = testing::models_of_one_hash(); }
-
-  instance_spec other = some_spec();
-};
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(peers_backend)
@@ -409,76 +403,6 @@ BOOST_AUTO_TEST_CASE(a_node_that_knows_of_a_later_clear_is_asked_to_bind_again_a
   BOOST_TEST(world::tokens_in(all.next(frame_type::offer)).size() == 1U);
 }
 
-BOOST_AUTO_TEST_CASE(two_instances_of_one_identity_have_nothing_at_other_nodes) {
-  two_of_one_identity all;
-  BOOST_REQUIRE_EQUAL(identity_of(all.other), identity_of(all.spec));
-  all.backend.bind(all.spec);
-  all.get(1);
-  all.accept_bind();
-  (void)all.next(frame_type::fetch);
-  all.backend.bind(all.other);
-  all.get(2);
-  all.put(3);
-  BOOST_TEST((all.got == std::map<std::uint64_t, item_result>{{2, item_result::missing}}));
-  BOOST_TEST((all.was_put == std::map<std::uint64_t, item_result>{{3, item_result::full}}));
-}
-
-BOOST_AUTO_TEST_CASE(an_instance_whose_identity_another_one_has_is_given_back_and_a_removal_says_that_nobody_is_told) {
-  two_of_one_identity all;
-  all.backend.bind(all.spec);
-  all.get(1);
-  all.accept_bind();
-  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 1);
-  all.backend.bind(all.other);
-  BOOST_TEST(peer::decode_unbind_request(all.next(frame_type::unbind).body)->handle == 9U);
-  std::optional<result<void>> cleared;
-  std::optional<result<std::uint64_t>> dropped;
-  const auto remove = [&] {
-    all.backend.clear(identity_of(all.other), [&](result<void> how) { cleared = std::move(how); });
-    all.backend.drop(identity_of(all.other), {all.name(1).key()}, [&](result<std::uint64_t> how) { dropped = how; });
-    all.run(5ms);
-    BOOST_REQUIRE((cleared && dropped));
-    BOOST_REQUIRE((!cleared->has_value() && !dropped->has_value()));
-    BOOST_TEST((cleared->error().code() == error_code::removal_pending));
-    BOOST_TEST(cleared->error().message().find("another instance has this identity") == 0U);
-  };
-  remove();
-  all.backend.unbind(identity_of(all.other));
-  remove();  // what the first one has there nobody can tell from the other's
-}
-
-BOOST_AUTO_TEST_CASE(an_answer_to_the_bind_of_an_instance_whose_identity_another_one_has_by_now_is_given_back) {
-  two_of_one_identity all;
-  all.backend.bind(all.spec);
-  all.get(1);
-  all.run(0ms);
-  all.backend.bind(all.other);
-  all.accept_bind();
-  BOOST_TEST(peer::decode_unbind_request(all.next(frame_type::unbind).body)->handle == 9U);
-  BOOST_TEST((all.got[1] == item_result::missing));
-}
-
-BOOST_AUTO_TEST_CASE(one_of_two_instances_of_one_identity_is_used_again_when_both_were_left) {
-  two_of_one_identity all;
-  all.backend.bind(all.spec);
-  all.backend.bind(all.other);
-  all.get(1);
-  BOOST_TEST((all.got[1] == item_result::missing));
-  all.backend.unbind(identity_of(all.other));
-  all.backend.bind(all.spec);
-  all.get(2);
-  const frame bind = all.next(frame_type::bind);
-  byte_writer text;
-  encode(text, all.spec);
-  BOOST_TEST((peer::decode_bind_request(bind.body)->spec == std::move(text).take()));
-  all.say(frame_type::bound, bind.request, peer::encode(peer::bind_answer{9, 0, {}}));
-  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 2);
-  BOOST_TEST((all.got[2] == item_result::done));
-  all.backend.bind(all.other);
-  all.get(3);
-  BOOST_TEST((all.got[3] == item_result::missing));
-}
-
 BOOST_AUTO_TEST_CASE(an_instance_that_is_refused_is_neither_asked_for_nor_offered) {
   world all;
   all.get(1);
@@ -499,7 +423,7 @@ BOOST_AUTO_TEST_CASE(what_is_asked_before_the_spec_is_known_does_not_spoil_what_
   world all;
   auto other = some_spec();
   other.id = "later";
-  const std::uint64_t identity = identity_of(other);
+  const instance_identity identity = identity_of(other);
   std::optional<result<void>> cleared;
   all.backend.clear(identity, [&](result<void> how) { cleared = how; });
   all.say(frame_type::forgot, all.next(frame_type::forget).request, peer::encode(peer::forget_answer{0, {}}));

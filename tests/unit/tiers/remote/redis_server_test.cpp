@@ -23,8 +23,8 @@ std::string key_on(const test::redis_server& server) {
   return keys.substr(0, keys.find('\n'));
 }
 
-std::string epoch_key_of(std::uint64_t identity = some_identity) {
-  return "cenote:" + epoch_text(identity) + ":epoch";
+std::string epoch_key_of(const instance_identity& identity = some_identity) {
+  return "cenote:" + identity_text(identity) + ":epoch";
 }
 
 }  // namespace
@@ -327,9 +327,9 @@ BOOST_AUTO_TEST_CASE(a_put_under_an_epoch_that_is_over_is_not_kept_and_not_broug
 BOOST_AUTO_TEST_CASE(nothing_is_put_after_another_nodes_clear_until_this_nodes_own_tiers_have_cleared) {
   const test::redis_server server;
   std::atomic<int> heard_by_one = 0, heard_by_other = 0;
-  backend_under_test one(server.url(), {}, {}, [&](std::uint64_t) { ++heard_by_one; });
-  backend_under_test other(server.url(), {}, {}, [&](std::uint64_t identity) {
-    BOOST_TEST(identity == some_identity);
+  backend_under_test one(server.url(), {}, {}, [&](const instance_identity&) { ++heard_by_one; });
+  backend_under_test other(server.url(), {}, {}, [&](const instance_identity& identity) {
+    BOOST_TEST((identity == some_identity));
     ++heard_by_other;
   });
   BOOST_REQUIRE(one.put(1) == item_result::done);
@@ -358,7 +358,7 @@ BOOST_AUTO_TEST_CASE(own_tiers_that_could_not_clear_are_asked_again_also_by_the_
   const test::scratch_folder state;
   backend_under_test one(server.url());
   std::atomic<int> heard = 0;
-  const auto hear = [&](std::uint64_t) { ++heard; };
+  const auto hear = [&](const instance_identity&) { ++heard; };
   {
     backend_under_test other(server.url(), {}, state.path(), hear);
     BOOST_REQUIRE(other.put(1) == item_result::done);
@@ -413,7 +413,7 @@ BOOST_AUTO_TEST_CASE(a_clear_of_all_reaches_what_only_an_earlier_process_knew) {
   backend_under_test node(server.url(), {}, state.path());
   node.wait_until(true);
   std::promise<result<void>> told;
-  node->clear_all({8}, [&](auto cleared) { told.set_value(std::move(cleared)); });
+  node->clear_all({8_identity}, [&](auto cleared) { told.set_value(std::move(cleared)); });
   BOOST_TEST(told.get_future().get().has_value());
   for (const std::uint64_t identity : {5U, 6U}) BOOST_TEST(other.get(1, 4096, identity) == item_result::missing);
   BOOST_TEST(other.get(1, 4096, 7) == item_result::done);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/numbered_identity.hpp"
 #include "tests/support/redis_server.hpp"
 
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using namespace cenote;
 using remote::removal_book;
 
-removal_book::open_removal order_of(std::uint64_t identity, std::vector<block_key> keys,
+removal_book::open_removal order_of(const numbered_identity& identity, std::vector<block_key> keys,
                                     std::set<std::string> nodes = {"b"}) {
   return {.identity = identity, .keys = std::move(keys), .spec = {std::byte{1}}, .nodes = std::move(nodes)};
 }
@@ -32,9 +33,9 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_read_by_the_next_worker) {
     BOOST_REQUIRE(book);
     BOOST_TEST(book->orders().empty());
     book->add(order_of(7, {{1, 2}, {3, 4}}, {"b", "c"}));
-    book->add({.identity = 8, .cleared = 99, .nodes = {"c"}});
+    book->add({.identity = 8_identity, .cleared = 99, .nodes = {"c"}});
     BOOST_TEST(book->is_changed());
-    BOOST_REQUIRE(book->write({.floor = 3, .numbers = {{8, {99, 98}}}}));
+    BOOST_REQUIRE(book->write({.floor = 3, .numbers = {{8_identity, {99, 98}}}}));
     BOOST_TEST(!book->is_changed());
   }
   const auto book = removal_book::open(file, 1);
@@ -42,14 +43,14 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_read_by_the_next_worker) {
   BOOST_TEST(!book->was_damaged());
   BOOST_REQUIRE_EQUAL(book->orders().size(), 2U);
   const auto& first = book->orders().begin()->second;
-  BOOST_TEST(first.identity == 7U);
+  BOOST_TEST((first.identity == 7_identity));
   BOOST_TEST((first.keys == std::vector<block_key>{{1, 2}, {3, 4}}));
   BOOST_TEST((first.nodes == std::set<std::string>{"b", "c"}));
   BOOST_TEST((first.spec == std::vector{std::byte{1}}));
   BOOST_TEST(book->orders().rbegin()->second.cleared == 99U);
   BOOST_TEST(book->clears().floor == 3U);
-  BOOST_TEST(book->clears().numbers.at(8).heard == 99U);
-  BOOST_TEST(book->clears().numbers.at(8).carried_out == 98U);
+  BOOST_TEST(book->clears().numbers.at(8_identity).heard == 99U);
+  BOOST_TEST(book->clears().numbers.at(8_identity).carried_out == 98U);
 }
 
 BOOST_AUTO_TEST_CASE(a_damaged_file_counts_as_a_clear_of_every_instance) {
@@ -77,7 +78,7 @@ BOOST_AUTO_TEST_CASE(a_clear_takes_the_place_of_what_it_covers_and_of_the_nodes_
   removal_book book;
   book.add(order_of(7, {{1, 2}}, {"b"}));
   book.add(order_of(8, {{1, 2}}, {"b"}));
-  const auto number = book.add({.identity = 7, .cleared = 5, .nodes = {"c"}});
+  const auto number = book.add({.identity = 7_identity, .cleared = 5, .nodes = {"c"}});
   BOOST_REQUIRE_EQUAL(book.orders().size(), 2U);
   BOOST_TEST((book.find(number)->nodes == std::set<std::string>{"b", "c"}));
   BOOST_TEST(book.take_replaced().size() == 1U);
@@ -107,12 +108,12 @@ BOOST_AUTO_TEST_CASE(the_oldest_order_makes_room_and_is_counted) {
   BOOST_TEST(book.dropped() == 1U);
   const auto replaced = book.take_replaced();
   BOOST_REQUIRE_EQUAL(replaced.size(), 1U);
-  BOOST_TEST(replaced.front().identity == 0U);
+  BOOST_TEST((replaced.front().identity == 0_identity));
   book.add(order_of(5, std::vector<block_key>(removal_book::most_keys)));
   BOOST_TEST(book.orders().size() == 1U);
   book.add(order_of(6, {{1, 1}}));
   BOOST_TEST(book.orders().size() == 1U);
-  BOOST_TEST(book.orders().begin()->second.identity == 6U);
+  BOOST_TEST((book.orders().begin()->second.identity == 6_identity));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "core/stored_identity.hpp"
+#include "tests/support/numbered_identity.hpp"
 
 namespace cenote::remote::store_test {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/checksum.hpp"
+#include "tests/support/numbered_identity.hpp"
 
 namespace cenote::remote {
 
@@ -15,7 +16,7 @@ namespace {
 block_name name_with(std::uint64_t number, std::size_t key_bytes = 32) {
   std::vector<std::byte> key(key_bytes, std::byte{7});
   for (std::size_t i = 0; i < 8; ++i) key[i] = static_cast<std::byte>(number >> (8 * i));
-  return {.identity = 0x1122334455667788, .group = 3, .full = full_key(key)};
+  return {.identity = 0x1122334455667788_identity, .group = 3, .full = full_key(key)};
 }
 
 std::vector<std::byte> some_bytes(std::size_t size, unsigned seed) {
@@ -43,7 +44,7 @@ BOOST_AUTO_TEST_CASE(a_value_is_right_for_its_own_block_only) {
   other.group = 4;
   BOOST_TEST(!is_right(header, bytes, other));
   other = name_with(1);
-  other.identity ^= 1;
+  other.identity.bytes[31] ^= std::byte{1};
   BOOST_TEST(!is_right(header, bytes, other));
   BOOST_TEST(!is_right(header, std::span(bytes).first(4095), name_with(1)));
 }
@@ -59,7 +60,7 @@ BOOST_AUTO_TEST_CASE(a_whole_value_of_another_block_is_not_taken_for_damage) {
   const auto header = header_of(name_with(1), 64, checksum_of(bytes));
   BOOST_TEST((judge(header, bytes, name_with(2)) == value_state::of_another));
   auto other = name_with(1);
-  other.identity ^= 1;
+  other.identity.bytes[31] ^= std::byte{1};
   BOOST_TEST((judge(header, bytes, other) == value_state::wrong));
 }
 
