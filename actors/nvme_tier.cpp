@@ -106,7 +106,7 @@ void nvme_tier::bind(blocks::instance_binding& instance) {
     return;
   }
   const auto identity = nvme::identity_of(instance.spec);
-  if (const auto known = known_.find(identity); known != known_.end() && known->second != instance.spec) {
+  if (const auto known = identities_.find(identity); known != identities_.end() && known->second != instance.spec) {
     log_error(logger("nvme"), "an instance is served without the NVMe tier: another one has its identity",
               {{"instance", instance.spec.id}, {"other", known->second.id}});
     return;
@@ -118,7 +118,7 @@ void nvme_tier::bind(blocks::instance_binding& instance) {
     return;
   }
   devices_->remember(instance.spec);
-  known_.insert_or_assign(identity, instance.spec);
+  identities_.insert_or_assign(identity, instance.spec);
   specs_.insert_or_assign(instance.number, instance.spec);
   set_ttl(instance.number, instance.spec);
 }
@@ -167,7 +167,7 @@ void nvme_tier::take_path(const nvme::opened_path& opened) {
 void nvme_tier::opened_one(std::uint32_t path) {
   if (opening_.erase(path) == 0 || !opening_.empty()) return;
   late_ = {};
-  for (const auto& [identity, spec] : known_) store_->note_name(identity);  // blocks of some may have gone before
+  for (const auto& [identity, spec] : identities_) store_->note_name(identity);  // blocks of some may have gone before
   tell_drained();
 }
 
@@ -184,7 +184,7 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
   if (!opened.direct) {
     log_warn(log, "no direct I/O here: blocks go through the page cache", {{"path", opened.directory}});
   }
-  for (const auto& [identity, spec] : opened.instances) known_.try_emplace(identity, spec);
+  for (const auto& [identity, spec] : opened.instances) identities_.try_emplace(identity, spec);
   late_.resolve(opened.instances);
   store_->open_path(opened.path, nvme::path_file::data_offset, opened.end, opened.budget.max_blocks);
   std::uint64_t refused = opened.damaged;
@@ -252,16 +252,16 @@ std::uint64_t nvme_tier::apply(const std::vector<blocks::removal>& removals) {
 /// Of an instance that the tier above has given up, or has not had since the node started.
 std::uint64_t nvme_tier::clear_named(const std::string& id) {
   std::uint64_t removed = 0;
-  for (const auto& [identity, spec] : known_) removed += spec.id == id ? store_->clear_identity(identity) : 0;
+  for (const auto& [identity, spec] : identities_) removed += spec.id == id ? store_->clear_identity(identity) : 0;
   return removed;
 }
 
 bool nvme_tier::knows(const std::string& id) const {
-  return std::ranges::any_of(known_, [&](const auto& each) { return each.second.id == id; });
+  return std::ranges::any_of(identities_, [&](const auto& each) { return each.second.id == id; });
 }
 
 void nvme_tier::add_named(const std::string& id, nvme::removal_set& to) const {
-  for (const auto& [identity, spec] : known_) {
+  for (const auto& [identity, spec] : identities_) {
     if (spec.id == id) to.add_instance(identity);
   }
 }
@@ -425,7 +425,7 @@ void nvme_tier::tick() {
   answer_overdue();
   probing_ = !probing_;
   if (probing_) store_->tick(unix_now());
-  for (const instance_identity& identity : store_->take_nameless()) known_.erase(identity);
+  for (const instance_identity& identity : store_->take_nameless()) identities_.erase(identity);
   flush_outbox();
 }
 

@@ -86,12 +86,12 @@ class nvme_tier : public nvme_tier_actor::base {
   upper_tier_actor above_;
   blocks::edge_number edge_ = 0;  ///< of those below that tier, the number of this one
   histogram reads_, writes_;
-  std::unordered_map<std::uint64_t, start> under_way_;          ///< by tag
-  std::map<std::string, wall_seconds> ttls_;                    ///< of unused blocks, by instance group
-  std::unordered_map<std::uint32_t, instance_spec> specs_;      ///< by the DRAM tier's number
-  std::unordered_map<instance_identity, instance_spec> known_;  ///< instances that blocks were written of
-  std::unordered_map<std::uint64_t, saving> saving_;            ///< by tag
-  nvme::removal_set late_;                                      ///< what was removed while a path was opening
+  std::unordered_map<std::uint64_t, start> under_way_;               ///< by tag
+  std::map<std::string, wall_seconds> ttls_;                         ///< of unused blocks, by instance group
+  std::unordered_map<std::uint32_t, instance_spec> specs_;           ///< by the DRAM tier's number
+  std::unordered_map<instance_identity, instance_spec> identities_;  ///< instances that blocks were written of
+  std::unordered_map<std::uint64_t, saving> saving_;                 ///< by tag
+  nvme::removal_set late_;                                           ///< what was removed while a path was opening
   std::vector<nvme_path_report> paths_;
   std::set<std::uint32_t> drained_;  ///< paths on which no request of an earlier worker is under way
   std::set<std::uint32_t> opening_;  ///< paths that were not heard of yet

@@ -67,8 +67,8 @@ class catalog {
   /// Makes the metadata when there is none, unless read_only. Metadata on a full disk is opened all the same, see
   /// waits_for_space(). Errors: `no_space` (there is none, and no room to make it), `layout_mismatch` (a later version;
   /// nothing is changed), `malformed` (RocksDB finds it damaged, it belongs to another data file, or is of an earlier
-  /// version, whose blocks are not known by safe identities; the message has the reason), `system` (disk, permission, or
-  /// another process has it open).
+  /// version, whose blocks are not known by safe identities; the message has the reason), `system` (disk, permission,
+  /// or another process has it open).
   [[nodiscard]] static result<catalog> open(const catalog_options& options);
 
   catalog(catalog&&) noexcept;
