@@ -11,20 +11,47 @@
 using cenote::error_code;
 using cenote::fail;
 using cenote::result;
+using cenote::c_api::call;
+using cenote::c_api::clear_results;
 using cenote::c_api::failed;
 using cenote::c_api::finish;
+using cenote::c_api::free_handle;
 using cenote::c_api::guarded;
+using cenote::c_api::hand_out;
+using cenote::c_api::hand_out_session;
 using cenote::c_api::last_message;
 using cenote::c_api::null_argument;
+using cenote::c_api::session_object;
 using cenote::c_api::versioned;
 namespace client = cenote::client;
 
-struct cenote_prefetch {
-  cenote_session* session;
-  client::prefetch_ticket ticket;
+template <>
+struct cenote::c_api::handle_traits<cenote_prefetch> {
+  struct object : client::handle_object {
+    object(cenote_session* owner, client::prefetch_ticket begin) noexcept : session(owner), ticket(std::move(begin)) {}
+    ~object() override {
+      static_cast<void>(call(session, [&](session_object& target) {
+        target.impl->drop(ticket);
+        return static_cast<int>(CENOTE_OK);
+      }));
+    }
+    cenote_session* session;
+    client::prefetch_ticket ticket;
+  };
+  static constexpr auto kind = client::handle_kind::prefetch;
 };
 
 namespace {
+
+using prefetch_object = cenote::c_api::handle_traits<cenote_prefetch>::object;
+
+/// A call about a prefetch is one about its session, too.
+template <class Body>
+int with_ticket(const cenote_prefetch* prefetch, Body&& body) noexcept {
+  return call(prefetch, [&](prefetch_object& chain) {
+    return call(chain.session, [&](session_object& target) { return body(*target.impl, chain.ticket); });
+  });
+}
 
 // The two halves of the ABI must not drift apart.
 static_assert(CENOTE_INTERNAL == static_cast<int>(error_code::internal));
@@ -162,23 +189,22 @@ int cenote_attach(const cenote_spec* spec, const cenote_options* options, cenote
     chosen->spec = std::move(*parsed);
     auto attached = client::session::attach(std::move(*chosen));
     if (!attached) return failed(attached.error());
-    *out = std::make_unique<cenote_session>(cenote_session{std::move(*attached)}).release();
-    return static_cast<int>(CENOTE_OK);
+    return hand_out_session(out, std::move(*attached));
   });
 }
 
 int cenote_close(cenote_session* session) {
-  return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->close()); });
+  return call(session, [&](session_object& target) { return finish(target.impl->close()); });
 }
 
 void cenote_free(cenote_session* session) {
-  static_cast<void>(std::unique_ptr<cenote_session>(session));
+  free_handle(session, [](session_object& target) { static_cast<void>(target.impl->close()); });
 }
 
 int cenote_group_index(cenote_session* session, const char* name, uint32_t* out) {
-  return guarded([&] {
-    if (session == nullptr || name == nullptr || out == nullptr) return null_argument("an argument");
-    const auto found = session->impl->spec().find_group(name);
+  return call(session, [&](session_object& target) {
+    if (name == nullptr || out == nullptr) return null_argument("an argument");
+    const auto found = target.impl->spec().find_group(name);
     if (!found) return failed({error_code::invalid_argument, "this instance has no group `" + std::string(name) + "`"});
     *out = *found;
     return static_cast<int>(CENOTE_OK);
@@ -186,9 +212,9 @@ int cenote_group_index(cenote_session* session, const char* name, uint32_t* out)
 }
 
 int cenote_part_index(cenote_session* session, uint32_t group, const char* name, uint32_t* out) {
-  return guarded([&] {
-    if (session == nullptr || name == nullptr || out == nullptr) return null_argument("an argument");
-    const auto& groups = session->impl->spec().groups;
+  return call(session, [&](session_object& target) {
+    if (name == nullptr || out == nullptr) return null_argument("an argument");
+    const auto& groups = target.impl->spec().groups;
     if (group >= groups.size()) return failed({error_code::invalid_argument, "there is no group of that number"});
     const auto& parts = groups[group].parts;
     const auto found = std::ranges::find(parts, name, &cenote::part_spec::name);
@@ -202,74 +228,72 @@ int cenote_part_index(cenote_session* session, uint32_t group, const char* name,
 }
 
 int cenote_match_prefix(cenote_session* session, cenote_keys keys, uint32_t group, cenote_match* out) {
-  return guarded([&] {
-    if (session == nullptr || out == nullptr) return null_argument("session or out");
-    return finish(session->impl->match_prefix(batch_of(keys), group), out);
+  return call(session, [&](session_object& target) {
+    if (out == nullptr) return null_argument("out");
+    return finish(target.impl->match_prefix(batch_of(keys), group), out);
   });
 }
 
 int cenote_locate(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t timeout_ns, cenote_match* out) {
-  return guarded([&] {
-    if (session == nullptr || out == nullptr) return null_argument("session or out");
+  return call(session, [&](session_object& target) {
+    if (out == nullptr) return null_argument("out");
     constexpr std::uint64_t longest = std::uint64_t{1} << 60;  // no overflow of the clock
     const std::chrono::nanoseconds patience(std::min(timeout_ns, longest));
-    return finish(session->impl->locate(batch_of(keys), group, patience), out);
+    return finish(target.impl->locate(batch_of(keys), group, patience), out);
   });
 }
 
 int cenote_asks_tiers(cenote_session* session, uint32_t* out) {
-  return guarded([&] {
-    if (session == nullptr || out == nullptr) return null_argument("session or out");
-    *out = session->impl->asks_tiers() ? 1 : 0;
+  return call(session, [&](session_object& target) {
+    if (out == nullptr) return null_argument("out");
+    *out = target.impl->asks_tiers() ? 1 : 0;
     return static_cast<int>(CENOTE_OK);
   });
 }
 
 int cenote_match_window(cenote_session* session, cenote_keys keys, uint32_t group, size_t window, cenote_match* out) {
-  return guarded([&] {
-    if (session == nullptr || out == nullptr) return null_argument("session or out");
-    return finish(session->impl->match_window(batch_of(keys), group, window), out);
+  return call(session, [&](session_object& target) {
+    if (out == nullptr) return null_argument("out");
+    return finish(target.impl->match_window(batch_of(keys), group, window), out);
   });
 }
 
 int cenote_exists(cenote_session* session, cenote_keys keys, uint32_t group, uint8_t* present) {
-  return guarded([&] {
-    if (session == nullptr || (present == nullptr && keys.count != 0)) return null_argument("session or present");
-    return finish(session->impl->exists(batch_of(keys), group, std::span(present, keys.count)));
+  return call(session, [&](session_object& target) {
+    if (present == nullptr && keys.count != 0) return null_argument("present");
+    return finish(target.impl->exists(batch_of(keys), group, std::span(present, keys.count)));
   });
 }
 
 int cenote_acquire(cenote_session* session, cenote_keys keys, uint32_t group, cenote_held* out, size_t* count) {
-  return guarded([&] {
-    if (session == nullptr || count == nullptr || (out == nullptr && keys.count != 0))
-      return null_argument("an argument");
-    *count = 0;
+  clear_results(count);
+  return call(session, [&](session_object& target) {
+    if (count == nullptr || (out == nullptr && keys.count != 0)) return null_argument("an argument");
     const std::span held(reinterpret_cast<client::held_block*>(out), keys.count);
-    return finish(session->impl->acquire(batch_of(keys), group, held), count);
+    return finish(target.impl->acquire(batch_of(keys), group, held), count);
   });
 }
 
 int cenote_release(cenote_session* session, const uint32_t* slots, size_t count) {
-  return guarded([&] {
-    if (session == nullptr || (slots == nullptr && count != 0)) return null_argument("session or slots");
-    return finish(session->impl->release(std::span(slots, count)));
+  return call(session, [&](session_object& target) {
+    if (slots == nullptr && count != 0) return null_argument("slots");
+    return finish(target.impl->release(std::span(slots, count)));
   });
 }
 
 int cenote_release_held(cenote_session* session, const cenote_held* held, size_t count) {
-  return guarded([&] {
-    if (session == nullptr || (held == nullptr && count != 0)) return null_argument("session or held");
-    return finish(session->impl->release(std::span(reinterpret_cast<const client::held_block*>(held), count)));
+  return call(session, [&](session_object& target) {
+    if (held == nullptr && count != 0) return null_argument("held");
+    return finish(target.impl->release(std::span(reinterpret_cast<const client::held_block*>(held), count)));
   });
 }
 
 int cenote_get_into(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_buffers targets,
                     size_t* copied) {
-  return guarded([&] {
-    if (session == nullptr || copied == nullptr || !given(targets, keys)) return null_argument("an argument");
-    *copied = 0;
-    return finish(session->impl->get_into(batch_of(keys), group, part_of(part), buffers_of(targets, keys.count)),
-                  copied);
+  clear_results(copied);
+  return call(session, [&](session_object& target) {
+    if (copied == nullptr || !given(targets, keys)) return null_argument("an argument");
+    return finish(target.impl->get_into(batch_of(keys), group, part_of(part), buffers_of(targets, keys.count)), copied);
   });
 }
 
@@ -279,90 +303,82 @@ int cenote_prefetch_start(cenote_session* session, cenote_keys keys, uint32_t gr
 
 int cenote_prefetch_start_with(cenote_session* session, cenote_keys keys, uint32_t group,
                                const cenote_prefetch_options* options, cenote_prefetch** out) {
-  return guarded([&] {
-    if (session == nullptr || out == nullptr) return null_argument("session or out");
-    *out = nullptr;
+  clear_results(out);
+  return call(session, [&](session_object& target) {
+    if (out == nullptr) return null_argument("out");
     const auto chosen = prefetch_options_of(options);
     if (!chosen) return failed(chosen.error());
-    auto ticket = session->impl->prefetch(batch_of(keys), group, *chosen);
+    auto ticket = target.impl->prefetch(batch_of(keys), group, *chosen);
     if (!ticket) return failed(ticket.error());
-    *out = std::make_unique<cenote_prefetch>(cenote_prefetch{session, std::move(*ticket)}).release();
-    return static_cast<int>(CENOTE_OK);
+    return hand_out(out, std::make_unique<prefetch_object>(session, std::move(*ticket)));
   });
 }
 
 int cenote_prefetch_wait(cenote_prefetch* prefetch, uint64_t timeout_ns, uint32_t* done, uint64_t* length) {
-  return guarded([&] {
-    if (prefetch == nullptr || done == nullptr || length == nullptr) return null_argument("an argument");
+  return with_ticket(prefetch, [&](client::session& target, client::prefetch_ticket& ticket) {
+    if (done == nullptr || length == nullptr) return null_argument("done or length");
     constexpr std::uint64_t longest = std::uint64_t{1} << 60;  // no overflow of the clock
     const auto until =
         std::chrono::steady_clock::now() + std::chrono::nanoseconds(std::min<std::uint64_t>(timeout_ns, longest));
-    const auto ended = prefetch->session->impl->wait(prefetch->ticket, until);
+    const auto ended = target.wait(ticket, until);
     if (!ended) return failed(ended.error());
     *done = *ended ? 1 : 0;
     if (*ended) {
-      *length = prefetch->ticket.length;
+      *length = ticket.length;
       return static_cast<int>(CENOTE_OK);
     }
-    return finish(prefetch->session->impl->progress(prefetch->ticket), length);
+    return finish(target.progress(ticket), length);
   });
 }
 
 int cenote_prefetch_length(cenote_prefetch* prefetch, uint64_t* length) {
-  return guarded([&] {
-    if (prefetch == nullptr || length == nullptr) return null_argument("an argument");
-    return finish(prefetch->session->impl->progress(prefetch->ticket), length);
+  return with_ticket(prefetch, [&](client::session& target, client::prefetch_ticket& ticket) {
+    return length == nullptr ? null_argument("length") : finish(target.progress(ticket), length);
   });
 }
 
 int cenote_prefetch_stop(cenote_prefetch* prefetch) {
-  return guarded([&] {
-    if (prefetch == nullptr) return null_argument("prefetch");
-    return finish(prefetch->session->impl->stop(prefetch->ticket));
-  });
+  return with_ticket(
+      prefetch, [](client::session& target, client::prefetch_ticket& ticket) { return finish(target.stop(ticket)); });
 }
 
 int cenote_prefetch_cancel(cenote_prefetch* prefetch) {
-  return guarded([&] {
-    if (prefetch == nullptr) return null_argument("prefetch");
-    return finish(prefetch->session->impl->cancel(prefetch->ticket));
-  });
+  return with_ticket(
+      prefetch, [](client::session& target, client::prefetch_ticket& ticket) { return finish(target.cancel(ticket)); });
 }
 
 void cenote_prefetch_free(cenote_prefetch* prefetch) {
-  const std::unique_ptr<cenote_prefetch> gone(prefetch);
-  if (gone) gone->session->impl->drop(gone->ticket);
+  free_handle(prefetch);
 }
 
 int cenote_publish(cenote_session* session, const void* request, size_t request_size, cenote_keys keys, uint32_t group,
                    uint64_t first, int ends, uint64_t* published) {
-  return guarded([&] {
-    if (session == nullptr || request == nullptr) return null_argument("session or request");
+  return call(session, [&](session_object& target) {
+    if (request == nullptr) return null_argument("request");
     const std::span name(static_cast<const std::byte*>(request), request_size);
     const auto place = first == CENOTE_APPEND ? std::nullopt : std::optional(first);
-    return finish(session->impl->publish(name, batch_of(keys), group, place, ends != 0), published);
+    return finish(target.impl->publish(name, batch_of(keys), group, place, ends != 0), published);
   });
 }
 
 int cenote_follow(cenote_session* session, const void* request, size_t request_size, const char* node, uint32_t group,
                   uint64_t timeout_ns, cenote_prefetch** out) {
-  return guarded([&] {
-    if (session == nullptr || request == nullptr || out == nullptr) return null_argument("an argument");
-    *out = nullptr;
+  clear_results(out);
+  return call(session, [&](session_object& target) {
+    if (request == nullptr || out == nullptr) return null_argument("request or out");
     constexpr std::uint64_t longest = std::uint64_t{1} << 60;  // no overflow of the clock
     const std::span name(static_cast<const std::byte*>(request), request_size);
-    auto ticket = session->impl->follow(name, text_of(node), group,
-                                        std::chrono::nanoseconds(std::min<std::uint64_t>(timeout_ns, longest)));
+    auto ticket = target.impl->follow(name, text_of(node), group,
+                                      std::chrono::nanoseconds(std::min<std::uint64_t>(timeout_ns, longest)));
     if (!ticket) return failed(ticket.error());
-    *out = std::make_unique<cenote_prefetch>(cenote_prefetch{session, std::move(*ticket)}).release();
-    return static_cast<int>(CENOTE_OK);
+    return hand_out(out, std::make_unique<prefetch_object>(session, std::move(*ticket)));
   });
 }
 
 int cenote_prefetch_keys(const cenote_prefetch* prefetch, cenote_keys* keys) {
-  return guarded([&] {
-    if (prefetch == nullptr || keys == nullptr) return null_argument("an argument");
-    const auto known = prefetch->ticket.batch();
+  return with_ticket(prefetch, [&](client::session&, const client::prefetch_ticket& ticket) {
+    if (keys == nullptr) return null_argument("keys");
+    const auto known = ticket.batch();
     *keys = {known.data, known.count, known.width};
     return static_cast<int>(CENOTE_OK);
   });
@@ -370,78 +386,76 @@ int cenote_prefetch_keys(const cenote_prefetch* prefetch, cenote_keys* keys) {
 
 int cenote_put(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_buffers sources,
                uint64_t* stored) {
-  return guarded([&] {
-    if (session == nullptr || !given(sources, keys)) return null_argument("an argument");
-    return finish(session->impl->put(batch_of(keys), group, part_of(part), buffers_of(sources, keys.count)), stored);
+  clear_results(stored);
+  return call(session, [&](session_object& target) {
+    if (!given(sources, keys)) return null_argument("an argument");
+    return finish(target.impl->put(batch_of(keys), group, part_of(part), buffers_of(sources, keys.count)), stored);
   });
 }
 
 int cenote_put_async(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_buffers sources,
                      uint64_t* stored) {
-  return guarded([&] {
-    if (session == nullptr || !given(sources, keys)) return null_argument("an argument");
-    return finish(session->impl->put_async(batch_of(keys), group, part_of(part), buffers_of(sources, keys.count)),
+  clear_results(stored);
+  return call(session, [&](session_object& target) {
+    if (!given(sources, keys)) return null_argument("an argument");
+    return finish(target.impl->put_async(batch_of(keys), group, part_of(part), buffers_of(sources, keys.count)),
                   stored);
   });
 }
 
 int cenote_flush(cenote_session* session, uint64_t* stored) {
-  return guarded(
-      [&] { return session == nullptr ? null_argument("session") : finish(session->impl->flush(), stored); });
+  return call(session, [&](session_object& target) { return finish(target.impl->flush(), stored); });
 }
 
 int cenote_reserve(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_reserved* out) {
-  return guarded([&] {
-    if (session == nullptr || (out == nullptr && keys.count != 0)) return null_argument("session or out");
+  return call(session, [&](session_object& target) {
+    if (out == nullptr && keys.count != 0) return null_argument("out");
     const std::span blocks(reinterpret_cast<client::reserved_block*>(out), keys.count);
-    return finish(session->impl->reserve(batch_of(keys), group, part_of(part), blocks));
+    return finish(target.impl->reserve(batch_of(keys), group, part_of(part), blocks));
   });
 }
 
 int cenote_commit(cenote_session* session, const cenote_reserved* blocks, size_t count, uint64_t* completed) {
-  return guarded([&] {
-    if (session == nullptr || (blocks == nullptr && count != 0)) return null_argument("session or blocks");
+  return call(session, [&](session_object& target) {
+    if (blocks == nullptr && count != 0) return null_argument("blocks");
     const std::span list(reinterpret_cast<const client::reserved_block*>(blocks), count);
-    return finish(session->impl->commit(list), completed);
+    return finish(target.impl->commit(list), completed);
   });
 }
 
 int cenote_abandon(cenote_session* session, const cenote_reserved* blocks, size_t count) {
-  return guarded([&] {
-    if (session == nullptr || (blocks == nullptr && count != 0)) return null_argument("session or blocks");
+  return call(session, [&](session_object& target) {
+    if (blocks == nullptr && count != 0) return null_argument("blocks");
     const std::span list(reinterpret_cast<const client::reserved_block*>(blocks), count);
-    return finish(session->impl->release(list));
+    return finish(target.impl->release(list));
   });
 }
 
 int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed) {
-  return guarded([&] {
-    return session == nullptr ? null_argument("session")
-                              : finish(session->impl->remove(batch_of(keys), group), removed);
-  });
+  return call(session,
+              [&](session_object& target) { return finish(target.impl->remove(batch_of(keys), group), removed); });
 }
 
 int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t group, int kept, uint64_t* changed) {
-  return guarded([&] {
-    return session == nullptr ? null_argument("session")
-                              : finish(session->impl->keep(batch_of(keys), group, kept != 0), changed);
+  return call(session, [&](session_object& target) {
+    return finish(target.impl->keep(batch_of(keys), group, kept != 0), changed);
   });
 }
 
 int cenote_clear(cenote_session* session) {
-  return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->clear()); });
+  return call(session, [&](session_object& target) { return finish(target.impl->clear()); });
 }
 
 int cenote_barrier(cenote_session* session) {
-  return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->barrier()); });
+  return call(session, [&](session_object& target) { return finish(target.impl->barrier()); });
 }
 
 int cenote_stats_of(cenote_session* session, cenote_stats* out) {
-  return guarded([&] {
-    if (session == nullptr || out == nullptr) return null_argument("session or out");
+  return call(session, [&](session_object& target) {
+    if (out == nullptr) return null_argument("out");
     const auto checked = versioned(*out, "cenote_stats");
     if (!checked) return failed(checked.error());
-    const auto counted = session->impl->stats();
+    const auto counted = target.impl->stats();
     if (!counted) return failed(counted.error());
     const client::session_stats& now = *counted;
     cenote_stats filled{};

@@ -13,50 +13,38 @@ using cenote::error_code;
 using cenote::fail;
 using cenote::result;
 using cenote::strided_piece;
+using cenote::c_api::call;
+using cenote::c_api::clear_results;
+using cenote::c_api::device_object;
 using cenote::c_api::failed;
 using cenote::c_api::finish;
+using cenote::c_api::free_handle;
 using cenote::c_api::guarded;
+using cenote::c_api::hand_out;
 using cenote::c_api::null_argument;
+using cenote::c_api::session_object;
+using cenote::c_api::stream_object;
 using cenote::c_api::versioned;
 namespace client = cenote::client;
 namespace transform = cenote::transform;
 
-struct cenote_event {
-  std::shared_ptr<cenote::device> owner;
-  cenote::event_ref impl;
-  client::fork_guard process;
+template <>
+struct cenote::c_api::handle_traits<cenote_event> {
+  struct object : client::handle_object {
+    object(std::shared_ptr<cenote::device> device, cenote::event_ref event) noexcept
+        : owner(std::move(device)), impl(std::move(event)) {}
+    std::shared_ptr<cenote::device> owner;
+    cenote::event_ref impl;
+  };
+  static constexpr auto kind = client::handle_kind::event;
 };
 
 namespace {
 
+using event_object = cenote::c_api::handle_traits<cenote_event>::object;
+
 static_assert(sizeof(cenote_strided) == sizeof(strided_piece));
 static_assert(offsetof(cenote_strided, run_stride) == offsetof(strided_piece, run_stride));
-
-/// body(), unless one of the handles is null or another process's.
-template <class Body, class... Handle>
-int with(Body&& body, const Handle*... handles) {
-  return guarded([&] {
-    const auto is_null = [](const auto* handle) { return handle == nullptr; };
-    if ((is_null(handles) || ...)) return null_argument("a handle or out");
-    if ((handles->process.in_child() || ...)) {
-      return failed({error_code::forked, "the device was opened by the parent process; open it again in the child"});
-    }
-    return body();
-  });
-}
-
-/// In a child nothing may be ended: threads and drivers stayed with the parent.
-template <class Handle>
-void free_handle(Handle* handle) {
-  std::unique_ptr<Handle> gone(handle);
-  if (gone && gone->process.in_child()) static_cast<void>(gone.release());
-}
-
-template <class Handle, class... Parts>
-int hand_out(Handle** out, Parts&&... parts) {
-  *out = std::make_unique<Handle>(Handle{std::forward<Parts>(parts)...}).release();
-  return CENOTE_OK;
-}
 
 result<cenote_copy_options> copy_options_of(const cenote_copy_options* options) {
   if (options == nullptr) return cenote_copy_options{};
@@ -66,10 +54,14 @@ result<cenote_copy_options> copy_options_of(const cenote_copy_options* options) 
     return fail(error_code::invalid_argument,
                 "threads is " + std::to_string(given->threads) + "; at most 1024, or 0 for the default");
   }
-  if (given->stream != nullptr && given->stream->process.in_child()) {
-    return fail(error_code::forked, "the stream belongs to the parent process");
-  }
   return given;
+}
+
+/// body(the stream of a copy), null for a copy by the processor.
+template <class Body>
+int with_stream(cenote_stream* stream, Body&& body) noexcept {
+  if (stream == nullptr) return guarded([&] { return body(static_cast<const stream_object*>(nullptr)); });
+  return call(stream, [&](const stream_object& order) { return body(&order); });
 }
 
 /// `arrays`: whether those that go with the pieces were given.
@@ -104,9 +96,10 @@ result<device_move> device_move_of(std::span<const strided_piece> pieces, std::s
 enum class direction : bool { gather, scatter };
 
 result<void> move_blocks(std::span<const strided_piece> pieces, std::span<const std::uint64_t> indices,
-                         std::span<std::byte* const> blocks, const cenote_copy_options& options, direction way) {
+                         std::span<std::byte* const> blocks, const cenote_copy_options& options,
+                         const stream_object* stream, direction way) {
   if (indices.empty()) return {};
-  if (options.stream == nullptr) {
+  if (stream == nullptr) {
     if (way == direction::gather) {
       transform::gather(pieces, indices, blocks, options.threads, options.block_offset);
     } else {
@@ -117,10 +110,10 @@ result<void> move_blocks(std::span<const strided_piece> pieces, std::span<const 
   }
   const auto move = device_move_of(pieces, indices, blocks, options.block_offset);
   if (!move) return std::unexpected(move.error());
-  const auto& [owner, stream] = options.stream->impl;
+  const auto& [owner, order] = stream->impl;
   const auto all = move->layout.all_layers();
-  return way == direction::gather ? owner->gather(stream, move->layout, {indices, move->blocks}, all)
-                                  : owner->scatter(stream, move->layout, {indices, move->blocks}, all);
+  return way == direction::gather ? owner->gather(order, move->layout, {indices, move->blocks}, all)
+                                  : owner->scatter(order, move->layout, {indices, move->blocks}, all);
 }
 
 int checked_move(const cenote_strided* pieces, size_t piece_count, const uint64_t* indices, std::byte* const* blocks,
@@ -131,7 +124,9 @@ int checked_move(const cenote_strided* pieces, size_t piece_count, const uint64_
     const bool arrays = count == 0 || (indices != nullptr && blocks != nullptr);
     const auto checked = checked_pieces(pieces, piece_count, arrays);
     if (!checked) return failed(checked.error());
-    return finish(move_blocks(*checked, {indices, count}, {blocks, count}, *chosen, way));
+    return with_stream(chosen->stream, [&](const stream_object* stream) {
+      return finish(move_blocks(*checked, {indices, count}, {blocks, count}, *chosen, stream, way));
+    });
   });
 }
 
@@ -140,12 +135,12 @@ int checked_move(const cenote_strided* pieces, size_t piece_count, const uint64_
 extern "C" {
 
 int cenote_device_open(const char* name, cenote_device** out) {
+  clear_results(out);
   return guarded([&] {
     if (name == nullptr || out == nullptr) return null_argument("name or out");
-    *out = nullptr;
     auto opened = cenote::device::open(name);
     if (!opened) return failed(opened.error());
-    return hand_out(out, std::shared_ptr<cenote::device>(std::move(*opened)), client::fork_guard());
+    return hand_out(out, std::make_unique<device_object>(std::move(*opened)));
   });
 }
 
@@ -154,29 +149,30 @@ void cenote_device_free(cenote_device* device) {
 }
 
 int cenote_stream_open(cenote_device* device, cenote_stream** out) {
-  return with(
-      [&] {
-        if (out == nullptr) return null_argument("out");
-        auto made = device->impl->make_stream();
-        if (!made) return failed(made.error());
-        return hand_out(out, client::device_stream{device->impl, std::move(*made)}, device->process);
-      },
-      device);
+  return call(device, [&](const device_object& owner) {
+    if (out == nullptr) return null_argument("out");
+    auto made = owner.impl->make_stream();
+    if (!made) return failed(made.error());
+    return hand_out(out, std::make_unique<stream_object>(client::device_stream{owner.impl, std::move(*made)}));
+  });
 }
 
 int cenote_stream_wrap(cenote_device* device, void* native, cenote_stream** out) {
-  return with(
-      [&] {
-        if (out == nullptr) return null_argument("out");
-        auto made = device->impl->outside(native);
-        if (!made) return failed(made.error());
-        return hand_out(out, client::device_stream{device->impl, std::move(*made)}, device->process);
-      },
-      device);
+  return call(device, [&](const device_object& owner) {
+    if (out == nullptr) return null_argument("out");
+    auto made = owner.impl->outside(native);
+    if (!made) return failed(made.error());
+    return hand_out(out, std::make_unique<stream_object>(client::device_stream{owner.impl, std::move(*made)}));
+  });
 }
 
 void* cenote_stream_native(const cenote_stream* stream) {
-  return stream == nullptr ? nullptr : stream->impl.stream->native();
+  void* native = nullptr;
+  static_cast<void>(call(stream, [&](const stream_object& order) {
+    native = order.impl.stream->native();
+    return static_cast<int>(CENOTE_OK);
+  }));
+  return native;
 }
 
 void cenote_stream_free(cenote_stream* stream) {
@@ -184,49 +180,42 @@ void cenote_stream_free(cenote_stream* stream) {
 }
 
 int cenote_event_record(cenote_stream* stream, cenote_event** out) {
-  return with(
-      [&] {
-        if (out == nullptr) return null_argument("out");
-        auto made = stream->impl.owner->record(stream->impl.stream);
-        if (!made) return failed(made.error());
-        return hand_out(out, stream->impl.owner, std::move(*made), stream->process);
-      },
-      stream);
+  return call(stream, [&](const stream_object& order) {
+    if (out == nullptr) return null_argument("out");
+    auto made = order.impl.owner->record(order.impl.stream);
+    if (!made) return failed(made.error());
+    return hand_out(out, std::make_unique<event_object>(order.impl.owner, std::move(*made)));
+  });
 }
 
 int cenote_event_done(const cenote_event* event, uint32_t* done) {
-  return with(
-      [&] {
-        if (done == nullptr) return null_argument("done");
-        *done = 0;
-        switch (event->owner->look(event->impl)) {
-          case cenote::event_state::pending: return static_cast<int>(CENOTE_OK);
-          case cenote::event_state::done: *done = 1; return static_cast<int>(CENOTE_OK);
-          default: return failed({error_code::system, "the device failed; nobody knows what its work has written"});
-        }
-      },
-      event);
+  return call(event, [&](const event_object& point) {
+    if (done == nullptr) return null_argument("done");
+    *done = 0;
+    switch (point.owner->look(point.impl)) {
+      case cenote::event_state::pending: return static_cast<int>(CENOTE_OK);
+      case cenote::event_state::done: *done = 1; return static_cast<int>(CENOTE_OK);
+      default: return failed({error_code::system, "the device failed; nobody knows what its work has written"});
+    }
+  });
 }
 
 int cenote_event_wait(const cenote_event* event, uint64_t timeout_ns) {
-  return with(
-      [&] {
-        constexpr std::uint64_t longest = std::uint64_t{1} << 60;  // no overflow of the clock
-        return finish(
-            cenote::await(*event->owner, event->impl, std::chrono::nanoseconds(std::min(timeout_ns, longest))));
-      },
-      event);
+  return call(event, [&](const event_object& point) {
+    constexpr std::uint64_t longest = std::uint64_t{1} << 60;  // no overflow of the clock
+    return finish(cenote::await(*point.owner, point.impl, std::chrono::nanoseconds(std::min(timeout_ns, longest))));
+  });
 }
 
 int cenote_stream_wait(cenote_stream* stream, const cenote_event* event) {
-  return with(
-      [&] {
-        if (stream->impl.owner != event->owner) {
-          return failed({error_code::invalid_argument, "the event is of another device than the stream"});
-        }
-        return finish(stream->impl.owner->wait(stream->impl.stream, event->impl));
-      },
-      stream, event);
+  return call(stream, [&](const stream_object& order) {
+    return call(event, [&](const event_object& point) {
+      if (order.impl.owner != point.owner) {
+        return failed({error_code::invalid_argument, "the event is of another device than the stream"});
+      }
+      return finish(order.impl.owner->wait(order.impl.stream, point.impl));
+    });
+  });
 }
 
 void cenote_event_free(cenote_event* event) {
@@ -234,44 +223,38 @@ void cenote_event_free(cenote_event* event) {
 }
 
 int cenote_use_device(cenote_session* session, cenote_device* device) {
-  return with(
-      [&] {
-        if (session == nullptr) return null_argument("session");
-        return finish(session->impl->use_device(device->impl));
-      },
-      device);
+  return call(device, [&](const device_object& owner) {
+    return call(session, [&](session_object& target) { return finish(target.impl->use_device(owner.impl)); });
+  });
 }
 
 int cenote_session_device(cenote_session* session, cenote_device** out) {
-  return guarded([&] {
-    if (session == nullptr || out == nullptr) return null_argument("session or out");
-    *out = nullptr;
-    if (session->impl->in_child()) {
-      return failed({error_code::forked, "this session belongs to the parent process; attach again in the child"});
-    }
-    auto home = session->impl->home();
+  clear_results(out);
+  return call(session, [&](session_object& target) {
+    if (out == nullptr) return null_argument("out");
+    auto home = target.impl->home();
     if (!home) return failed({error_code::invalid_argument, "the blocks of this session are host memory"});
-    return hand_out(out, std::move(home), client::fork_guard());
+    return hand_out(out, std::make_unique<device_object>(std::move(home)));
   });
 }
 
 int cenote_release_after(cenote_session* session, const uint32_t* slots, size_t count, cenote_stream* stream) {
-  return with(
-      [&] {
-        if (session == nullptr || (slots == nullptr && count != 0)) return null_argument("session or slots");
-        return finish(session->impl->release_after({slots, count}, stream->impl));
-      },
-      stream);
+  return call(stream, [&](const stream_object& order) {
+    return call(session, [&](session_object& target) {
+      if (slots == nullptr && count != 0) return null_argument("slots");
+      return finish(target.impl->release_after({slots, count}, order.impl));
+    });
+  });
 }
 
 int cenote_commit_after(cenote_session* session, const cenote_reserved* blocks, size_t count, cenote_stream* stream) {
-  return with(
-      [&] {
-        if (session == nullptr || (blocks == nullptr && count != 0)) return null_argument("session or blocks");
-        const std::span list(reinterpret_cast<const client::reserved_block*>(blocks), count);
-        return finish(session->impl->commit_after(list, stream->impl));
-      },
-      stream);
+  return call(stream, [&](const stream_object& order) {
+    return call(session, [&](session_object& target) {
+      if (blocks == nullptr && count != 0) return null_argument("blocks");
+      const std::span list(reinterpret_cast<const client::reserved_block*>(blocks), count);
+      return finish(target.impl->commit_after(list, order.impl));
+    });
+  });
 }
 
 int cenote_gather(const cenote_strided* pieces, size_t piece_count, const uint64_t* indices, void* const* blocks,
@@ -298,17 +281,19 @@ int cenote_copy(void* const* targets, const void* const* sources, const uint64_t
     }
     if (count == 0) return static_cast<int>(CENOTE_OK);
     if (targets == nullptr || sources == nullptr || bytes == nullptr) return null_argument("targets, sources or bytes");
-    if (chosen->stream == nullptr) {
-      transform::copy_each({reinterpret_cast<std::byte* const*>(targets), count},
-                           {reinterpret_cast<const std::byte* const*>(sources), count}, {bytes, count},
-                           chosen->threads);
-      return static_cast<int>(CENOTE_OK);
-    }
-    std::vector<cenote::copy_run> runs(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      runs[i] = {static_cast<std::byte*>(targets[i]), static_cast<const std::byte*>(sources[i]), bytes[i]};
-    }
-    return finish(chosen->stream->impl.owner->copy(chosen->stream->impl.stream, runs));
+    return with_stream(chosen->stream, [&](const stream_object* stream) {
+      if (stream == nullptr) {
+        transform::copy_each({reinterpret_cast<std::byte* const*>(targets), count},
+                             {reinterpret_cast<const std::byte* const*>(sources), count}, {bytes, count},
+                             chosen->threads);
+        return static_cast<int>(CENOTE_OK);
+      }
+      std::vector<cenote::copy_run> runs(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        runs[i] = {static_cast<std::byte*>(targets[i]), static_cast<const std::byte*>(sources[i]), bytes[i]};
+      }
+      return finish(stream->impl.owner->copy(stream->impl.stream, runs));
+    });
   });
 }
 

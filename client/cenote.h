@@ -5,8 +5,12 @@
  *
  * Errors    every function that can fail returns 0 (CENOTE_OK) or a cenote_error; cenote_last_error() is the sentence
  *           that goes with the last failure on the calling thread.
- * Threads   any number of threads may use one session, also at the same time; cenote_free() must be the last call.
- * Forks     a session belongs to the process that attached it: in a child every call says CENOTE_FORKED.
+ * Threads   any number of threads may use one session, also at the same time.
+ * Handles   numbers in the shape of pointers, which the library looks up: every call may run beside the one that closes
+ *           or frees its handle, in another thread, at exit too. A call that began ends, or fails with CENOTE_CLOSED, and
+ *           the memory goes after it; a call on a handle that was freed is CENOTE_CLOSED, and a second free does nothing.
+ *           CENOTE_INVALID_ARGUMENT: a handle of another kind.
+ * Forks     a handle belongs to the process that made it: in a child every call says CENOTE_FORKED.
  * Waiting   lookups and reads never wait for the node. All other calls wait at most for the session's deadline.
  * Lifetime  strings and arrays passed in are read during the call only.
  * Versions  structs that may grow start with `struct_size`: set it to sizeof. Fields are only ever appended. A client
@@ -126,7 +130,8 @@ CENOTE_API int cenote_attach(const cenote_spec* spec, const cenote_options* opti
  * blocks stay mapped until cenote_free, but their bytes are no longer protected: reserved blocks must not be written
  * any more, for their memory may be another session's. A second close does nothing. */
 CENOTE_API int cenote_close(cenote_session* session);
-/* Closes if need be, unmaps, frees. No other call may be under way. Null is allowed; in a forked child it leaks. */
+/* Closes if need be, unmaps and frees, when calls that other threads had begun have ended. Pointers into blocks must not
+ * be used any more. Null is allowed; in a forked child it leaks. */
 CENOTE_API void cenote_free(cenote_session* session);
 
 /* The number of a group or of a part in it, by name. Numbers count from 0 in declared order. */
@@ -205,7 +210,8 @@ CENOTE_API int cenote_release_held(cenote_session* session, const cenote_held* h
 CENOTE_API int cenote_get_into(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part,
                                cenote_buffers targets, size_t* copied);
 
-/* A chain on its way up from the node's lower tiers. One thread at a time; must be freed before its session. */
+/* A chain on its way up from the node's lower tiers. One thread at a time, but for cenote_prefetch_free. Its calls are
+ * calls of its session, too: CENOTE_CLOSED when that is freed first. */
 typedef struct cenote_prefetch cenote_prefetch;
 
 /* When a prefetch ends, if not all of it came before. */
@@ -251,7 +257,8 @@ CENOTE_API int cenote_prefetch_length(cenote_prefetch* prefetch, uint64_t* lengt
 CENOTE_API int cenote_prefetch_stop(cenote_prefetch* prefetch);
 /* Ends it at once with what is there, which is not kept; only what is under way still comes. Since 1.1. */
 CENOTE_API int cenote_prefetch_cancel(cenote_prefetch* prefetch);
-/* Frees the handle; one that is not done is cancelled. NULL is allowed. */
+/* Frees the handle; one that is not done is cancelled. Beside another call it takes effect when that has ended. NULL is
+ * allowed. */
 CENOTE_API void cenote_prefetch_free(cenote_prefetch* prefetch);
 
 /* ---- hand-over between nodes: since 1.6 ---------------------------------------------------------------------- */
@@ -428,7 +435,7 @@ CENOTE_API int cenote_copy(void* const* targets, const void* const* sources, con
 
 /* One rank of a group, for instance of a tensor-parallel one: processes on one node or on several that must all use the
  * same length for the same question. Nothing to do with cenote_group, a kind of state. Any number of threads may use
- * it; must be freed before its session. */
+ * it. Its calls are calls of its session, too: CENOTE_CLOSED when that is freed first. */
 typedef struct cenote_rank_group cenote_rank_group;
 
 typedef struct cenote_length {

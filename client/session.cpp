@@ -10,6 +10,7 @@
 #include <cstring>
 #include <thread>
 
+#include "client/thread_object.hpp"
 #include "core/bulk_copy.hpp"
 #include "core/device_spec.hpp"
 #include "core/handover.hpp"
@@ -44,7 +45,7 @@ std::uint64_t coarse_milliseconds() noexcept {
 
 template <class T>
 std::span<T> thread_scratch(std::size_t n) {
-  thread_local std::vector<T> mine;
+  std::vector<T>& mine = thread_object<std::vector<T>>();
   if (mine.size() < n) mine.resize(n);
   return std::span(mine).first(n);
 }
@@ -193,9 +194,19 @@ session::session(attachment parts, session_options options, std::shared_ptr<devi
 
 // ---------------------------------------------------------------------------------------------- checks
 
-result<session::call_scope> session::enter() {
+session::call_scope session::begin_call() noexcept {
+  if (gate_ != nullptr) return call_scope(nullptr);
   active_.fetch_add(1, std::memory_order_seq_cst);
-  call_scope scope(active_);
+  return call_scope(&active_);
+}
+
+/// Beside close() itself, which is a call of the gate's, too.
+bool session::other_calls() const noexcept {
+  return gate_ != nullptr ? gate_->calls() > 1 : active_.load(std::memory_order_seq_cst) != 0;
+}
+
+result<session::call_scope> session::enter() {
+  call_scope scope = begin_call();
   if (auto ok = channel_.check(); !ok) return std::unexpected(ok.error());
   if (closing_.load(std::memory_order_seq_cst)) return fail(error_code::closed, "the session is closed");
   if (copier_) {
@@ -762,8 +773,7 @@ result<void> session::release(std::span<const held_block> held) {
 template <class SlotAt>
 result<void> session::release_slots(std::size_t count, SlotAt&& slot_at) {
   if (in_child()) return channel_.check();
-  active_.fetch_add(1, std::memory_order_seq_cst);
-  const call_scope scope(active_);
+  const call_scope scope = begin_call();
   if (closing_.load(std::memory_order_seq_cst)) return {};  // close() ended all pins
   const std::span<std::uint32_t> slots = thread_scratch<std::uint32_t>(count);
   for (std::size_t i = 0; i < count; ++i) slots[i] = slot_at(i);
@@ -796,7 +806,8 @@ result<std::size_t> session::get_into(key_batch keys, std::uint32_t group, maybe
   if (!scope) return std::unexpected(scope.error());
   if (auto ok = check_buffers(group, part, keys, targets); !ok) return std::unexpected(ok.error());
   use_choice(memory_.choice());  // the node may have measured again
-  thread_local std::vector<memory::pin> touched;
+  struct touched_pins;
+  std::vector<memory::pin>& touched = thread_object<std::vector<memory::pin>, touched_pins>();
   touched.clear();
   std::size_t done = 0;
   for (;;) {
@@ -851,7 +862,8 @@ result<std::size_t> session::copy_prefix(key_batch keys, std::uint32_t group, ma
 /// Tells the node what was used, from the head of the chain to its tail, as runs of neighbouring blocks; and what was
 /// asked for and missing, since that says as much about the request.
 void session::touch(std::span<const memory::pin> pins, key_batch keys, std::uint32_t group) {
-  thread_local std::vector<memory::submission> entries;
+  struct touch_entries;
+  std::vector<memory::submission>& entries = thread_object<std::vector<memory::submission>, touch_entries>();
   entries.clear();
   memory::submission blank;
   blank.group = static_cast<std::uint16_t>(group);
@@ -898,7 +910,7 @@ result<void> session::close() {
   if (copier_) copier_->stop();
   channel_.stop();  // wakes calls that still wait; new ones are refused since closing_
   // Sequentially consistent, as in enter(): a call is counted here, or it finds closing_ set.
-  while (active_.load(std::memory_order_seq_cst) != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  while (other_calls()) std::this_thread::sleep_for(std::chrono::microseconds(100));
   // Of calls that gave up while this waited.
   if (auto idle = events_.wait_for_device(steady_clock::now() + close_patience); !idle) return idle;
   (void)events_.drain(steady_clock::now() + close_patience);

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/call_gate.hpp"
 #include "client/channel.hpp"
 #include "client/connection.hpp"
 #include "client/deadline_mutex.hpp"
@@ -320,6 +321,8 @@ class session {
   /// That the blocks lie on; null: they are host memory.
   [[nodiscard]] std::shared_ptr<device> home() const { return copier_ ? copier_->owner() : nullptr; }
   [[nodiscard]] bool in_child() const noexcept { return process_.in_child(); }
+  /// Leaves the counting of calls to `gate`, which every call passes from now on, close() among them.
+  void use_gate(const call_gate& gate) noexcept { gate_ = &gate; }
   /// A device still works on blocks: the mappings must stay.
   [[nodiscard]] bool device_works() const {
     return events_.under_way() != 0 || unended_.load(std::memory_order_acquire) != 0;
@@ -331,7 +334,8 @@ class session {
   /// Keeps close() waiting while a call is under way.
   class call_scope {
    public:
-    explicit call_scope(std::atomic<std::uint32_t>& active) noexcept : active_(&active) {}
+    /// Null: the call is counted elsewhere.
+    explicit call_scope(std::atomic<std::uint32_t>* active) noexcept : active_(active) {}
     call_scope(call_scope&& other) noexcept : active_(std::exchange(other.active_, nullptr)) {}
     call_scope& operator=(call_scope&&) = delete;
     call_scope(const call_scope&) = delete;
@@ -343,6 +347,8 @@ class session {
    private:
     std::atomic<std::uint32_t>* active_;
   };
+  call_scope begin_call() noexcept;
+  [[nodiscard]] bool other_calls() const noexcept;
   /// First step of every call: fails when the session cannot serve it.
   result<call_scope> enter();
   /// enter(), and checks the keys and the group's number.
@@ -434,6 +440,7 @@ class session {
   slab_map slabs_;                           ///< its thread may use socket_, so it is destroyed before it
   channel channel_;
 
+  const call_gate* gate_ = nullptr;  ///< set before the session is shared; null: active_ counts
   std::atomic<bool> closing_{false};
   std::atomic<std::uint32_t> active_{0};
   std::atomic<std::uint32_t> next_chain_{1};  ///< of prefetches

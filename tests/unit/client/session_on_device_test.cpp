@@ -357,21 +357,29 @@ BOOST_AUTO_TEST_CASE(an_attach_sends_the_whole_spec_and_the_devices_name_without
 
 BOOST_AUTO_TEST_CASE(the_c_abi_hands_out_the_device_of_a_session_and_no_other) {
   fixture test;
-  cenote_session on_device{std::move(test.session)};
+  cenote_session* on_device = nullptr;
   cenote_device* own = nullptr;
+  cenote_device* same = nullptr;
   cenote_stream* stream = nullptr;
-  BOOST_TEST(cenote_session_device(&on_device, &own) == CENOTE_OK);
-  BOOST_TEST(own->impl == test.sim);
+  BOOST_TEST(c_api::hand_out_session(&on_device, std::move(test.session)) == CENOTE_OK);
+  BOOST_TEST(cenote_session_device(on_device, &own) == CENOTE_OK);
+  BOOST_TEST(c_api::handle_use<cenote_device>(own)->impl == test.sim);
   BOOST_TEST(cenote_stream_open(own, &stream) == CENOTE_OK);
-  BOOST_TEST(cenote_use_device(&on_device, own) == CENOTE_OK);
-  BOOST_TEST(cenote_release_after(&on_device, nullptr, 0, stream) == CENOTE_OK);
+  BOOST_TEST(cenote_use_device(on_device, own) == CENOTE_OK);
+  BOOST_TEST(cenote_release_after(on_device, nullptr, 0, stream) == CENOTE_OK);
   cenote_device_free(own);  // what still needs it keeps it
+  BOOST_TEST(cenote_stream_open(own, &stream) == CENOTE_CLOSED);
+  BOOST_TEST(cenote_session_device(on_device, &same) == CENOTE_OK);
+  cenote_device_free(same);
   cenote_stream_free(stream);
+  cenote_free(on_device);
 
   testing::session_fixture host;
-  cenote_session on_host{std::move(host.session)};
-  BOOST_TEST(cenote_session_device(&on_host, &own) == CENOTE_INVALID_ARGUMENT);
+  cenote_session* on_host = nullptr;
+  BOOST_TEST(c_api::hand_out_session(&on_host, std::move(host.session)) == CENOTE_OK);
+  BOOST_TEST(cenote_session_device(on_host, &own) == CENOTE_INVALID_ARGUMENT);
   BOOST_TEST(own == nullptr);
+  cenote_free(on_host);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
