@@ -269,6 +269,10 @@ void cluster_shell::tell_pool() {
     if (each.who.name.empty()) continue;
     if (each.state == cluster::peer_state::suspect || each.state == cluster::peer_state::gone)
       now.silent.push_back(each.who.name);
+    if (each.state == cluster::peer_state::left) {
+      now.stopped.push_back(each.who.name);
+      if (each.who.weight == 0) now.drained.push_back(each.who.name);
+    }
     if (each.state != cluster::peer_state::live) continue;
     cluster::pool_member one{.name = each.who.name, .weight = each.who.weight, .link = each.link};
     one.key = members_->key_of(each.link);

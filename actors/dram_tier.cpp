@@ -125,6 +125,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
             dram_report{store_->status(boot_now()), batch_times_, mailbox().queue().total_task_size()});
       },
       [this](clear_atom, const std::string& id) { return clear(id); },
+      [this](clear_node_atom) { return clear_node(); },
       [this](corrupt_atom) { return corrupt(); },
       [this](hand_on_atom, caf::timespan limit) { return hand_on(limit); },
       [this](disconnect_atom, std::uint64_t number) {
@@ -579,6 +580,19 @@ caf::result<outcome> dram_tier::clear_on_machine(const index_list& instances) {
   }
   auto promise = make_response_promise<outcome>();
   clears_.push_back({std::move(begun), std::move(removals), 0, promise_guard<outcome>(promise), hearers::on_machine});
+  ask_for_turn();
+  return promise;
+}
+
+/// All that is on this machine goes, also of instances that are not here any more, or not yet; nothing outside does.
+caf::result<outcome> dram_tier::clear_node() {
+  send_below();
+  std::vector<blocks::removal> removals;
+  auto begun = store_->begin_clear({}, removals);
+  removals = {{.instance = 0, .all = true, .keys = {}}};
+  auto promise = make_response_promise<outcome>();
+  clears_.push_back({begun ? std::move(*begun) : std::vector<blocks::clear_work>(), std::move(removals), 0,
+                     promise_guard<outcome>(promise), hearers::on_machine});
   ask_for_turn();
   return promise;
 }

@@ -112,6 +112,7 @@ class dram_tier final : public dram_tier_actor::base {
   slab_handles_ptr handles(std::uint32_t instance, const index_list& indices) const;
   [[nodiscard]] slab_places_ptr places(std::uint32_t instance, const index_list& indices) const;
   caf::result<outcome> clear(const std::string& id);
+  caf::result<outcome> clear_node();
   caf::result<outcome> corrupt();
   caf::result<outcome> hand_on(caf::timespan limit);
   void continue_handing_on();

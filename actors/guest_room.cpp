@@ -29,6 +29,7 @@ guest_keeper::behavior_type guest_keeper::make_behavior() {
             request(dram_, caf::infinite, places_atom_v, order->instance, order->slabs)
                 .then([this, order](const slab_places_ptr& found) { tell_([order, found] { order->found(*found); }); });
             return;
+          case guest_order::kind::clear_node: return clear_node(order);
         }
       },
       [this](answer_atom, const completions_ptr& completions) {
@@ -144,6 +145,25 @@ void guest_keeper::run(const guest_order_ptr& order) {
           });
 }
 
+void guest_keeper::clear_node(const guest_order_ptr& order) {
+  log_warn(logger(options_.log), "this node was written off while it was away: it clears all of its blocks");
+  request(dram_, caf::infinite, clear_node_atom_v)
+      .then(
+          [this, order](const outcome& answer) {
+            const auto cleared = answer.get();
+            if (cleared) {
+              log_info(logger(options_.log), "this node has cleared its blocks", {{"blocks", *cleared}});
+            } else {
+              log_warn(logger(options_.log), "this node has not cleared its blocks yet",
+                       {{"reason", cleared.error().describe()}});
+            }
+            tell_([order, cleared] { order->cleared(cleared); });
+          },
+          [this, order](const caf::error& why) {
+            tell_([order, text = caf::to_string(why)] { order->cleared(fail(error_code::internal, text)); });
+          });
+}
+
 void guest_room::open(const instance_spec& spec, then<result<cluster::guest_session_ptr>> done) {
   to_(std::make_shared<const guest_order>(
       guest_order{.what = guest_order::kind::open, .spec = spec, .opened = std::move(done)}));
@@ -172,6 +192,11 @@ void guest_room::find_slabs(std::uint32_t instance, std::vector<std::uint32_t> w
                                                       .instance = instance,
                                                       .slabs = std::move(which),
                                                       .found = std::move(done)}));
+}
+
+void guest_room::clear_node(then<result<std::uint64_t>> done) {
+  to_(std::make_shared<const guest_order>(
+      guest_order{.what = guest_order::kind::clear_node, .cleared = std::move(done)}));
 }
 
 }  // namespace cenote

@@ -19,7 +19,7 @@ namespace cenote {
 
 /// What a guest asks of its actor.
 struct guest_order {
-  enum class kind : std::uint8_t { open, close, disconnect, run, find_slabs };
+  enum class kind : std::uint8_t { open, close, disconnect, run, find_slabs, clear_node };
   kind what{};
   std::uint64_t session = 0;
   std::uint32_t instance = 0;
@@ -30,6 +30,7 @@ struct guest_order {
   cluster::guest_room::then<result<cluster::guest_session_ptr>> opened{};
   cluster::guest_room::then<std::vector<memory::completion>> ran{};
   cluster::guest_room::then<std::vector<memory::slab_place>> found{};
+  cluster::guest_room::then<result<std::uint64_t>> cleared{};
 };
 using guest_order_ptr = std::shared_ptr<const guest_order>;
 
@@ -83,6 +84,7 @@ class guest_keeper final : public guest_actor::base {
   void release(std::uint64_t session);
   [[nodiscard]] std::optional<std::uint64_t> next_session();
   void run(const guest_order_ptr& order);
+  void clear_node(const guest_order_ptr& order);
 
   dram_tier_actor dram_;
   std::uint64_t epoch_;
@@ -106,6 +108,7 @@ class guest_room final : public cluster::guest_room {
            then<std::vector<memory::completion>> done) override;
   void find_slabs(std::uint32_t instance, std::vector<std::uint32_t> which,
                   then<std::vector<memory::slab_place>> done) override;
+  void clear_node(then<result<std::uint64_t>> done) override;
 
  private:
   std::function<void(guest_order_ptr)> to_;

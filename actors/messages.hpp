@@ -231,6 +231,7 @@ CAF_ADD_ATOM(cenote, cenote, hear_removals_atom, "hear")
 CAF_ADD_ATOM(cenote, cenote, removed_atom, "removed")
 CAF_ADD_ATOM(cenote, cenote, add_tier_atom, "add_tier")
 CAF_ADD_ATOM(cenote, cenote, cleared_atom, "cleared")
+CAF_ADD_ATOM(cenote, cenote, clear_node_atom, "clear_n")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
 
@@ -321,10 +322,10 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::replies_to<handles_atom, std::uint32_t, index_list>::with<slab_handles_ptr>,
     caf::replies_to<places_atom, std::uint32_t, index_list>::with<slab_places_ptr>,
     caf::replies_to<report_atom>::with<dram_report_ptr>, caf::replies_to<clear_atom, std::string>::with<outcome>,
-    caf::replies_to<corrupt_atom>::with<outcome>, caf::replies_to<hand_on_atom, caf::timespan>::with<outcome>,
-    caf::reacts_to<disconnect_atom, std::uint64_t>, caf::reacts_to<slab_atom, slab_outcome_ptr>,
-    caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>, caf::reacts_to<turn_atom>,
-    caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
+    caf::replies_to<clear_node_atom>::with<outcome>, caf::replies_to<corrupt_atom>::with<outcome>,
+    caf::replies_to<hand_on_atom, caf::timespan>::with<outcome>, caf::reacts_to<disconnect_atom, std::uint64_t>,
+    caf::reacts_to<slab_atom, slab_outcome_ptr>, caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>,
+    caf::reacts_to<turn_atom>, caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
     caf::reacts_to<command_atom, prefetch_commands_ptr>, caf::reacts_to<follow_atom, handover_order_ptr>,
     caf::replies_to<hear_removals_atom, removal_listener, bool>::with<outcome>,
     caf::replies_to<removed_atom, removals_ptr>::with<outcome>>;

@@ -198,6 +198,9 @@ class remote_host final : public lower_tier_host {
     all.cleared = [this, number](instance_identity identity) {
       path_.deliver(known_.get(), remote_clear_atom_v, std::make_shared<const remote_clear>(number, identity));
     };
+    all.node_event = [](const std::string& event, const std::string& node) {
+      log_warn(logger("remote"), event, {{"node", node}});
+    };
     all.on_exception = [count = exceptions_](const std::string& what) {
       ++*count;
       log_error(logger("remote"), "an exception ended a piece of a backend's work", {{"what", what}});

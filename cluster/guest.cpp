@@ -71,6 +71,7 @@ void guest::heard(peer::link_id from, frame_type type, std::uint64_t request, st
     case frame_type::fetch_here: return fetch(from, body, false);
     case frame_type::offer: return offer(from, request, body);
     case frame_type::forget: return forget(from, request, body);
+    case frame_type::write_off: return learn_write_offs(from, request, body);
     default: return;  // a later version's
   }
 }
@@ -586,6 +587,8 @@ void guest::offer(peer::link_id from, std::uint64_t request, std::span<const std
   hosted* const of = find(from, asked->handle);
   if (of == nullptr || !of->session || asked->group >= of->spec.groups.size() || asked->blocks.empty())
     return turn_down(block_answer::full);
+  if (const auto* const asker = pool_.member_on(from); asker == nullptr || pool_.departures.has(asker->name))
+    return turn_down(block_answer::full);                                    // it has not cleared its blocks yet
   if (asked->cleared && *asked->cleared < pool_.told_cleared(of->identity))  // stored before the clear, perhaps
     return turn_down(block_answer::outdated);
   const std::vector<std::byte> keys = flat(*asked);
@@ -841,6 +844,41 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
     if (found == instances_.end()) return answer(0, reason);
     forget_in(found->second, asked, answer);
   });
+}
+
+void guest::learn_write_offs(peer::link_id sender, std::uint64_t request, std::span<const std::byte> body) {
+  const auto notice = peer::decode_write_off_notice(body);
+  if (!notice) return misbehaves(sender, notice.error().message());
+  for (const auto& [name, number] : notice->nodes) {
+    if (name == pool_.members().self) {
+      clear_node(sender, request, number);
+    } else {
+      pool_.learn_write_off(name, number);
+    }
+  }
+}
+
+/// This node is the one that was not to come back. Removals were done without it, so that each of its blocks may be one
+/// that was removed.
+void guest::clear_node(peer::link_id sender, std::uint64_t request, std::uint64_t number) {
+  if (pool_.departures.is_closed(number))
+    return pool_.send(sender, frame_type::forgot, request, peer::encode(peer::forget_answer{}));
+  auto& waiting = own_clears_[number];
+  waiting.emplace_back(sender, request);
+  if (waiting.size() > 1) return;
+  for (const auto& [handle, instance] : instances_) revoke(instance, {});
+  room_.clear_node([this, number](const result<std::uint64_t>& cleared) { end_clear_node(number, cleared); });
+}
+
+void guest::end_clear_node(std::uint64_t number, const result<std::uint64_t>& cleared) {
+  if (cleared) {
+    pool_.departures.close(pool_.members().self, number);
+    count(pool_.counters.own_clears);
+  }
+  const peer::forget_answer answer{cleared.value_or(0), cleared ? std::string() : cleared.error().describe()};
+  const auto waiting = own_clears_.extract(number);
+  for (const auto& [link, request] : waiting.mapped())
+    pool_.send(link, frame_type::forgot, request, peer::encode(answer));
 }
 
 /// A node that has bound the instance has shown its right to the group; another one shows it with the request.

@@ -188,6 +188,9 @@ class guest final : public pool_half {
   void end_delivery(const place& which, std::optional<std::uint64_t> hash);
 
   void forget(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  void learn_write_offs(peer::link_id sender, std::uint64_t request, std::span<const std::byte> body);
+  void clear_node(peer::link_id sender, std::uint64_t request, std::uint64_t number);
+  void end_clear_node(std::uint64_t number, const result<std::uint64_t>& cleared);
   [[nodiscard]] std::string right_refusal(peer::link_id node, const instance_spec& spec,
                                           const std::optional<peer::proof>& right) const;
   [[nodiscard]] bool may_forget(peer::link_id node, const hosted* instance, const peer::forget_request& request) const;
@@ -214,6 +217,8 @@ class guest final : public pool_half {
   std::vector<ended_delivery> ended_;
   std::map<peer::link_id, usage> usage_;
   recent_loans borrowers_;
+  std::map<std::uint64_t, std::vector<std::pair<peer::link_id, std::uint64_t>>>
+      own_clears_;                                       ///< requests, by write-off
   std::uint64_t lent_ = 0;                               ///< bytes, to all
   std::map<peer::link_id, peer::block_answers> misses_;  ///< to be told with the next flush
 };

@@ -54,6 +54,8 @@ class guest_room {
                    then<std::vector<memory::completion>> done) = 0;
   virtual void find_slabs(std::uint32_t instance, std::vector<std::uint32_t> which,
                           then<std::vector<memory::slab_place>> done) = 0;
+  /// Clears all instances on this machine, those among them that no session uses; tiers outside it keep what they have.
+  virtual void clear_node(then<result<std::uint64_t>> done) = 0;
 };
 
 }  // namespace cenote::cluster

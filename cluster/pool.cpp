@@ -178,6 +178,17 @@ void pool::clear_hosted(instance_identity identity, std::function<void(std::stri
   then({});
 }
 
+result<std::uint64_t> pool::write_off(const std::string& node) {
+  if (asker_ == nullptr) return fail(error_code::unsupported, "this node asks no others for blocks");
+  auto released = asker_->write_off(node);
+  flush();
+  return released;
+}
+
+void pool::learn_write_off(const std::string& node, std::uint64_t number) {
+  if (departures.learn(node, number) && asker_ != nullptr) asker_->take_write_off(node);
+}
+
 std::uint64_t pool::next_clear(instance_identity identity) {
   auto& known = remember_clears(identity).heard;
   known = std::max(calendar_ns(), known + 1);

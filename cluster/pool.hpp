@@ -16,6 +16,7 @@
 #include "cluster/counters.hpp"
 #include "cluster/group_rights.hpp"
 #include "cluster/recent_removals.hpp"
+#include "cluster/write_offs.hpp"
 #include "core/instance_identity.hpp"
 #include "transport/peer/frame.hpp"
 #include "transport/peer/network.hpp"
@@ -37,7 +38,9 @@ struct pool_members {
   std::uint64_t weight = 0;
   peer::incarnation born{};
   std::vector<pool_member> others;
-  std::vector<std::string> silent{};  ///< nodes that are suspect, or gone without a farewell
+  std::vector<std::string> silent{};   ///< nodes that are suspect, or gone without a farewell
+  std::vector<std::string> stopped{};  ///< nodes that announced their end
+  std::vector<std::string> drained{};  ///< those of them that were drained before
 };
 
 /// The numbers of an instance's last clear, nanoseconds since 1970 as a rule: known here, and carried out here.
@@ -74,6 +77,13 @@ class pool_half {
                              std::span<const std::byte> /*spec*/) {}
   /// The instance was cleared here: what others store here of it goes once more. As pool::clear_hosted().
   virtual void clear_hosted(instance_identity /*identity*/, std::function<void(std::string)> then) { then({}); }
+  /// An operator's word that the node never comes back. How many removals waited for it alone, and are done now.
+  /// Errors: invalid_argument (no such node, or it is here), limit_exceeded, unsupported.
+  [[nodiscard]] virtual result<std::uint64_t> write_off(const std::string& /*node*/) {
+    return fail(error_code::unsupported, "this node gives no blocks to others");
+  }
+  /// Another node knows of a write-off that this one did not know.
+  virtual void take_write_off(const std::string& /*node*/) {}
   /// Hands on what the last events led to.
   virtual void flush() = 0;
   virtual void advance(std::chrono::steady_clock::time_point now) = 0;
@@ -158,9 +168,14 @@ class pool {
   /// gets why it may not be gone; empty: it is.
   void clear_hosted(instance_identity identity, std::function<void(std::string)> then);
 
+  /// As pool_half::write_off().
+  [[nodiscard]] result<std::uint64_t> write_off(const std::string& node);
+  void learn_write_off(const std::string& node, std::uint64_t number);
+
   static constexpr std::size_t most_cleared = 4096;  ///< instances of whose clears is known
 
   recent_removals removals;  ///< of this node's engines and of others
+  write_offs departures;     ///< nodes that never come back
   /// Of this node's configuration, which may change. Thread-safe.
   std::atomic<std::shared_ptr<const group_rights>> rights{std::make_shared<const group_rights>()};
   pool_counters counters;  ///< other threads read it with copy_counters()

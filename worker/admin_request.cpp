@@ -53,6 +53,8 @@ class request_reader final : public json::json_sax_t {
       request_.from = std::move(value);
     } else if (key_ == "to") {
       request_.to = std::move(value);
+    } else if (key_ == "node") {
+      request_.node = std::move(value);
     } else {
       return mismatch("a string");
     }
@@ -64,7 +66,8 @@ class request_reader final : public json::json_sax_t {
   bool start_array(std::size_t) override { return inside_ ? mismatch("an array") : false; }
   bool end_array() override { return true; }
   bool key(string_t& name) override {
-    static const std::set<std::string_view> known{"command", "instance", "level", "id", "all", "both", "from", "to"};
+    static const std::set<std::string_view> known{"command", "instance", "level", "id",  "all",
+                                                  "both",    "from",     "to",    "node"};
     key_ = name;
     if (!known.contains(key_)) return refuse("unknown field " + where());
     if (!seen_.insert(key_).second) return refuse(where() + " is there twice");

@@ -18,6 +18,7 @@ struct admin_request {
   std::optional<std::uint64_t> id;
   std::optional<std::string> from;
   std::optional<std::string> to;
+  std::optional<std::string> node;
   bool all = false;
   bool both = false;
 };

@@ -37,6 +37,7 @@ const operator_commands::command* operator_commands::find(std::string_view name)
       command{"heal", false, &operator_commands::heal},
       command{"drain", false, &operator_commands::drain},
       command{"rejoin", false, &operator_commands::rejoin},
+      command{"write_off", false, &operator_commands::write_off},
   };
   const auto* found = std::ranges::find(table, name, &command::name);
   return found == table.end() ? nullptr : found;
@@ -167,6 +168,21 @@ result<operator_commands::answer> operator_commands::drain(const admin_request& 
 result<operator_commands::answer> operator_commands::rejoin(const admin_request& /*request*/, const caller& client) {
   if (auto pooled = has_pool(); !pooled) return std::unexpected(pooled.error());
   ask_count(client.defer(), "weight", context_.cluster, weigh_atom_v, true);
+  return std::nullopt;
+}
+
+/// The network's thread knows which nodes are here and which removals wait for them.
+result<operator_commands::answer> operator_commands::write_off(const admin_request& request, const caller& client) {
+  if (auto pooled = has_pool(); !pooled) return std::unexpected(pooled.error());
+  if (!request.node || request.node->empty())
+    return fail(error_code::invalid_argument, "write_off needs the name of a node as `node`");
+  const auto respond = count_reply(client.defer(), "released", sockets_);
+  const bool is_posted = context_.blocks->post([respond, blocks = context_.blocks, node = *request.node] {
+    const auto released = blocks->write_off(node);
+    respond(released ? outcome{error_code::ok, {}, *released}
+                     : outcome{released.error().code(), released.error().message(), 0});
+  });
+  if (!is_posted) respond(outcome{error_code::closed, "the network is not there yet", 0});
   return std::nullopt;
 }
 

@@ -54,6 +54,7 @@ class operator_commands {
   void order_partition(reply to, partition_order order);
   result<answer> drain(const admin_request& request, const caller& client);
   result<answer> rejoin(const admin_request& request, const caller& client);
+  result<answer> write_off(const admin_request& request, const caller& client);
   [[nodiscard]] result<void> has_pool() const;
   result<answer> kill_session(const admin_request& request, const caller& client);
   result<answer> upgrade(const admin_request& request, const caller& client);

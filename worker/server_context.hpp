@@ -11,6 +11,7 @@
 #include "actors/cluster_messages.hpp"
 #include "actors/data_path.hpp"
 #include "actors/messages.hpp"
+#include "cluster/pool.hpp"
 #include "core/machine_decisions.hpp"
 #include "transport/local/keeper_link.hpp"
 
@@ -36,10 +37,11 @@ struct server_context {
   std::function<std::shared_ptr<const machine_decisions>()> copies = [] {
     return std::make_shared<const machine_decisions>();
   };
-  bool has_lower = false;    ///< there are tiers below, which want the checksums of what is stored
-  bool asks_tiers = false;   ///< one of them says what it holds only when it is asked
-  cluster_actor cluster{};   ///< none: the node is alone
-  consensus_actor groups{};  ///< of ranks
+  bool has_lower = false;                   ///< there are tiers below, which want the checksums of what is stored
+  bool asks_tiers = false;                  ///< one of them says what it holds only when it is asked
+  cluster_actor cluster{};                  ///< none: the node is alone
+  std::shared_ptr<cluster::pool> blocks{};  ///< of a cluster's nodes; null: the node is alone
+  consensus_actor groups{};                 ///< of ranks
 };
 
 /// The configuration that holds now. Thread-safe.

@@ -199,6 +199,7 @@ class worker {
                            !lower_.empty(),
                            std::ranges::any_of(edges_of(*config_), [](const auto& each) { return !each.hinted; }),
                            others,
+                           blocks_,
                            groups_};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());

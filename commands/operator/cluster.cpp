@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "commands/common.hpp"
 #include "commands/table.hpp"
@@ -36,6 +37,13 @@ exit_code run_rejoin(const socket_option& where) {
   return exit_code::orderly;
 }
 
+exit_code run_write_off(const socket_option& socket, const std::string& node) {
+  const auto reply = ask(socket.path, {{"command", "write_off"}, {"node", node}});
+  if (!reply) return failed_with(reply.error());
+  fmt::print("{} is written off; {} removals do not wait for it any more\n", node, count_of(*reply, "released"));
+  return exit_code::orderly;
+}
+
 }  // namespace
 
 void add_cluster(CLI::App& app) {
@@ -55,6 +63,14 @@ void add_cluster(CLI::App& app) {
   auto where = std::make_shared<socket_option>();
   where->add_to(*rejoin);
   rejoin->callback([where] { end_with(run_rejoin(*where)); });
+  auto* write_off = command->add_subcommand(
+      "write-off",
+      "Another node never comes back: removals wait for it no more, on all nodes. If it comes back all the same, it "
+      "clears its blocks before any of them is used");
+  auto node = std::make_shared<std::string>();
+  where->add_to(*write_off);
+  write_off->add_option("node", *node, "Its cluster.name")->required();
+  write_off->callback([where, node] { end_with(run_write_off(*where, *node)); });
 }
 
 }  // namespace cenote

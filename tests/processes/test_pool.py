@@ -437,6 +437,42 @@ def test_a_removal_that_a_silent_node_missed_reaches_it_when_it_is_back(
     assert all(found(writer, [key]) == 0 for key in keys)
 
 
+def write_off(node: Node, name: str) -> str:
+    """The command's output or its error."""
+    said = run_cenote("cluster", "write-off", name, "--socket", node.socket)
+    return str(said.stdout if said.returncode == 0 else said.stderr)
+
+
+def test_a_node_that_is_written_off_is_not_waited_for_and_clears_its_disk_before_it_serves_again(
+    start_node: StartNode, attach: Attach, folder: Any
+) -> None:
+    pool = Pool(start_node)
+    a, b, c = with_disks(pool, start_node, folder, 3)
+    writer = attach(a, "model", block=BLOCK)
+    keys = put(writer, "shared")
+    away_of(a)
+    until("it is on b's disk", lambda: b.status()["nvme"]["blocks"] >= of_pool(b, "hosted") > 0)
+    assert "node `b` is live" in write_off(a, "b")
+    assert "no node `z` is known here" in write_off(a, "z")
+    kill_node(b)
+    becomes(a, "b", "gone", "dialling", "greeting")
+    with pytest.raises(cenote.RemovalPending):
+        writer.remove(keys)
+    assert of_pool(a, "unconfirmed") == 1
+    assert write_off(a, "b").startswith("b is written off; 1 removals")
+    until("the others have confirmed it once more", lambda: of_pool(a, "unconfirmed") == 0)
+    until("c knows it", lambda: of_pool(c, "write_offs") == 1)
+    assert writer.remove(keys) == 0
+    a.restart_worker()
+    until("the next worker knows it", lambda: of_pool(a, "write_offs") == 1)
+    b.start()
+    until("b has cleared itself", lambda: of_pool(a, "write_offs") == of_pool(c, "write_offs") == 0)
+    assert b.status()["nvme"]["blocks"] == 0
+    pool.all_ask()
+    reader = attach(c, "model", block=BLOCK)
+    assert all(found(reader, [key]) == 0 for key in keys)
+
+
 def test_a_worker_that_is_replaced_clears_once_more_at_most(pool: Pool, attach: Attach) -> None:
     a = pool.start(0, launch_only=True, weight="1PiB")  # all blocks belong there, so that b's are found there alone
     b = pool.start(1, launch_only=True, weight="1")

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/byte_io.hpp"
+#include "core/calendar_clock.hpp"
 #include "core/checksum.hpp"
 #include "core/stored_identity.hpp"
 
@@ -176,6 +177,8 @@ void peers_backend::members_changed() {
     const auto [at, is_new] = nodes_.try_emplace(each.link);
     if (!is_new) continue;
     at->second = node{.name = each.name, .link = each.link};
+    if (!pool_.departures.record().nodes.empty()) send_write_offs(at->second, 0);
+    clear_returned(at->second, pool_.now());
     repeats_at_ = pool_.now();
     breakers_.erase(each.name);  // what it did on an earlier link says nothing about this one
   }
@@ -187,6 +190,9 @@ void peers_backend::members_changed() {
     if (pool_.member_on(link) == nullptr) gone.push_back(link);
   }
   for (const peer::link_id each : gone) closed(each);
+  for (const auto& [number, each] : book_.orders()) {
+    if (std::ranges::any_of(each.nodes, [&](const auto& name) { return is_departed(name); })) repeats_at_ = pool_.now();
+  }
   repeat_removals(pool_.now());
   say_standing();
 }
@@ -200,7 +206,11 @@ void peers_backend::say_standing() {
 
 peers_backend::node* peers_backend::find_node(const std::string& name) {
   const auto found = std::ranges::find_if(nodes_, [&](const auto& each) { return each.second.name == name; });
-  return found == nodes_.end() ? nullptr : &found->second;
+  return found == nodes_.end() || pool_.departures.has(name) ? nullptr : &found->second;
+}
+
+bool peers_backend::is_linked(const std::string& name) const {
+  return std::ranges::any_of(nodes_, [&](const auto& each) { return each.second.name == name; });
 }
 
 peers_backend::node* peers_backend::find_link(peer::link_id link) {
@@ -855,6 +865,7 @@ void peers_backend::answer_removal(std::map<std::uint64_t, removal>::iterator ro
     asked = is_open ? forgets_.erase(asked) : std::next(asked);
   }
   removals_.erase(round);
+  release_departed(over.order.nodes);
   std::string nodes;
   for (const std::string& each : over.order.nodes) nodes += (nodes.empty() ? "not confirmed by " : ", ") + each;
   const std::string why = over.why.empty() || nodes.empty() ? over.why + nodes : over.why + "; " + nodes;
@@ -884,7 +895,7 @@ void peers_backend::add_unconfirmed(removal_book::open_removal order) {
   pool_.wake_at(repeats_at_);
 }
 
-/// Those that a node which is here has not confirmed, one round of each at a time.
+/// Those that a node which is here has not confirmed, or one that never comes back, a round of each at a time.
 void peers_backend::repeat_removals(steady_time now) {
   if (now < repeats_at_ || book_.orders().empty()) return;
   repeats_at_ = now + repeat_pause;
@@ -892,9 +903,9 @@ void peers_backend::repeat_removals(steady_time now) {
   for (const auto& [number, each] : book_.orders()) {
     const bool is_begun =
         std::ranges::any_of(removals_, [&](const auto& open) { return open.second.repeats == number; });
-    const bool is_heard =
-        std::ranges::any_of(each.nodes, [&](const std::string& name) { return find_node(name) != nullptr; });
-    if (is_heard && !is_begun) useful.push_back(number);
+    const bool is_useful =
+        std::ranges::any_of(each.nodes, [&](const std::string& name) { return is_linked(name) || is_departed(name); });
+    if (is_useful && !is_begun) useful.push_back(number);
   }
   for (const std::uint64_t number : useful) {
     count(pool_.counters.repeated_removals);
@@ -908,16 +919,100 @@ void peers_backend::repeat_removals(steady_time now) {
 void peers_backend::count_orders() {
   std::atomic_ref(pool_.counters.unconfirmed).store(book_.orders().size(), std::memory_order_relaxed);
   std::atomic_ref(pool_.counters.dropped_removals).store(book_.dropped(), std::memory_order_relaxed);
+  std::atomic_ref(pool_.counters.write_offs).store(pool_.departures.record().nodes.size(), std::memory_order_relaxed);
 }
 
 /// At once, or with the next alarm where the file was written a moment ago.
 void peers_backend::save_removals(steady_time now) {
-  if (!book_.is_changed() && saved_changes_ == pool_.clear_changes()) return;
+  const std::uint64_t changes = pool_.clear_changes() + pool_.departures.changes();
+  if (!book_.is_changed() && saved_changes_ == changes) return;
   if (now < saves_at_) return pool_.wake_at(saves_at_);
   saves_at_ = now + save_pause;
-  saved_changes_ = pool_.clear_changes();
-  if (const auto written = book_.write(pool_.clears()); !written && told_.on_exception)
+  saved_changes_ = changes;
+  if (const auto written = book_.write(pool_.clears(), pool_.departures.record()); !written && told_.on_exception)
     told_.on_exception(written.error().describe());
+}
+
+// ---------------------------------------------------------------------------------------------- nodes that never
+// return
+
+/// It is not here, and no removal waits for it.
+bool peers_backend::is_departed(const std::string& name) const {
+  const auto& drained = pool_.members().drained;
+  return !is_linked(name) && (pool_.departures.has(name) || std::ranges::find(drained, name) != drained.end());
+}
+
+/// A node that was drained and left without a confirmation may have what was removed, on its disk for instance: it
+/// counts as written off.
+void peers_backend::release_departed(std::set<std::string>& nodes) {
+  std::erase_if(nodes, [&](const std::string& name) {
+    if (!is_departed(name)) return false;
+    if (!pool_.departures.has(name)) begin_write_off(name);
+    return pool_.departures.has(name);
+  });
+}
+
+void peers_backend::begin_write_off(const std::string& name) {
+  if (!pool_.departures.begin(name, calendar_ns())) return;
+  if (told_.node_event) told_.node_event("a node is written off: no removal waits for it", name);
+  for (const auto& [link, each] : nodes_) send_write_offs(each, 0);
+}
+
+result<std::uint64_t> peers_backend::write_off(const std::string& name) {
+  const auto& members = pool_.members();
+  const auto is_in = [&](const std::vector<std::string>& names) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  const auto waiting = static_cast<std::uint64_t>(
+      std::ranges::count_if(book_.orders(), [&](const auto& each) { return each.second.nodes.contains(name); }));
+  if (name == members.self) return fail(error_code::invalid_argument, "`" + name + "` is this node itself");
+  if (std::ranges::find(members.others, name, &cluster::pool_member::name) != members.others.end())
+    return fail(error_code::invalid_argument, "node `" + name + "` is live: stop it first");
+  if (waiting == 0 && !is_in(members.silent) && !is_in(members.stopped) && !pool_.departures.has(name))
+    return fail(error_code::invalid_argument, "no node `" + name + "` is known here; `cenote peers` lists them");
+  if (!pool_.departures.has(name)) begin_write_off(name);
+  if (!pool_.departures.has(name)) return fail(error_code::limit_exceeded, "too many nodes are written off already");
+  repeats_at_ = pool_.now();
+  repeat_removals(repeats_at_);
+  count_orders();
+  return waiting;
+}
+
+/// A node that is here ends what is under way with it by the end of its link, and clears its blocks on the next one.
+void peers_backend::take_write_off(const std::string& name) {
+  if (told_.node_event) told_.node_event("another node has written a node off: no removal waits for it", name);
+  count_orders();
+  const auto found = std::ranges::find_if(nodes_, [&](const auto& each) { return each.second.name == name; });
+  if (found != nodes_.end()) return pool_.close(found->first, "the node was written off, and has blocks");
+  repeats_at_ = pool_.now();
+  repeat_removals(repeats_at_);
+}
+
+void peers_backend::send_write_offs(const node& receiver, std::uint64_t request) {
+  const auto& nodes = pool_.departures.record().nodes;
+  pool_.send(receiver.link, frame_type::write_off, request,
+             peer::encode(peer::write_off_notice{{nodes.begin(), nodes.end()}}));
+}
+
+/// One that was written off and is here has to clear its blocks before any of them is used.
+void peers_backend::clear_returned(node& returned, steady_time now) {
+  const std::uint64_t number = pool_.departures.number_of(returned.name);
+  if (number == 0 || now < returned.clear_again) return;
+  returned.clear_request = next_number_++;
+  returned.clear_number = number;
+  returned.clear_again = now + repeat_pause;
+  send_write_offs(returned, returned.clear_request);
+  pool_.wake_at(returned.clear_again);
+}
+
+void peers_backend::take_cleared(node& returned, std::span<const std::byte> body) {
+  returned.clear_request = 0;
+  const auto answer = peer::decode_forget_answer(body);
+  if (!answer || !answer->why.empty()) return;  // it is asked again
+  pool_.departures.close(returned.name, returned.clear_number);
+  count_orders();
+  if (told_.node_event)
+    told_.node_event("a node that was written off is back, and has cleared its blocks", returned.name);
 }
 
 // ---------------------------------------------------------------------------------------------- events
@@ -939,6 +1034,7 @@ void peers_backend::heard(peer::link_id from, frame_type type, std::uint64_t req
   if (const auto asked = parts_.find(request);
       type == frame_type::located && asked != parts_.end() && asked->second.at == from)
     return take_located(request, body);
+  if (type == frame_type::forgot && request != 0 && request == at->clear_request) return take_cleared(*at, body);
   if (const auto asked = forgets_.find(request);
       type == frame_type::forgot && asked != forgets_.end() && asked->second.link == from)
     take_forgot(request, body);
@@ -979,7 +1075,10 @@ void peers_backend::advance(steady_time now) {
     if (each->second.until <= now) answer_removal(each);
     each = next;
   }
-  for (auto& [link, each] : nodes_) pump(each);
+  for (auto& [link, each] : nodes_) {
+    pump(each);
+    clear_returned(each, now);
+  }
   give_back_unused(now);
   repeat_removals(now);
   wake_for_next();
@@ -990,6 +1089,9 @@ void peers_backend::wake_for_next() {
   for (const auto& [number, each] : questions_) pool_.wake_at(each.until);
   for (const auto& [number, each] : removals_) pool_.wake_at(each.until);
   if (!book_.orders().empty()) pool_.wake_at(repeats_at_);
+  for (const auto& [link, each] : nodes_) {
+    if (pool_.departures.has(each.name)) pool_.wake_at(each.clear_again);
+  }
   const bool has_bindings = std::ranges::any_of(nodes_, [](const auto& each) { return !each.second.bindings.empty(); });
   if (has_bindings) pool_.wake_at(looks_at_bindings_);
 }

@@ -49,6 +49,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   peers_backend(cluster::pool& pool, peers_options options, events callbacks, removal_book book = {})
       : pool_(pool), options_(options), told_(std::move(callbacks)), book_(std::move(book)) {
     pool_.restore_clears(book_.clears());
+    pool_.departures.restore(book_.departures());
     for (const auto& [number, each] : book_.orders())
       pool_.removals.note(each.identity, each.keys, steady_time::max(), steady_time{});
     count_orders();
@@ -77,6 +78,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) override;
   void sent(peer::link_id to, std::uint64_t token, bool is_sent) override;
   void closed(peer::link_id which) override;
+  [[nodiscard]] result<std::uint64_t> write_off(const std::string& name) override;
+  void take_write_off(const std::string& name) override;
   void flush() override;
   void advance(steady_time now) override;
 
@@ -110,6 +113,9 @@ class peers_backend final : public backend, public cluster::pool_half {
     std::map<instance_identity, binding> bindings{};  ///< by identity
     std::deque<std::uint64_t> to_fetch{}, to_offer{};
     std::uint64_t fetching = 0, offering = 0;  ///< bytes under way
+    /// It was written off: the request by which it clears its blocks, and when that is repeated. 0: none is open.
+    std::uint64_t clear_request = 0, clear_number = 0;
+    steady_time clear_again{};
   };
   enum class stage : std::uint8_t {
     queued,
@@ -169,7 +175,9 @@ class peers_backend final : public backend, public cluster::pool_half {
   void move(std::vector<item> batch, bool up);
   void refuse_all(const std::vector<item>& batch, bool up);
   [[nodiscard]] homes homes_of(instance_identity identity, const block_key& key) const;
+  /// Null: it is not here, or was written off and has not cleared its blocks yet.
   [[nodiscard]] node* find_node(const std::string& name);
+  [[nodiscard]] bool is_linked(const std::string& name) const;
   [[nodiscard]] node* find_link(peer::link_id link);
   binding& bound(node& at, instance_identity identity);
   /// Runs `then` when the node has bound the instance, or refused to; perhaps not at all after `until`.
@@ -212,6 +220,12 @@ class peers_backend final : public backend, public cluster::pool_half {
   void repeat_removals(steady_time now);
   void save_removals(steady_time now);
   void count_orders();
+  [[nodiscard]] bool is_departed(const std::string& name) const;
+  void release_departed(std::set<std::string>& nodes);
+  void begin_write_off(const std::string& name);
+  void send_write_offs(const node& receiver, std::uint64_t request);
+  void clear_returned(node& returned, steady_time now);
+  void take_cleared(node& returned, std::span<const std::byte> body);
   void answer_removal(std::map<std::uint64_t, removal>::iterator round);
   void end_removal(std::uint64_t number, std::uint64_t removed, const std::string& why);
   void end_removal_of(std::uint64_t number, std::uint64_t removed, const std::string& why);
@@ -243,7 +257,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   removal_book book_;
   steady_time repeats_at_{};         ///< removals that not every node has confirmed
   steady_time saves_at_{};           ///< the book: not before
-  std::uint64_t saved_changes_ = 0;  ///< of the pool's clears
+  std::uint64_t saved_changes_ = 0;  ///< of the pool's clears and write-offs
   std::uint64_t next_number_ = 1;
   std::vector<item_outcome> put_outcomes_, got_outcomes_;
   std::optional<bool> stands_;

@@ -28,6 +28,16 @@ void encode(byte_writer& writer, const removal_book::open_removal& removal) {
   for (const std::string& each : removal.nodes) writer.put_text(each);
 }
 
+void encode(byte_writer& writer, const cluster::write_off_record& departures) {
+  writer.put(static_cast<std::uint32_t>(departures.nodes.size()));
+  for (const auto& [name, number] : departures.nodes) {
+    writer.put_text(name);
+    writer.put(number);
+  }
+  writer.put(static_cast<std::uint32_t>(departures.closed.size()));
+  for (const std::uint64_t number : departures.closed) writer.put(number);
+}
+
 }  // namespace
 
 result<removal_book> removal_book::open(std::filesystem::path file, std::uint64_t now) {
@@ -39,9 +49,10 @@ result<removal_book> removal_book::open(std::filesystem::path file, std::uint64_
     book.orders_.clear();
     book.keys_ = 0;
     book.clears_ = {.floor = now};
+    book.departures_ = {};
     book.was_damaged_ = true;
   }
-  if (auto written = book.write(book.clears_); !written)
+  if (auto written = book.write(book.clears_, book.departures_); !written)
     return std::unexpected(written.error().in("removals that other nodes have not confirmed"));
   return book;
 }
@@ -111,6 +122,20 @@ bool removal_book::decode_order(byte_reader& reader) {
   return reader.ok();
 }
 
+bool removal_book::decode_departures(byte_reader& reader) {
+  const auto nodes = reader.get<std::uint32_t>();
+  if (nodes > cluster::write_offs::most_write_offs) return false;
+  for (std::uint32_t i = 0; i < nodes && reader.ok(); ++i) {
+    std::string name = reader.get_text();
+    if (name.size() > longest_name) return false;
+    departures_.nodes[std::move(name)] = reader.get<std::uint64_t>();
+  }
+  const auto numbers = reader.get<std::uint32_t>();
+  if (numbers > cluster::write_offs::most_numbers) return false;
+  for (std::uint32_t i = 0; i < numbers; ++i) departures_.closed.push_back(reader.get<std::uint64_t>());
+  return reader.ok();
+}
+
 bool removal_book::decode(std::string_view bytes) {
   if (bytes.size() < removals_sum_bytes || bytes.size() > most_removals_bytes) return false;
   const auto body = std::as_bytes(std::span(bytes)).first(bytes.size() - removals_sum_bytes);
@@ -133,11 +158,13 @@ bool removal_book::decode(std::string_view bytes) {
   for (std::uint32_t i = 0; i < orders; ++i) {
     if (!decode_order(reader)) return false;
   }
+  if (!decode_departures(reader)) return false;
   return reader.ok() && reader.remaining() == 0;
 }
 
-result<void> removal_book::write(cluster::clear_record clears) {
+result<void> removal_book::write(cluster::clear_record clears, cluster::write_off_record departures) {
   clears_ = std::move(clears);
+  departures_ = std::move(departures);
   is_changed_ = false;
   if (file_.empty()) return {};
   byte_writer writer;
@@ -152,6 +179,7 @@ result<void> removal_book::write(cluster::clear_record clears) {
   }
   writer.put(static_cast<std::uint32_t>(orders_.size()));
   for (const auto& [number, each] : orders_) encode(writer, each);
+  encode(writer, departures_);
   writer.put(checksum_of(writer.bytes()));
   return replace_whole(file_, writer.bytes());
 }

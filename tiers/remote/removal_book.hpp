@@ -25,7 +25,8 @@ class byte_reader;
 namespace cenote::remote {
 
 /// A removal is done when every node that may have a copy has confirmed it in one round; until then it stands here. In
-/// the file: magic, version, floor, clears, orders, XXH3-64 of all that. Not thread-safe.
+/// the file: magic, version, floor, clears, orders, write-offs (from version 2 on), XXH3-64 of all that. Not
+/// thread-safe.
 class removal_book {
  public:
   /// All of an instance, or some keys of it.
@@ -60,19 +61,22 @@ class removal_book {
 
   /// As they were when the file was written last.
   [[nodiscard]] const cluster::clear_record& clears() const noexcept { return clears_; }
+  [[nodiscard]] const cluster::write_off_record& departures() const noexcept { return departures_; }
   /// Changed since the file was written.
   [[nodiscard]] bool is_changed() const noexcept { return is_changed_; }
   /// Writes the file, if there is one. Blocks for the disk.
-  [[nodiscard]] result<void> write(cluster::clear_record clears);
+  [[nodiscard]] result<void> write(cluster::clear_record clears, cluster::write_off_record departures);
 
  private:
   [[nodiscard]] bool decode(std::string_view bytes);
   [[nodiscard]] bool decode_order(byte_reader& reader);
+  [[nodiscard]] bool decode_departures(byte_reader& reader);
   void make_room();
 
   std::filesystem::path file_;
   std::map<std::uint64_t, open_removal> orders_;  ///< by number: the oldest first
   cluster::clear_record clears_;
+  cluster::write_off_record departures_;
   std::vector<open_removal> replaced_;
   std::uint64_t next_ = 1;
   std::uint64_t dropped_ = 0;

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t longest_spec = 65536;
 constexpr std::size_t longest_why = 1024;
 constexpr std::size_t token_bytes = 8;
+constexpr std::size_t least_write_off_bytes = 4 + 1 + 8;
 
 void put_why(byte_writer& writer, std::string_view why) {
   writer.put_text(why.substr(0, longest_why));
@@ -135,6 +136,16 @@ std::vector<std::byte> encode(const forget_answer& what) {
   byte_writer writer;
   writer.put(what.removed);
   put_why(writer, what.why);
+  return std::move(writer).take();
+}
+
+std::vector<std::byte> encode(const write_off_notice& notice) {
+  byte_writer writer;
+  writer.put(static_cast<std::uint32_t>(notice.nodes.size()));
+  for (const auto& [name, number] : notice.nodes) {
+    writer.put_text(name);
+    writer.put(number);
+  }
   return std::move(writer).take();
 }
 
@@ -269,6 +280,20 @@ result<forget_answer> decode_forget_answer(std::span<const std::byte> body) {
   what.removed = reader.get<std::uint64_t>();
   what.why = get_text(reader, longest_why, is_good);
   return checked(std::move(what), reader, is_good, "answer to a forget");
+}
+
+result<write_off_notice> decode_write_off_notice(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  bool is_good = true;
+  write_off_notice notice;
+  const auto count = reader.get<std::uint32_t>();
+  is_good = count <= most_members && count <= reader.remaining() / least_write_off_bytes;
+  for (std::uint32_t i = 0; is_good && i < count; ++i) {
+    std::string name = get_text(reader, longest_plain_name, is_good);
+    is_good = is_good && is_plain_name(name);
+    notice.nodes.emplace_back(std::move(name), reader.get<std::uint64_t>());
+  }
+  return checked(std::move(notice), reader, is_good, "list of nodes that are written off");
 }
 
 }  // namespace cenote::peer

@@ -89,6 +89,11 @@ struct forget_request {
   std::vector<std::byte> spec{};  ///< of the instance, encoded: for a node where no link has bound it; may be empty
   std::optional<proof> right{};   ///< as in bind_request; with a spec
 };
+/// Nodes that never come back, by an operator's word, and the number of each word. The one among them that gets this
+/// clears its blocks and answers as a `forget`.
+struct write_off_notice {
+  std::vector<std::pair<std::string, std::uint64_t>> nodes{};
+};
 struct forget_answer {
   std::uint64_t removed = 0;
   std::string why{};  ///< not empty: it may not be gone
@@ -105,6 +110,7 @@ struct forget_answer {
 [[nodiscard]] std::vector<std::byte> encode(const elsewhere_answer& what);
 [[nodiscard]] std::vector<std::byte> encode(const forget_request& what);
 [[nodiscard]] std::vector<std::byte> encode(const forget_answer& what);
+[[nodiscard]] std::vector<std::byte> encode(const write_off_notice& notice);
 
 [[nodiscard]] result<bind_request> decode_bind_request(std::span<const std::byte> body);
 [[nodiscard]] result<bind_answer> decode_bind_answer(std::span<const std::byte> body);
@@ -116,5 +122,6 @@ struct forget_answer {
 [[nodiscard]] result<elsewhere_answer> decode_elsewhere_answer(std::span<const std::byte> body);
 [[nodiscard]] result<forget_request> decode_forget_request(std::span<const std::byte> body);
 [[nodiscard]] result<forget_answer> decode_forget_answer(std::span<const std::byte> body);
+[[nodiscard]] result<write_off_notice> decode_write_off_notice(std::span<const std::byte> body);
 
 }  // namespace cenote::peer

@@ -51,6 +51,7 @@ enum class frame_type : std::uint16_t {
   stored = 28,
   forget = 29,
   forgot = 30,
+  write_off = 31,   ///< nodes that never come back; answered with `forgot` by one of them that did
   seek_group = 40,  ///< of groups of ranks, as the next: see agreement_messages.hpp
   join_group = 41,
   group_formed = 42,

@@ -40,6 +40,7 @@ std::vector<sample> samples() {
       {encode(elsewhere_answer{"n2", {3, 4}}), reader(decode_elsewhere_answer)},
       {encode(forget_request{1_identity, 2, {{3, 4}, {5, 6}}}), reader(decode_forget_request)},
       {encode(forget_answer{1, "why"}), reader(decode_forget_answer)},
+      {encode(write_off_notice{{{"b", 5}, {"c", 6}}}), reader(decode_write_off_notice)},
   };
 }
 

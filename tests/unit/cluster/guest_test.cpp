@@ -98,10 +98,12 @@ struct slow_room final : cluster::guest_room {
   void find_slabs(std::uint32_t, std::vector<std::uint32_t>, then<std::vector<memory::slab_place>> done) override {
     finds.push_back(std::move(done));
   }
+  void clear_node(then<result<std::uint64_t>> done) override { node_clears.push_back(std::move(done)); }
 
   std::deque<then<result<cluster::guest_session_ptr>>> opens;
   std::deque<order> runs;
   std::deque<then<std::vector<memory::slab_place>>> finds;
+  std::vector<then<result<std::uint64_t>>> node_clears;
   int closes = 0;
 };
 
@@ -622,6 +624,37 @@ BOOST_AUTO_TEST_CASE(a_group_that_is_kept_here_from_now_on_is_served_no_more_unt
   BOOST_TEST(!takes(3));
   all.guest.keep_here({});
   BOOST_TEST(takes(5));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_was_written_off_clears_all_of_its_blocks_once_and_confirms_it_to_each_that_asks) {
+  guest_world all;
+  const auto order = peer::encode(peer::write_off_notice{{{"a", 5}, {"z", 6}}});
+  all.hear(frame_type::write_off, order);
+  all.hear(frame_type::write_off, order);
+  BOOST_REQUIRE_EQUAL(all.room.node_clears.size(), 1U);
+  all.room.node_clears[0](fail(error_code::removal_pending, "a path is away"));
+  BOOST_TEST(!peer::decode_forget_answer(all.last(frame_type::forgot))->why.empty());
+  BOOST_TEST(all.network->sent.size() == 2U);
+
+  all.hear(frame_type::write_off, order);
+  BOOST_REQUIRE_EQUAL(all.room.node_clears.size(), 2U);
+  all.room.node_clears[1](7);
+  BOOST_TEST(peer::decode_forget_answer(all.last(frame_type::forgot))->removed == 7U);
+  all.hear(frame_type::write_off, order);
+  BOOST_TEST(all.room.node_clears.size() == 2U);
+  BOOST_TEST(peer::decode_forget_answer(all.last(frame_type::forgot))->why.empty());
+  BOOST_TEST(all.network->sent.size() == 4U);
+  BOOST_TEST(all.pool.departures.has("z"));
+  BOOST_TEST(!all.pool.departures.has("a"));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_was_written_off_stores_nothing_here_before_it_has_cleared_its_blocks) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  all.pool.learn_write_off("b", 5);
+  BOOST_TEST((all.offer(handle, 1, 0) == block_answer::full));
+  all.pool.departures.close("b", 5);
+  BOOST_TEST(!all.offer(handle, 3, 0));
 }
 
 BOOST_AUTO_TEST_CASE(an_instance_that_is_given_back_is_closed) {

@@ -78,6 +78,10 @@ struct stepped_room final : cluster::guest_room {
     });
   }
 
+  void clear_node(then<result<std::uint64_t>> done) override {
+    add("clear_node", [done = std::move(done)] { done(0); });
+  }
+
   static std::string name_of(operation what) {
     switch (what) {
       case operation::reserve: return "reserve";

@@ -16,6 +16,7 @@
 #include "core/stored_identity.hpp"
 #include "tests/support/fake_network.hpp"
 #include "tests/support/numbered_identity.hpp"
+#include "tests/support/redis_server.hpp"
 
 namespace {
 
@@ -118,6 +119,20 @@ struct world {
     run(10ms);
   }
 
+  void lose_b() {
+    auto now = pool.members();
+    b = now.others.front();
+    now.others.erase(now.others.begin());
+    now.silent = {"b"};
+    pool.take_members(now);
+  }
+  void regain_b() {
+    auto now = pool.members();
+    now.others.push_back(b);
+    now.silent.clear();
+    pool.take_members(now);
+  }
+
   void run(std::chrono::milliseconds how_long) { wire.run_until(wire.now() + how_long); }
 
   /// The next frame of that type that the other node has heard; runs until there is one.
@@ -199,6 +214,7 @@ struct world {
   std::shared_ptr<fake_network> here;
   std::unique_ptr<fake_network> there;
   peer::link_id here_link = 0, there_link = 0;
+  cluster::pool_member b;
   std::vector<frame> heard;
   std::map<std::uint64_t, std::vector<std::byte>> memory, landed, sending;
   std::map<std::uint64_t, peer::piece_header> heads;
@@ -628,6 +644,136 @@ BOOST_AUTO_TEST_CASE(a_removal_is_sent_again_to_all_when_a_node_is_back_that_had
   third.say(frame_type::forgot, beside.request, peer::encode(peer::forget_answer{0, {}}));
   BOOST_TEST(all.pool.counters.unconfirmed == 0U);
   BOOST_TEST(all.pool.counters.repeated_removals == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(
+    a_removal_waits_no_more_for_a_node_that_is_written_off_and_is_then_confirmed_once_more_by_the_rest) {
+  world all;
+  second_node third(all);
+  all.lose_b();
+  std::optional<result<std::uint64_t>> removed;
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { removed = how; });
+  third.say(frame_type::forgot, third.next(frame_type::forget).request, peer::encode(peer::forget_answer{1, {}}));
+  BOOST_REQUIRE(removed);
+  BOOST_TEST(!removed->has_value());
+
+  BOOST_TEST(all.pool.write_off("b").value() == 1U);
+  all.run(5ms);
+  BOOST_TEST(all.pool.counters.write_offs == 1U);
+  const auto notice = peer::decode_write_off_notice(third.next(frame_type::write_off).body);
+  BOOST_REQUIRE(notice);
+  BOOST_TEST(notice->nodes.front().first == "b");
+  BOOST_TEST(all.pool.counters.unconfirmed == 1U);  // the others may have got a block of it since
+  third.say(frame_type::forgot, third.next(frame_type::forget).request, peer::encode(peer::forget_answer{0, {}}));
+  BOOST_TEST(all.pool.counters.unconfirmed == 0U);
+
+  removed.reset();
+  all.backend.drop(identity_of(all.spec), {all.name(2).key()}, [&](result<std::uint64_t> how) { removed = how; });
+  third.say(frame_type::forgot, third.next(frame_type::forget).request, peer::encode(peer::forget_answer{0, {}}));
+  BOOST_REQUIRE(removed);
+  BOOST_TEST(removed->has_value());
+}
+
+BOOST_AUTO_TEST_CASE(
+    a_node_that_comes_back_after_it_was_written_off_is_asked_for_nothing_before_it_has_cleared_its_blocks) {
+  world all;
+  all.lose_b();
+  BOOST_REQUIRE(all.pool.write_off("b"));
+  all.regain_b();
+  const frame order = all.next(frame_type::write_off);
+  BOOST_TEST(peer::decode_write_off_notice(order.body)->nodes.front().first == "b");
+  const frame clears = order.request != 0 ? order : all.next(frame_type::write_off);
+  all.get(1);
+  BOOST_TEST((all.got.at(1) == item_result::refused));
+
+  all.say(frame_type::forgot, clears.request, peer::encode(peer::forget_answer{0, "its disk is busy"}));
+  all.get(2);
+  BOOST_TEST((all.got.at(2) == item_result::refused));
+  all.run(11s);  // it is asked again
+  const frame again = all.next(frame_type::write_off);
+  all.say(frame_type::forgot, again.request, peer::encode(peer::forget_answer{3, {}}));
+  BOOST_TEST(all.pool.counters.write_offs == 0U);
+  all.get(3);
+  all.accept_bind();
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 3);
+  BOOST_TEST((all.got.at(3) == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_waits_for_a_node_that_is_back_from_a_write_off) {
+  world all;
+  all.lose_b();
+  BOOST_REQUIRE(all.pool.write_off("b"));
+  all.regain_b();
+  std::optional<result<std::uint64_t>> removed;
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { removed = how; });
+  const frame asked = all.next(frame_type::forget);
+  BOOST_TEST(!removed);
+  all.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{0, "busy"}));
+  BOOST_REQUIRE(removed);
+  BOOST_TEST(!removed->has_value());
+  BOOST_TEST(all.pool.counters.unconfirmed == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_is_unknown_or_live_or_this_one_is_not_written_off) {
+  world all;
+  for (const auto& [name, reason] :
+       std::map<std::string, std::string>{{"a", "`a` is this node itself"},
+                                          {"b", "node `b` is live: stop it first"},
+                                          {"z", "no node `z` is known here; `cenote peers` lists them"}}) {
+    const auto refused = all.pool.write_off(name);
+    BOOST_REQUIRE(!refused);
+    BOOST_TEST((refused.error().code() == error_code::invalid_argument));
+    BOOST_TEST(refused.error().message() == reason);
+  }
+  BOOST_TEST(all.pool.departures.record().nodes.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_write_off_that_another_node_knows_holds_here_too_and_ends_what_is_under_way_with_the_node) {
+  world all;
+  all.get(1);
+  all.accept_bind();
+  (void)all.next(frame_type::fetch);
+  all.pool.learn_write_off("b", 5);
+  all.run(10ms);
+  BOOST_TEST((all.got.at(1) == item_result::refused));  // the link is closed
+  all.pool.learn_write_off("c", 5);
+  BOOST_TEST(all.pool.counters.write_offs == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_write_off_is_known_to_the_next_worker) {
+  const test::scratch_folder folder;
+  world all;
+  remote::peers_backend::events ignored{.put = [](const std::vector<remote::item_outcome>&) {},
+                                        .got = [](const std::vector<remote::item_outcome>&) {},
+                                        .standing = [](const result<void>&) {}};
+  {
+    remote::peers_backend first{all.pool, {}, ignored, remote::removal_book::open(folder / "book", 1).value()};
+    all.pool.join(&first, nullptr);
+    all.lose_b();
+    BOOST_REQUIRE(all.pool.write_off("b"));
+    first.stop();
+  }
+  all.pool.departures.restore({});
+  remote::peers_backend second{all.pool, {}, ignored, remote::removal_book::open(folder / "book", 1).value()};
+  BOOST_TEST(all.pool.departures.has("b"));
+  all.pool.join(&all.backend, nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_waits_no_more_for_a_node_that_was_drained_and_left_and_that_one_is_written_off) {
+  world all;
+  all.lose_b();
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [](const result<std::uint64_t>&) {});
+  all.run(5ms);
+  BOOST_TEST(all.pool.counters.unconfirmed == 1U);
+  auto now = all.pool.members();
+  now.silent.clear();
+  now.stopped = {"b"};
+  all.pool.take_members(now);
+  BOOST_TEST(all.pool.counters.unconfirmed == 1U);  // it may come back with a disk
+  now.drained = {"b"};
+  all.pool.take_members(now);
+  BOOST_TEST(all.pool.counters.unconfirmed == 0U);
+  BOOST_TEST(all.pool.departures.has("b"));
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_of_an_earlier_worker_is_sent_again_and_its_keys_are_not_fetched_until_then) {

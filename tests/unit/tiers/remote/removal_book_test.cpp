@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_read_by_the_next_worker) {
     book->add(order_of(7, {{1, 2}, {3, 4}}, {"b", "c"}));
     book->add({.identity = 8_identity, .cleared = 99, .nodes = {"c"}});
     BOOST_TEST(book->is_changed());
-    BOOST_REQUIRE(book->write({.floor = 3, .numbers = {{8_identity, {99, 98}}}}));
+    BOOST_REQUIRE(book->write({.floor = 3, .numbers = {{8_identity, {99, 98}}}}, {.nodes = {{"c", 5}}, .closed = {4}}));
     BOOST_TEST(!book->is_changed());
   }
   const auto book = removal_book::open(file, 1);
@@ -51,6 +51,8 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_read_by_the_next_worker) {
   BOOST_TEST(book->clears().floor == 3U);
   BOOST_TEST(book->clears().numbers.at(8_identity).heard == 99U);
   BOOST_TEST(book->clears().numbers.at(8_identity).carried_out == 98U);
+  BOOST_TEST(book->departures().nodes.at("c") == 5U);
+  BOOST_TEST((book->departures().closed == std::deque<std::uint64_t>{4}));
 }
 
 BOOST_AUTO_TEST_CASE(a_damaged_file_counts_as_a_clear_of_every_instance) {

@@ -1,0 +1,42 @@
+#include "cluster/write_offs.hpp"
+
+#include <algorithm>
+
+namespace cenote::cluster {
+
+std::uint64_t write_offs::number_of(const std::string& name) const noexcept {
+  const auto known = record_.nodes.find(name);
+  return known == record_.nodes.end() ? 0 : known->second;
+}
+
+result<void> write_offs::begin(const std::string& name, std::uint64_t now) {
+  if (!has(name) && record_.nodes.size() >= most_write_offs) {
+    return fail(error_code::limit_exceeded,
+                std::to_string(most_write_offs) + " nodes are written off already, and none of them came back");
+  }
+  auto& number = record_.nodes[name];
+  number = std::max(now, number + 1);
+  ++changes_;
+  return {};
+}
+
+bool write_offs::learn(const std::string& name, std::uint64_t number) {
+  if (number <= number_of(name) || is_closed(number)) return false;
+  if (!has(name) && record_.nodes.size() >= most_write_offs) return false;
+  record_.nodes[name] = number;
+  ++changes_;
+  return true;
+}
+
+void write_offs::close(const std::string& name, std::uint64_t number) {
+  if (number_of(name) == number) record_.nodes.erase(name);
+  if (!is_closed(number)) record_.closed.push_back(number);
+  if (record_.closed.size() > most_numbers) record_.closed.pop_front();
+  ++changes_;
+}
+
+bool write_offs::is_closed(std::uint64_t number) const noexcept {
+  return std::ranges::find(record_.closed, number) != record_.closed.end();
+}
+
+}  // namespace cenote::cluster

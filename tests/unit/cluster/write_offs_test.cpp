@@ -1,0 +1,57 @@
+// Nodes that never come back.
+#include "cluster/write_offs.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+
+namespace {
+
+using cenote::error_code;
+using cenote::cluster::write_offs;
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(write_offs_of_nodes)
+
+BOOST_AUTO_TEST_CASE(each_write_off_of_a_node_has_a_greater_number_also_when_the_clock_goes_back) {
+  write_offs all;
+  BOOST_REQUIRE(all.begin("b", 100));
+  BOOST_TEST(all.number_of("b") == 100U);
+  BOOST_REQUIRE(all.begin("b", 90));
+  BOOST_TEST(all.number_of("b") == 101U);
+}
+
+BOOST_AUTO_TEST_CASE(what_another_node_knows_counts_once_and_not_after_its_end) {
+  write_offs all;
+  BOOST_TEST(all.learn("b", 5));
+  BOOST_TEST(!all.learn("b", 5));
+  BOOST_TEST(!all.learn("b", 4));
+  all.close("b", 5);
+  BOOST_TEST(!all.has("b"));
+  BOOST_TEST(!all.learn("b", 5));
+  BOOST_TEST(all.learn("b", 6));
+}
+
+BOOST_AUTO_TEST_CASE(the_end_of_an_earlier_write_off_ends_no_later_one) {
+  write_offs all;
+  BOOST_TEST(all.learn("b", 5));
+  BOOST_TEST(all.learn("b", 6));
+  all.close("b", 5);
+  BOOST_TEST(all.number_of("b") == 6U);
+}
+
+BOOST_AUTO_TEST_CASE(too_many_nodes_are_refused_and_the_oldest_numbers_forgotten) {
+  write_offs all;
+  for (std::size_t i = 0; i < write_offs::most_write_offs; ++i) BOOST_REQUIRE(all.begin(std::to_string(i), 1));
+  const auto refused = all.begin("b", 1);
+  BOOST_REQUIRE(!refused);
+  BOOST_TEST((refused.error().code() == error_code::limit_exceeded));
+  BOOST_TEST(!all.learn("b", 2));
+  BOOST_TEST(all.begin("0", 9).has_value());
+  for (std::uint64_t number = 1; number <= write_offs::most_numbers + 1; ++number) all.close("nobody", number);
+  BOOST_TEST(!all.is_closed(1));
+  BOOST_TEST(all.is_closed(2));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
