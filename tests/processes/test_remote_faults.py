@@ -115,7 +115,7 @@ def test_a_connection_that_is_cut_in_the_middle_of_a_value_costs_hits_alone(
     proxy.behaves()
     until(lambda: is_well(here) and is_well(there))
     until(lambda: all_found(reader, before))
-    whole = BLOCK + 128
+    whole = BLOCK + 144
     assert all(redis.ask("STRLEN", each) == b":%d\r\n" % whole for each in redis.values())
     assert counter(there, "wrong") == 0
 
@@ -323,7 +323,7 @@ def test_a_name_service_that_never_answers_keeps_nobody(
 
 # What is done to a value by its name, as a script of the server.
 SPOILT = {
-    "its version": "redis.call('SETRANGE', KEYS[1], 8, '\\2')",
+    "its version": "redis.call('SETRANGE', KEYS[1], 8, '\\3')",
     "its magic": "redis.call('SETRANGE', KEYS[1], 0, 'other')",
     "its identity": "redis.call('SETRANGE', KEYS[1], 16, 'other')",
     "its key": "redis.call('SETRANGE', KEYS[1], 72, 'other')",

@@ -25,7 +25,7 @@ class byte_reader;
 namespace cenote::remote {
 
 /// A removal is done when every node that may have a copy has confirmed it in one round; until then it stands here. In
-/// the file: magic, version, floor, clears, orders, write-offs (from version 2 on), XXH3-64 of all that. Not
+/// the file: magic, version, floor, clears, orders, write-offs, XXH3-64 of all that. Not
 /// thread-safe.
 class removal_book {
  public:

@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(a_body_that_was_cut_is_refused_and_one_that_grew_is_not) {
 }
 
 BOOST_AUTO_TEST_CASE(counts_that_cannot_be_are_refused_before_anything_is_allocated) {
-  constexpr std::size_t count_at = name_bytes + 8 + 4 + 8;
+  constexpr std::size_t count_at = name_bytes + sizeof(instance_identity) + 4 + 8;
   auto join = encode(join_group{{"g"}, 1_identity, 4, 5, {{0, 6}}});
   join[count_at + 3] = std::byte{0xff};
   BOOST_TEST(!decode_join_group(join));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/fake_network.hpp"
+#include "tests/support/numbered_identity.hpp"
 #include "transport/peer/handover_messages.hpp"
 
 namespace cenote::cluster::handovers_test {
@@ -37,7 +38,7 @@ std::vector<full_key> keys_of(std::uint64_t first, std::size_t count) {
 
 peer::follow_request some_follow(std::uint64_t position, std::uint32_t patience_ms) {
   peer::follow_request made;
-  made.request = {5, 0, "r"};
+  made.request = {5_identity, 0, "r"};
   made.position = position;
   made.patience_ms = patience_ms;
   return made;
@@ -119,7 +120,7 @@ struct world {
   void follow(std::uint64_t number, const std::string& node, std::chrono::nanoseconds patience = 30s) {
     handover::order made;
     made.number = number;
-    made.request = {5, 0, "r"};
+    made.request = {5_identity, 0, "r"};
     made.node = node;
     made.patience = patience;
     all.follow(std::move(made));

@@ -21,6 +21,11 @@ bool is_get_of_block(const redis_words& words) {
 
 const auto impatient = [](redis_options& options) { options.timeout = 200ms; };
 
+/// How the answer begins that has a block of 4096 bytes.
+std::string whole_value_head() {
+  return "$" + std::to_string(4096 + value_header_bytes) + "\r\n";
+}
+
 /// Answers the gets of blocks with `bytes`, everything else as it should be.
 fake_redis::script gets_are(std::string bytes, bool closes = false) {
   return [=](const redis_words& words) -> std::optional<fake_reply> {
@@ -89,7 +94,7 @@ BOOST_AUTO_TEST_CASE(no_more_is_asked_for_than_keeps_the_line_busy) {
 }
 
 BOOST_AUTO_TEST_CASE(a_value_that_is_cut_by_the_end_of_the_connection_is_unreachable) {
-  fake_redis server(gets_are("$4224\r\n" + std::string(3000, 'x'), true));
+  fake_redis server(gets_are(whole_value_head() + std::string(3000, 'x'), true));
   backend_under_test node(server.url());
   node.wait_until(true);
   BOOST_TEST(node.get(1) == item_result::unreachable);
@@ -102,9 +107,9 @@ BOOST_AUTO_TEST_CASE(a_value_that_stops_in_the_middle_is_given_up_and_its_memory
   std::atomic<bool> half = false;
   fake_redis server([&](const redis_words& words) -> std::optional<fake_reply> {
     if (!is_get_of_block(words)) return std::nullopt;
-    if (!half.exchange(true)) return fake_reply{.bytes = "$4224\r\n" + std::string(3000, 'x')};
+    if (!half.exchange(true)) return fake_reply{.bytes = whole_value_head() + std::string(3000, 'x')};
     may_go_on.wait();
-    return fake_reply{.bytes = std::string(1226, 'x')};
+    return fake_reply{.bytes = std::string(4096 + value_header_bytes + 2 - 3000, 'x')};
   });
   backend_under_test node(server.url(), impatient);
   node.wait_until(true);
@@ -144,7 +149,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_the_protocol_ends_the_connection_and_nothing_el
   for (const std::string& nonsense :
        {std::string("hello\r\n"), std::string("+OK\r\n+OK\r\n+OK\r\n"), std::string("*2147483647\r\n"),
         std::string("*-1\r\n"), std::string("$99999999999999999999\r\n"), std::string("$1073741825\r\n"),
-        std::string("$-2\r\n"), std::string("$4224\r\n") + std::string(4300, 'x'), std::string(100000, '+'),
+        std::string("$-2\r\n"), whole_value_head() + std::string(4300, 'x'), std::string(100000, '+'),
         std::string(40, '$'), std::string("\0\0\0\0\r\n", 6), std::string("%1\r\n+a\r\n+b\r\n")}) {
     fake_redis server(gets_are(nonsense));
     backend_under_test node(server.url());

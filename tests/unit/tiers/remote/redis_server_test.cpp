@@ -231,13 +231,13 @@ BOOST_AUTO_TEST_CASE(values_that_were_altered_cut_or_of_another_version_are_wron
     BOOST_TEST(node.get(1) == item_result::missing);
   };
   alter({"SETRANGE", "2000", "x"});
-  alter({"SETRANGE", "8", "\x02"});
+  alter({"SETRANGE", "8", "\x7f"});
   alter({"SETRANGE", "16", "other"});
   alter({"SETRANGE", "50", "k"});
   alter({"APPEND", "more"});
   alter({"SET", ""});
-  alter({"SET", std::string(128, '\0')});
-  alter({"SET", std::string(4096 + 128, 'z')});
+  alter({"SET", std::string(value_header_bytes, '\0')});
+  alter({"SET", std::string(4096 + value_header_bytes, 'z')});
   alter({"SET", std::string(3 * MiB, 'z')});
   BOOST_REQUIRE(node.put(1) == item_result::done);
   const auto key = key_on(server);

@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(a_whole_value_of_another_block_is_not_taken_for_damage) {
 BOOST_AUTO_TEST_CASE(another_version_is_wrong) {
   const auto bytes = some_bytes(64, 8);
   auto header = header_of(name_with(1), 64, checksum_of(bytes));
-  header[8] = std::byte{2};
+  header[8] = std::byte{value_version + 1};
   BOOST_TEST((judge(header, bytes, name_with(1)) == value_state::wrong));
 }
 
