@@ -12,7 +12,7 @@ using namespace cenote;
 using namespace cenote::local;
 using fuzz::bytes_view;
 
-/// With the minor version that the first byte says.
+/// With the first byte as the minor version.
 template <auto Decode>
 void decode_minor(bytes_view input) {
   if (input.empty()) return;

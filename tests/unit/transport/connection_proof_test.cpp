@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(silence_and_garbage_and_a_shorter_proof_are_none_and_are_co
   BOOST_TEST(connections_without_proof() == before + 5);
 }
 
-/// What a right dialler sends to the first door.
+/// The bytes of a right dialler.
 std::string proof_at(const door& listener) {
   const unique_fd dialler = listener.connect();
   BOOST_REQUIRE(show_proof(dialler.get()));
