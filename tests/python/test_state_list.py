@@ -43,7 +43,9 @@ ON_DISK = "- the file is the next worker's as after a kill"
 CHECKED = "a_file_that_is_missing_cut_off_or_changed_anywhere_is_not_taken"
 ROWS = {
     # Files
-    "core/machine_decisions.cpp: decisions_magic": Row(CHECKED, CHECKED, "the_file_of_another_machine_or_version_is_not_taken"),
+    "core/machine_decisions.cpp: decisions_magic": Row(
+        CHECKED, CHECKED, "the_file_of_another_machine_or_version_is_not_taken"
+    ),
     "keeper/keeper_state.cpp: state_magic": Row("- the keeper's, for an upgrade alone", "- lives in memory", UPGRADE),
     "tiers/nvme/catalog.cpp: format_magic": Row(
         "test_workers_killed_in_the_middle_of_transfers_never_bring_a_wrong_byte",
