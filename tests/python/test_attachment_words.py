@@ -1,4 +1,4 @@
-"""cenote._attachment: an engine's log tells a node that is absent from one that refuses."""
+"""cenote._attachment: in an engine's log a node that is absent and one that refuses have words of their own."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from cenote.errors import CenoteError, DeadlineExceeded, NotRunning, PermissionD
 SPEC = cenote.InstanceSpec(id="i", tokens_per_block=16, parts={"kv": 4096})
 
 
-def refusing(why: CenoteError) -> Callable[..., Any]:
+def refusing(refusal: CenoteError) -> Callable[..., Any]:
     def attach(*_: Any, **__: Any) -> Any:
-        raise why
+        raise refusal
 
     return attach
 
 
 @pytest.mark.parametrize(
-    ("why", "words"),
+    ("refusal", "words"),
     [
         (NotRunning("no node at /run/cenote.sock"), "no node, running on without it: no node at /run/cenote.sock"),
         (DeadlineExceeded("too late"), "no node, running on without it: too late"),
@@ -34,9 +34,9 @@ def refusing(why: CenoteError) -> Callable[..., Any]:
     ],
 )
 def test_a_refusal_is_not_called_an_absent_node(
-    why: CenoteError, words: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    refusal: CenoteError, words: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_attachment, "attach", refusing(why))
+    monkeypatch.setattr(_attachment, "attach", refusing(refusal))
     caplog.set_level(logging.INFO, "cenote")
     assert _attachment.Attachment(SPEC).session() is None
     assert words in caplog.text
