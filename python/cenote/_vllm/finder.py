@@ -71,9 +71,9 @@ class Finder:
         """Whether the node did not answer lately: the scheduler asks it for nothing then."""
         return time.monotonic() < self._quiet_until
 
-    def note(self, why: CenoteError) -> None:
+    def note(self, failure: CenoteError) -> None:
         """A failure of a call that the scheduler waited for begins a quiet time, if the node did not answer it."""
-        if isinstance(why, DeadlineExceeded | NodeRestarting):
+        if isinstance(failure, DeadlineExceeded | NodeRestarting):
             self._quiet_until = time.monotonic() + _QUIET
 
     def find(self, session: Session, search: Search, offer: Offer, tokens_per_s: float | None) -> bool:
