@@ -7,8 +7,8 @@
  *           that goes with the last failure on the calling thread.
  * Threads   any number of threads may use one session, also at the same time.
  * Handles   numbers in the shape of pointers, which the library looks up: every call may run beside the one that closes
- *           or frees its handle, in another thread, at exit too. A call that began ends, or fails with CENOTE_CLOSED, and
- *           the memory goes after it; a call on a handle that was freed is CENOTE_CLOSED, and a second free does nothing.
+ *           or frees its handle, in another thread, at exit too. A call that began ends, or fails with CENOTE_CLOSED;
+ *           the memory goes after it. A call on a handle that was freed is CENOTE_CLOSED, a second free does nothing.
  *           CENOTE_INVALID_ARGUMENT: a handle of another kind.
  * Forks     a handle belongs to the process that made it: in a child every call says CENOTE_FORKED.
  * Waiting   lookups and reads never wait for the node. All other calls wait at most for the session's deadline.
@@ -130,8 +130,8 @@ CENOTE_API int cenote_attach(const cenote_spec* spec, const cenote_options* opti
  * blocks stay mapped until cenote_free, but their bytes are no longer protected: reserved blocks must not be written
  * any more, for their memory may be another session's. A second close does nothing. */
 CENOTE_API int cenote_close(cenote_session* session);
-/* Closes if need be, unmaps and frees, when calls that other threads had begun have ended. Pointers into blocks must not
- * be used any more. Null is allowed; in a forked child it leaks. */
+/* Closes if need be, unmaps and frees, when calls that other threads had begun have ended. Pointers into blocks must
+ * not be used any more. Null is allowed; in a forked child it leaks. */
 CENOTE_API void cenote_free(cenote_session* session);
 
 /* The number of a group or of a part in it, by name. Numbers count from 0 in declared order. */

@@ -205,10 +205,11 @@ result<void> keeper::take_signals() {
 }
 
 result<void> keeper::take_lock() {
-  if (auto made = make_runtime_dir(options_.runtime_dir); !made) return made;
+  constexpr std::string_view key = "node.runtime_dir";
+  if (auto made = make_runtime_dir(options_.runtime_dir); !made) return std::unexpected(made.error().in(key));
   const auto path = options_.runtime_dir + "/cenote.lock";
   auto fd = open_lock(path);
-  if (!fd) return fail_errno("open", path);
+  if (!fd) return std::unexpected(fail_errno("open", path).error().in(key));
   bool held = ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;
   if (held && errno == EWOULDBLOCK && was_open_to_others(fd.get()) && !node_answers(options_.socket)) {
     log_warn(log(), "somebody holds the lock file, but no node answers; making a new one", {{"path", path}});

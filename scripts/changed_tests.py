@@ -34,6 +34,7 @@ KEYWORDS = {
     "NO_ASAN",
 }
 ENGINES = ("vllm", "sglang")
+FUZZED = re.findall(r"[a-z_0-9]+/[a-z_0-9/]+\.cpp", (ROOT / "tests/fuzz/CMakeLists.txt").read_text())
 # Generated pages and the programs that compare them.
 GENERATED = {
     "docs/configuration.md": "unit_config",
@@ -61,6 +62,7 @@ class Selection:
 
     is_whole: bool = False
     lint: bool = False
+    fuzz: bool = False
     units: set[str] = field(default_factory=set)
     processes: set[str] = field(default_factory=set)
     engines: set[str] = field(default_factory=set)
@@ -161,15 +163,23 @@ def select_python(file: PurePosixPath, selection: Selection) -> None:
         selection.processes.add("tests/python")
 
 
+def is_fuzzed(file: PurePosixPath) -> bool:
+    """Whether tests/fuzz is built from a source, or from the one of a header."""
+    return file.parts[:2] == ("tests", "fuzz") or file.with_suffix(".cpp").as_posix() in FUZZED
+
+
 def select(targets: dict[str, Target], files: list[PurePosixPath]) -> Selection:
     selection = Selection()
     for file in files:
         name = file.as_posix()
         selection.lint = True
+        selection.fuzz = selection.fuzz or is_fuzzed(file)
         if name in GENERATED:
             selection.units.add(GENERATED[name])
         if file.suffix == ".py":
             select_python(file, selection)
+        elif file.parts[:2] == ("tests", "fuzz"):
+            continue
         elif file.suffix in (".cpp", ".hpp", ".c", ".h", ".cu"):
             select_code(targets, file, selection)
         elif file.suffix == ".md":
@@ -210,6 +220,7 @@ def lines(targets: dict[str, Target], selection: Selection) -> list[str]:
         selection.units = {target.name for target in targets.values() if target.is_test}
         selection.processes = set(ALL_PROCESSES)
         selection.engines = set(ENGINES)
+        selection.fuzz = True
     asan = {name for name in selection.units if "NO_ASAN" not in targets[name].words}
     tsan = {name for name in selection.units if targets[name].words & {"TSAN", "TSAN_SUPPRESS"}}
     presets = [
@@ -218,6 +229,7 @@ def lines(targets: dict[str, Target], selection: Selection) -> list[str]:
             ("release", selection.units or selection.processes),
             ("asan", asan),
             ("tsan", tsan),
+            ("fuzz", selection.fuzz),
             ("lint", selection.lint),
             ("engines", selection.engines),
         )

@@ -20,6 +20,19 @@ namespace cenote {
 namespace {
 
 constexpr std::size_t piece = std::size_t{1} << 18;
+/// Forms of packing that are known, and not read.
+struct packed_form {
+  std::string_view magic;
+  std::string_view name;
+};
+constexpr packed_form unknown_forms[]{{"\xfd"
+                                       "7zX",
+                                       "xz"},
+                                      {"BZh", "bzip2"},
+                                      {"\x04\x22\x4d\x18", "lz4"},
+                                      {"PK\x03\x04", "zip"},
+                                      {"7z\xbc\xaf", "7z"}};
+
 constexpr int gzip_window = 15 + 16;  // gzip's frame, and no other
 constexpr std::size_t magic_size = 4;
 
@@ -114,7 +127,10 @@ class gzip_source final : public packed_source {
     while (stream_.avail_out == room) {
       if (auto ok = refill(); !ok) return std::unexpected(ok.error());
       if (left().empty() && state_ == Z_STREAM_END) break;
-      if (state_ == Z_STREAM_END) ::inflateReset(&stream_);  // another member
+      if (state_ == Z_STREAM_END) {
+        if (skip_padding(); left().empty()) continue;
+        ::inflateReset(&stream_);  // another member
+      }
       stream_.next_in = reinterpret_cast<Bytef*>(left().data());
       stream_.avail_in = static_cast<uInt>(left().size());
       state_ = ::inflate(&stream_, Z_NO_FLUSH);
@@ -127,6 +143,11 @@ class gzip_source final : public packed_source {
   }
 
  private:
+  /// Zeros behind a member fill the last block of a tape or disk.
+  void skip_padding() noexcept {
+    take(static_cast<std::size_t>(std::ranges::find_if(left(), [](char each) { return each != 0; }) - left().begin()));
+  }
+
   z_stream stream_{};
   bool started_;
   int state_ = Z_OK;
@@ -168,7 +189,11 @@ result<std::unique_ptr<byte_source>> open_packed_file(const std::string& path) {
   if (!head) return std::unexpected(head.error());
   if (head->starts_with("\x1f\x8b")) return std::make_unique<gzip_source>(path, std::move(plain));
   if (head->starts_with("\x28\xb5\x2f\xfd")) return std::make_unique<zstd_source>(path, std::move(plain));
-  return plain;
+  const auto packed =
+      std::ranges::find_if(unknown_forms, [&](const auto& form) { return head->starts_with(form.magic); });
+  if (packed == std::ranges::end(unknown_forms)) return plain;
+  return fail(error_code::unsupported,
+              fmt::format("{} is packed as {}; gzip and zstd are read, so unpack it first", path, packed->name));
 }
 
 result<std::string> read_packed_file(const std::string& path) {

@@ -23,12 +23,19 @@ class _Words(NamedTuple):
 
     attached: str
     absent: str
+    refused: str
     lost: str
 
 
-_OF_NODE = _Words("attached to the node", "no node, running on without it", "lost the node, running on without it")
+_OF_NODE = _Words(
+    "attached to the node",
+    "no node, running on without it",
+    "the node refuses this engine, running on without it",
+    "lost the node, running on without it",
+)
 _OF_DEVICE = (
     "attached to the node's blocks on {}",
+    "no blocks on {}, running on with DRAM",
     "no blocks on {}, running on with DRAM",
     "lost the blocks on {}, running on with DRAM",
 )
@@ -125,7 +132,8 @@ class Attachment:
             level = logging.WARNING if absent or isinstance(why, DeadlineExceeded) else logging.ERROR
             if self._said.startswith(self._words.lost) and self._words is not _OF_NODE:
                 level = logging.INFO  # the loss was told: this says why it lasts
-            self._say(f"{self._words.absent}: {why}", level)
+            words = self._words.absent if level == logging.WARNING or absent else self._words.refused
+            self._say(f"{words}: {why}", level)
         else:
             self._pause = self._retry
             self._say(self._words.attached, logging.INFO)

@@ -86,10 +86,6 @@ class Core:
         except Exception:  # the interpreter is ending, and the module is gone: so is the process, soon
             return
 
-    @property
-    def is_open(self) -> bool:
-        return bool(self._as_parameter_)
-
     def check_reach(self) -> None:
         """Before the processor reads or writes blocks."""
         if self.device is not None:

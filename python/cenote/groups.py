@@ -129,7 +129,7 @@ class Group:
 
     def leave(self) -> None:
         """Ends the group for all of its ranks: their calls raise GroupLost. Leaving twice is allowed."""
-        if not self._has_left and self._core.is_open:
+        if not self._has_left:
             self._has_left = True
             lib.library.cenote_group_leave(self._raw)  # freed with this object: another thread may be in a call
 
@@ -149,8 +149,7 @@ class Group:
 
     def __del__(self) -> None:
         try:
-            if self._core.is_open:
-                lib.library.cenote_group_free(self._raw)
+            lib.library.cenote_group_free(self._raw)
         except Exception:  # also when the interpreter is ending: then no module's name can be used here
             return
 

@@ -146,7 +146,7 @@ class Prefetch:
 
     def _forget(self) -> None:
         ticket, self._ticket = self._ticket, None
-        if ticket is not None and self._core.is_open:
+        if ticket is not None:
             lib.library.cenote_prefetch_free(ticket)
 
     def __del__(self) -> None:

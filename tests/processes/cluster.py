@@ -30,7 +30,7 @@ class Cluster:
             "node.threads": "2",
             "metrics.listen": "off",
             "debug.enabled": "true",
-        } | {f"cluster.{key}": value for key, value in changed.items()}
+        } | {key if "." in key else f"cluster.{key}": value for key, value in changed.items()}
         return [f"{key}={value}" for key, value in settings.items()]
 
     def start(self, index: int, launch_only: bool = False, **changed: str) -> Node:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +161,12 @@ def test_packed_traces_are_read_and_damaged_ones_named(trace: Path) -> None:
     half = len(trace.read_bytes()) // 2
     packed.write_bytes(gzip.compress(trace.read_bytes()[:half]) + gzip.compress(trace.read_bytes()[half:]))
     assert replay(packed, *sweep) == plain
-    packed.write_bytes(packed.read_bytes()[:-20])
+    members = packed.read_bytes()
+    packed.write_bytes(members + bytes(100_000))  # as a tape or a disk fills its last block
+    assert replay(packed, *sweep) == plain
+    packed.write_bytes(members + bytes(10) + b"more")
+    assert "is no whole gzip file" in run_cenote("replay", packed, "--simulate", *sweep).stderr
+    packed.write_bytes(members[:-20])
     ended = run_cenote("replay", packed, "--simulate", *sweep)
     assert ended.returncode == 1
     assert f"{packed} is no whole gzip file" in ended.stderr
@@ -169,6 +177,19 @@ def test_packed_traces_are_read_and_damaged_ones_named(trace: Path) -> None:
     assert replay(zstd, *sweep) == plain
     zstd.write_bytes(zstd.read_bytes()[:-20])
     assert "is no whole zstd file" in run_cenote("replay", zstd, "--simulate", *sweep).stderr
+
+
+@pytest.mark.parametrize(
+    ("form", "pack"), [("xz", lzma.compress), ("bzip2", bz2.compress), ("lz4", lambda text: b"\x04\x22\x4d\x18" + text)]
+)
+def test_a_packed_trace_of_another_form_is_refused_by_its_name(
+    trace: Path, form: str, pack: Callable[[bytes], bytes]
+) -> None:
+    packed = trace.with_suffix(".packed")
+    packed.write_bytes(pack(trace.read_bytes()))
+    ended = run_cenote("replay", packed, "--simulate", "--capacity-sweep", "40", "--policies", "lru")
+    assert ended.returncode == 1
+    assert f"{packed} is packed as {form}; gzip and zstd are read" in ended.stderr
 
 
 def test_more_than_a_tenth_left_out_is_an_error_unless_allowed(trace: Path) -> None:

@@ -16,7 +16,7 @@ import blocks
 import cenote
 import pytest
 from conftest import StartAgent, StartNode, make_spec
-from node import LIMIT, UNREACHED, AgentError, KiB, MiB, Node, is_alive, until
+from node import LIMIT, UNREACHED, AgentError, KiB, MiB, Node, is_alive, run_cenote, until
 from tier import both_tiers
 
 Attach = Callable[..., Any]
@@ -46,6 +46,16 @@ def test_a_node_needs_no_configuration(tmp_path: Path, monkeypatch: pytest.Monke
         assert node.stop() == 0
         node.kill_everything()
     assert not node.socket.exists()
+
+
+def test_a_runtime_directory_that_cannot_be_made_or_written_is_named_by_its_key(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "locked" / "cenote.lock").mkdir()
+    for place in ("file/run", "locked"):
+        ended = run_cenote("node", "--set", f"node.runtime_dir={tmp_path / place}")
+        assert ended.returncode != 0
+        assert "node.runtime_dir: " in ended.stderr + ended.stdout
 
 
 def test_a_service_manager_is_told_what_the_node_does(tmp_path: Path, start_node: StartNode) -> None:

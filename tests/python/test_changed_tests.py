@@ -51,7 +51,12 @@ def test_the_sanitizers_run_what_they_see(targets: dict[str, changed_tests.Targe
     everywhere = run_lines(targets, "core/text.cpp")
     assert everywhere["asan"] == "^(unit_client|unit_core)$"
     assert everywhere["tsan"] == "^(unit_client)$"
-    assert everywhere["presets"] == "release asan tsan lint engines"
+    assert everywhere["presets"] == "release asan tsan fuzz lint engines"
+
+
+def test_codecs_and_their_targets_are_fuzzed(targets: dict[str, changed_tests.Target]) -> None:
+    assert run_lines(targets, "tests/fuzz/ring_target.cpp")["presets"] == "fuzz lint"
+    assert "fuzz" not in run_lines(targets, "tiers/nvme/store.cpp")["presets"]
 
 
 def test_a_tier_concerns_processes_and_no_engine(targets: dict[str, changed_tests.Target]) -> None:

@@ -379,6 +379,27 @@ def test_vllm_gives_room_back_that_a_device_refuses_to_fill(module: Any, monkeyp
     worker.close()
 
 
+def test_vllm_acknowledges_a_store_whose_commit_raises_whatever_it_is(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank = Rank(module, monkeypatch)
+    worker = rank.worker
+
+    def commit(slots: Any) -> int:
+        raise ValueError("not an error of ours")
+
+    monkeypatch.setattr(rank.here, "commit", commit, raising=False)
+    slots: Any = ["slot"]
+    blanks = module.Blanks(rank.here, rank.streams, near=True, slots=slots, blocks=[0])
+    reserved = module.Reserved(SimpleNamespace(group=0, number=5, keys=[b"k"]), SPEC, [blanks])
+    reservation = module.Reservation([reserved])
+    reservation.ready()
+    written = worker._copy(reservation, 1.0)
+    assert worker._commit_one(reserved, blanks, written) == 0
+    assert reserved.failed
+    worker.close()
+
+
 # ---- the device of an engine's own tensors
 
 

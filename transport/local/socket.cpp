@@ -78,6 +78,10 @@ result<void> clear_way(const std::string& path, const sockaddr_un& address) {
 }
 
 error missing_node(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISSOCK(status.st_mode)) {
+    return {error_code::not_running, path + " is no socket; give the one that `cenote node` listens at (node.socket)"};
+  }
   return {error_code::not_running, "no node at " + path + "; start one with `cenote node`"};
 }
 

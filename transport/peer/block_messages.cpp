@@ -80,7 +80,7 @@ std::vector<std::byte> encode(const locate_request& what) {
   writer.put(what.handle);
   writer.put(what.group);
   writer.put(static_cast<std::uint32_t>(what.keys.size()));
-  writer.put(what.keys.front().size);
+  writer.put(what.keys.empty() ? std::uint8_t{min_key_bytes} : what.keys.front().size);
   for (const full_key& each : what.keys) writer.put_raw(each.view());
   if (what.cleared) writer.put(*what.cleared);
   return std::move(writer).take();
@@ -103,7 +103,7 @@ std::vector<std::byte> encode(const block_request& what) {
   writer.put(what.handle);
   writer.put(what.group);
   writer.put(static_cast<std::uint32_t>(what.blocks.size()));
-  writer.put(what.blocks.front().second.size);
+  writer.put(what.blocks.empty() ? std::uint8_t{min_key_bytes} : what.blocks.front().second.size);
   for (const auto& [token, key] : what.blocks) {
     writer.put(token);
     writer.put_raw(key.view());

@@ -66,6 +66,16 @@ class Finder:
         self._asker = Asker()
         self._quiet_until = 0.0
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the node did not answer lately: the scheduler asks it for nothing then."""
+        return time.monotonic() < self._quiet_until
+
+    def note(self, failure: CenoteError) -> None:
+        """A failure of a call that the scheduler waited for begins a quiet time, if the node did not answer it."""
+        if isinstance(failure, DeadlineExceeded | NodeRestarting):
+            self._quiet_until = time.monotonic() + _QUIET
+
     def find(self, session: Session, search: Search, offer: Offer, tokens_per_s: float | None) -> bool:
         """Pins what is there; true: wait, more is on its way. `tokens_per_s`: how fast the engine computes; None:
         unknown. CenoteError: the offer is not to be used."""
@@ -145,7 +155,7 @@ class Finder:
 
     def _bring(self, session: Session, search: Search, offer: Offer, tokens_per_s: float | None) -> bool:
         """Whether lower tiers may have more of it: they are asked, or the node began to bring it up."""
-        if time.monotonic() < self._quiet_until:
+        if self.is_quiet:
             return False
         prefix = self._prefix(offer)
         count = local = prefix.longest(lambda group, keys: reachable(self.near, session, keys, group.name))
@@ -194,8 +204,7 @@ class Finder:
                 search.prefetches.append(made)
         except CenoteError as why:
             self._end_prefetch(search)
-            if isinstance(why, DeadlineExceeded | NodeRestarting):
-                self._quiet_until = time.monotonic() + _QUIET
+            self.note(why)
             raise
 
     def _end_prefetch(self, search: Search) -> None:

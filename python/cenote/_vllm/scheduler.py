@@ -309,6 +309,8 @@ class Scheduler:
 
     def _follow(self, session: Session, tracked: Tracked) -> None:
         assert tracked.terms is not None
+        if self._finder.is_quiet:
+            return
         deadline = self._settings.handover_deadline
         wanted = _HANDOVER_DEADLINE if deadline is None else deadline
         hashes = tracked.request.block_hashes
@@ -319,6 +321,7 @@ class Scheduler:
             tracked.following = Following(session, tracked.terms, names, wanted)
             self.stats.add(requests_followed=1)
         except CenoteError as why:
+            self._finder.note(why)
             self.failed(why)
 
     def _is_handed_over(self, tracked: Tracked) -> bool:

@@ -836,6 +836,9 @@ class Worker:
             if owner is not None:
                 owner.failed(why, blanks.session)
             reserved.failed = True
+        except Exception:  # whatever it was: a store that is never acknowledged is waited for for good
+            logger.exception("committing blocks")
+            reserved.failed = True
         return 0
 
     # ---- telling

@@ -8,6 +8,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <array>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -107,6 +108,45 @@ BOOST_AUTO_TEST_CASE(silence_and_garbage_and_a_shorter_proof_are_none_and_are_co
     BOOST_TEST(!take_proof(first.take_spoken().get()));
   }
   BOOST_TEST(connections_without_proof() == before + 5);
+}
+
+/// The bytes of a right dialler.
+std::string proof_at(const door& listener) {
+  const unique_fd dialler = listener.connect();
+  BOOST_REQUIRE(show_proof(dialler.get()));
+  return read_from(listener.take_spoken(), proof_bytes);
+}
+
+bool is_taken(const door& listener, std::string_view text) {
+  const unique_fd stranger = listener.connect();
+  say(stranger, text);
+  return take_proof(listener.take_spoken().get());
+}
+
+BOOST_AUTO_TEST_CASE(random_bytes_are_no_proof_and_neither_is_one_with_a_bit_changed) {
+  std::minstd_rand chance(7);
+  const auto before = connections_without_proof();
+  const std::string right = proof_at(first);
+  for (std::size_t turn = 0; turn < 2 * proof_bytes; ++turn) {
+    std::string random(1 + chance() % (2 * proof_bytes), '\0');
+    for (char& each : random) each = static_cast<char>(chance());
+    BOOST_TEST(!is_taken(first, random));
+    std::string changed = right;
+    changed[turn % proof_bytes] = static_cast<char>(changed[turn % proof_bytes] ^ 1 << chance() % 8);
+    BOOST_TEST(!is_taken(first, changed));
+  }
+  BOOST_TEST(connections_without_proof() == before + 4 * proof_bytes);
+  BOOST_TEST(is_taken(first, right));
+}
+
+BOOST_AUTO_TEST_CASE(a_part_of_a_proof_is_none_at_any_length_and_its_rest_is_not_waited_for) {
+  const std::string right = proof_at(first);
+  for (std::size_t size = 1; size < proof_bytes; ++size) {
+    const unique_fd slow = first.connect();
+    say(slow, std::string_view(right).substr(0, size));
+    const unique_fd taken = first.take_spoken();
+    BOOST_TEST(!take_proof(taken.get()), size);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_proof_of_another_secret_is_none) {

@@ -324,6 +324,17 @@ BOOST_AUTO_TEST_CASE(says_how_to_start_a_node_when_there_is_none) {
   BOOST_TEST((connect_to(place.path(), soon()).error().code() == error_code::not_running));
 }
 
+BOOST_AUTO_TEST_CASE(says_when_the_path_is_no_socket) {
+  scratch place;
+  std::ofstream(place.path()) << "text";
+  for (const std::string& path : {place.path(), std::filesystem::path(place.path()).parent_path().string()}) {
+    const auto fd = connect_to(path, soon());
+    BOOST_REQUIRE(!fd);
+    BOOST_TEST((fd.error().code() == error_code::not_running));
+    BOOST_TEST(fd.error().message().starts_with(path + " is no socket"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(says_when_another_program_listens_there) {
   scratch place;
   const unique_fd other(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
