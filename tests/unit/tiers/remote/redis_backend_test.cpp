@@ -8,6 +8,7 @@
 
 #include "tests/unit/tiers/remote/backend_fixture.hpp"
 #include "tests/unit/tiers/remote/fake_redis.hpp"
+#include "tiers/remote/value.hpp"
 
 namespace cenote::remote {
 

@@ -13,6 +13,7 @@
 
 #include "core/checksum.hpp"
 #include "tests/support/redis_server.hpp"
+#include "tiers/remote/value.hpp"
 
 namespace cenote::remote {
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/unit/tiers/remote/backend_fixture.hpp"
+#include "tiers/remote/value.hpp"
 
 namespace cenote::remote {
 
@@ -233,7 +234,7 @@ BOOST_AUTO_TEST_CASE(values_that_were_altered_cut_or_of_another_version_are_wron
   alter({"SETRANGE", "2000", "x"});
   alter({"SETRANGE", "8", "\x7f"});
   alter({"SETRANGE", "16", "other"});
-  alter({"SETRANGE", "50", "k"});
+  alter({"SETRANGE", "74", "k"});
   alter({"APPEND", "more"});
   alter({"SET", ""});
   alter({"SET", std::string(value_header_bytes, '\0')});
