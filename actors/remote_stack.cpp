@@ -198,8 +198,8 @@ class remote_host final : public lower_tier_host {
     all.cleared = [this, number](std::uint64_t identity) {
       path_.deliver(known_.get(), remote_clear_atom_v, std::make_shared<const remote_clear>(number, identity));
     };
-    all.node_event = [](const std::string& event, const std::string& node) {
-      log_warn(logger("remote"), event, {{"node", node}});
+    all.notice = [](const std::string& event, const std::string& field, const std::string& value) {
+      log_warn(logger("remote"), event, {{field, value}});
     };
     all.on_exception = [count = exceptions_](const std::string& what) {
       ++*count;

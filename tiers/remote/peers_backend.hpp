@@ -219,6 +219,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void add_unconfirmed(removal_book::open_removal order);
   void repeat_removals(steady_time now);
   void save_removals(steady_time now);
+  void note_event(const std::string& event, const std::string& field, const std::string& value) const;
   void count_orders();
   [[nodiscard]] bool is_departed(const std::string& name) const;
   void release_departed(std::set<std::string>& nodes);
@@ -261,7 +262,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   std::uint64_t next_number_ = 1;
   std::vector<item_outcome> put_outcomes_, got_outcomes_;
   std::optional<bool> stands_;
-  bool must_pump_ = false;  ///< something waits for a node that was not pumped since
+  bool is_unsaved_ = false;  ///< the last write of the book failed
+  bool must_pump_ = false;   ///< something waits for a node that was not pumped since
 };
 
 }  // namespace cenote::remote
