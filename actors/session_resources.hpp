@@ -47,7 +47,8 @@ struct session_resources {
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint32_t pin_slots = 0;
-  std::uint64_t shared_identity = 0;  ///< of its instance, see cluster/agreement.hpp
+  std::uint64_t identity = 0;         ///< of its instance, the whole one: identity_of()
+  std::uint64_t shared_identity = 0;  ///< … see cluster/agreement.hpp
   std::string instance_group;         ///< of its instance, as the spec has it
   std::chrono::system_clock::time_point attached;
 

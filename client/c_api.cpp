@@ -432,6 +432,18 @@ int cenote_clear(cenote_session* session) {
   return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->clear()); });
 }
 
+int cenote_unconfirmed(cenote_session* session, uint64_t* removals, uint64_t* nodes) {
+  return guarded([&] {
+    if (session == nullptr || removals == nullptr || nodes == nullptr)
+      return null_argument("session, removals or nodes");
+    const auto counted = session->impl->unconfirmed();
+    if (!counted) return failed(counted.error());
+    *removals = counted->removals;
+    *nodes = counted->nodes;
+    return finish(result<void>());
+  });
+}
+
 int cenote_barrier(cenote_session* session) {
   return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->barrier()); });
 }

@@ -1010,6 +1010,18 @@ result<std::uint64_t> peers_backend::write_off(const std::string& name) {
   return waiting;
 }
 
+cluster::unconfirmed_removals peers_backend::unconfirmed(std::uint64_t identity) const {
+  cluster::unconfirmed_removals counted;
+  std::set<std::string> nodes;
+  for (const auto& [number, each] : book_.orders()) {
+    if (each.identity != identity) continue;
+    ++counted.removals;
+    nodes.insert(each.nodes.begin(), each.nodes.end());
+  }
+  counted.nodes = nodes.size();
+  return counted;
+}
+
 /// A node that is here ends what is under way with it by the end of its link, and clears its blocks on the next one.
 void peers_backend::take_write_off(const std::string& name) {
   note_event("another node has written a node off: no removal waits for it", "node", name);

@@ -79,6 +79,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void closed(peer::link_id which) override;
   [[nodiscard]] result<std::uint64_t> write_off(const std::string& name) override;
   void take_write_off(const std::string& name) override;
+  [[nodiscard]] cluster::unconfirmed_removals unconfirmed(std::uint64_t identity) const override;
   void flush() override;
   void advance(steady_time now) override;
 
