@@ -68,8 +68,7 @@ cluster_shell::behavior_type cluster_shell::make_behavior() {
       },
       [this](begin_atom, const cluster_start_ptr& with) { begin(with); },
       [this](look_atom, std::uint64_t number) {
-        if (!members_ || number != look_number_) return;
-        looks_at_ = steady_time::max();
+        if (!members_ || !alarm_.take(this, number, start_->clock())) return;
         members_->advance(start_->clock());
         carry_out();
       },
@@ -189,13 +188,10 @@ void cluster_shell::send_frame(peer::link_id to, std::vector<std::byte> frame) {
   start_->network->send(to, std::move(frame));
 }
 
-/// One `look` is under way at a time; an earlier one than that replaces it.
+/// The alarm is moved only to a sooner time.
 void cluster_shell::look_when_due() {
   const auto due = members_->wake_at();
-  if (due >= looks_at_) return;
-  looks_at_ = due;
-  delayed_send(this, std::max(due - start_->clock(), std::chrono::steady_clock::duration(0)), look_atom_v,
-               ++look_number_);
+  if (!alarm_.is_set() || due < *alarm_.due()) alarm_.set(this, due, start_->clock());
 }
 
 /// Each node that there is a link to has an actor, which knows the link.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/actor_alarm.hpp"
 #include "actors/cluster_messages.hpp"
 #include "actors/cluster_report.hpp"
 #include "actors/peer.hpp"
@@ -82,8 +83,7 @@ class cluster_shell final : public cluster_actor::base {
   std::map<std::string, traffic> traffic_;  ///< by node
   std::map<std::string, rate> rates_;
   cluster::traffic_counters totals_;
-  steady_time looks_at_ = steady_time::max();  ///< for when a `look` is under way
-  std::uint64_t look_number_ = 0;
+  actor_alarm<look_atom> alarm_;
 };
 
 }  // namespace cenote

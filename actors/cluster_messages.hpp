@@ -118,6 +118,7 @@ using cluster_actor =
 ///   look    some request may be overdue
 using peer_actor =
     caf::typed_actor<caf::reacts_to<link_atom, std::uint64_t>, caf::reacts_to<frame_atom, node_frame_ptr>,
-                     caf::reacts_to<look_atom>, caf::replies_to<ping_atom, payload_ptr>::with<payload_ptr>>;
+                     caf::reacts_to<look_atom, std::uint64_t>,
+                     caf::replies_to<ping_atom, payload_ptr>::with<payload_ptr>>;
 
 }  // namespace cenote

@@ -61,8 +61,7 @@ consensus::behavior_type consensus::make_behavior() {
         heard ? finish_turn() : finish_turn(frame->link, heard.error().message());
       },
       [this](wake_atom, std::uint64_t number) {
-        if (number != alarm_) return;  // a sooner one was set since
-        wakes_at_.reset();
+        if (!alarm_.take(this, number, now_())) return;
         agreement_.advance(now_());
         finish_turn();
       },
@@ -253,15 +252,13 @@ void consensus::send_answers() {
   answered_.clear();
 }
 
-/// One alarm at a time, moved only to a sooner time.
+/// The alarm is moved only to a sooner time.
 void consensus::sleep_until(steady_time when) {
-  if (when == steady_time::max() || (wakes_at_ && *wakes_at_ <= when)) return;
+  if (when == steady_time::max() || (alarm_.is_set() && *alarm_.due() <= when)) return;
   const auto now = now_();
   constexpr std::chrono::hours longest{1};  // far away: nothing is open
   if (when - now > longest) return;
-  wakes_at_ = when;
-  const auto pause = std::max<steady_time::duration>(when - now, std::chrono::microseconds(100));
-  delayed_send(this, pause, wake_atom_v, ++alarm_);
+  alarm_.set(this, when, now);
 }
 
 // ---------------------------------------------------------------------------------------------- status

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "actors/actor_alarm.hpp"
 #include "actors/cluster_messages.hpp"
 #include "actors/consensus_messages.hpp"
 #include "actors/consensus_report.hpp"
@@ -91,8 +92,7 @@ class consensus final : public consensus_actor::base {
   cluster::rank_id last_rank_ = 0;
   std::vector<std::uint64_t> answered_;     ///< sessions with answers of this turn
   std::map<peer::group_name, rate> rates_;  ///< by group
-  std::uint64_t alarm_ = 0;                 ///< number of the wake-up that counts
-  std::optional<steady_time> wakes_at_;
+  actor_alarm<wake_atom> alarm_;
 };
 
 }  // namespace cenote

@@ -366,8 +366,9 @@ struct device_news {
 
 /// One attached process: see actors/session.hpp.
 using session_actor =
-    caf::typed_actor<caf::reacts_to<doorbell_atom>, caf::reacts_to<answer_atom, completions_ptr>,
-                     caf::replies_to<report_atom>::with<session_report>, caf::replies_to<drain_atom>::with<outcome>>;
+    caf::typed_actor<caf::reacts_to<doorbell_atom>, caf::reacts_to<wake_atom, std::uint64_t>,
+                     caf::reacts_to<answer_atom, completions_ptr>, caf::replies_to<report_atom>::with<session_report>,
+                     caf::replies_to<drain_atom>::with<outcome>>;
 
 /// The supervisor: see actors/node.hpp.
 using node_actor =

@@ -23,9 +23,8 @@ peer_proxy::behavior_type peer_proxy::make_behavior() {
   return {
       [this](link_atom, std::uint64_t link) { use_link(link); },
       [this](frame_atom, const node_frame_ptr& frame) { take_frame(*frame); },
-      [this](look_atom) {
-        looks_later_ = false;
-        end_overdue();
+      [this](look_atom, std::uint64_t number) {
+        if (alarm_.take(this, number, clock_())) end_overdue();
       },
       [this](ping_atom, const payload_ptr& payload) { return ping(payload); },
   };
@@ -77,8 +76,9 @@ void peer_proxy::end_overdue() {
 }
 
 void peer_proxy::look_later() {
-  if (requests_.empty() || std::exchange(looks_later_, true)) return;
-  delayed_send(this, between_deadlines, look_atom_v);
+  if (requests_.empty() || alarm_.is_set()) return;
+  const auto now = clock_();
+  alarm_.set(this, now + between_deadlines, now);
 }
 
 }  // namespace cenote

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 
+#include "actors/actor_alarm.hpp"
 #include "actors/cluster_messages.hpp"
 #include "actors/promise_guard.hpp"
 
@@ -56,7 +57,7 @@ class peer_proxy final : public peer_actor::base {
   peer::link_id link_ = 0;
   std::uint64_t next_request_ = 1;
   std::map<std::uint64_t, open_request> requests_;  ///< in the order in which they were made, so of their ends
-  bool looks_later_ = false;
+  actor_alarm<look_atom> alarm_;
 };
 
 }  // namespace cenote

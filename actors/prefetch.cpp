@@ -55,9 +55,7 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
         flush_outbox();
       },
       [this](wake_atom, std::uint64_t number) {
-        if (number != alarm_) return;  // a sooner one was set since
-        wakes_at_.reset();
-        flush_outbox();
+        if (alarm_.take(this, number, now_())) flush_outbox();
       },
       [this](reload_atom, const config_ptr& config) {
         prefetch::options next = prefetch_options_of(*config, {});
@@ -133,12 +131,9 @@ void prefetch_planner::answer(const std::vector<prefetch::answer>& answers) {
   }
 }
 
-/// One alarm at a time, moved only to a sooner time.
+/// The alarm is moved only to a sooner time.
 void prefetch_planner::sleep_until(prefetch::time_point when) {
-  if (wakes_at_ && *wakes_at_ <= when) return;
-  wakes_at_ = when;
-  const auto pause = std::max<prefetch::nanoseconds>(when - now_(), std::chrono::microseconds(100));
-  delayed_send(this, pause, wake_atom_v, ++alarm_);
+  if (!alarm_.is_set() || when < *alarm_.due()) alarm_.set(this, when, now_());
 }
 
 }  // namespace cenote

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "actors/actor_alarm.hpp"
 #include "actors/messages.hpp"
 
 namespace cenote {
@@ -55,8 +56,7 @@ class prefetch_planner final : public prefetch_actor::base {
   clock now_;
   follower follow_;
   std::unordered_map<std::uint64_t, session_actor> asking_;  ///< by session
-  std::uint64_t alarm_ = 0;                                  ///< number of the wake-up that counts
-  std::optional<prefetch::time_point> wakes_at_;
+  actor_alarm<wake_atom> alarm_;
 };
 
 }  // namespace cenote

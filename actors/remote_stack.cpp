@@ -39,28 +39,33 @@ result<std::filesystem::path> state_directory(const config::node_config& config)
   return *found;
 }
 
-/// One for each node: several of one user may have one directory of state.
-result<std::filesystem::path> removals_file(const config::node_config& config) {
+/// One for each node and backend: several nodes of one user may have one directory of state. `backend`: as configured,
+/// empty: the other nodes.
+result<std::filesystem::path> removals_file(const config::node_config& config, const std::string& backend) {
   const auto folder = state_directory(config);
   if (!folder) return std::unexpected(folder.error());
   std::error_code failed;
   std::filesystem::create_directories(*folder, failed);
   if (failed) return fail(error_code::system, "remote.state_dir: " + folder->native() + ": " + failed.message());
-  const std::string name = config.cluster.name + '\0' + config::runtime_dir(config);
+  std::string name = config.cluster.name + '\0' + config::runtime_dir(config);
+  if (!backend.empty()) name += '\0' + backend;
   return *folder / ("removals-" + remote::epoch_text(checksum_of(std::as_bytes(std::span(name)))));
 }
 
 /// A node without a place for its state serves all the same.
-remote::removal_book open_removals(const config::node_config& config) {
-  const auto file = removals_file(config);
+remote::removal_book open_removals(const config::node_config& config, const std::string& backend) {
+  const auto file = removals_file(config, backend);
   auto book = file ? remote::removal_book::open(*file, calendar_ns()) : std::unexpected(file.error());
   if (!book) {
-    log_warn(logger("remote"), "removals that other nodes have not confirmed are forgotten with this worker",
+    log_warn(logger("remote"), "removals that are not confirmed are forgotten with this worker",
              {{"reason", book.error().describe()}});
     return {};
   }
   if (book->was_damaged())
-    log_warn(logger("remote"), "the file of unconfirmed removals is damaged: all instances count as cleared", {});
+    log_warn(logger("remote"),
+             backend.empty() ? "the file of unconfirmed removals is damaged: all instances count as cleared"
+                             : "the file of unconfirmed removals is damaged: a server may still have those blocks",
+             {});
   return std::move(*book);
 }
 
@@ -155,7 +160,7 @@ class remote_host final : public lower_tier_host {
     options.state = std::move(*state);
     options.timeout = timeout_of(config);
     options.open_bytes = config.remote.read_window + config.remote.write_window;
-    auto made = remote::redis_backend::open(std::move(options), events(number));
+    auto made = remote::redis_backend::open(std::move(options), events(number), open_removals(config, text));
     if (!made) return std::unexpected(made.error());
     return std::shared_ptr<remote::backend>(std::move(*made));
   }
@@ -168,8 +173,8 @@ class remote_host final : public lower_tier_host {
     options.settle = std::chrono::duration_cast<std::chrono::milliseconds>(needs.config->cluster.settle);
     options.window = needs.config->remote.peer_window;
     options.replicas = needs.config->remote.replicas;
-    auto made =
-        std::make_shared<remote::peers_backend>(*needs.blocks, options, events(number), open_removals(*needs.config));
+    auto made = std::make_shared<remote::peers_backend>(*needs.blocks, options, events(number),
+                                                        open_removals(*needs.config, {}));
     needs.blocks->join(made.get(), nullptr);
     return made;
   }
@@ -198,8 +203,8 @@ class remote_host final : public lower_tier_host {
     all.cleared = [this, number](instance_identity identity) {
       path_.deliver(known_.get(), remote_clear_atom_v, std::make_shared<const remote_clear>(number, identity));
     };
-    all.node_event = [](const std::string& event, const std::string& node) {
-      log_warn(logger("remote"), event, {{"node", node}});
+    all.notice = [](const std::string& event, const std::string& field, const std::string& value) {
+      log_warn(logger("remote"), event, {{field, value}});
     };
     all.on_exception = [count = exceptions_](const std::string& what) {
       ++*count;

@@ -33,10 +33,10 @@ session::behavior_type session::make_behavior() {
   return {
       [this](doorbell_atom) {
         resources_->bell_heard();
-        looking_ = false;
-        if (busy_) return look_at_time();
-        answer_late();
-        read_ring();
+        serve();
+      },
+      [this](wake_atom, std::uint64_t number) {
+        if (alarm_.take(this, number, std::chrono::steady_clock::now())) serve();
       },
       [this](answer_atom, const completions_ptr& completions) {
         late_.insert(late_.end(), completions->begin(), completions->end());
@@ -58,6 +58,12 @@ session::behavior_type session::make_behavior() {
         return promise;
       },
   };
+}
+
+void session::serve() {
+  if (busy_) return look_at_time();
+  answer_late();
+  read_ring();
 }
 
 void session::read_ring() {
@@ -176,10 +182,10 @@ void session::look_at_time() {
 }
 
 void session::look_again() {
-  if (looking_) return;
-  looking_ = true;
+  if (alarm_.is_set()) return;
   pause_ = std::min<std::chrono::milliseconds>(pause_ * 2 + std::chrono::milliseconds(5), longest_pause);
-  delayed_send(this, pause_, doorbell_atom_v);
+  const auto now = std::chrono::steady_clock::now();
+  alarm_.set(this, now + pause_, now);
 }
 
 }  // namespace cenote

@@ -1,6 +1,7 @@
 // The actor of one attached process.
 #pragma once
 
+#include "actors/actor_alarm.hpp"
 #include "actors/consensus_messages.hpp"
 #include "actors/messages.hpp"
 
@@ -28,6 +29,7 @@ class session final : public session_actor::base {
   behavior_type make_behavior() override;
 
  private:
+  void serve();
   void read_ring();
   /// The longest run of whole requests of one kind among the waiting entries that the completion ring can answer.
   [[nodiscard]] batch_ptr take_batch(std::uint64_t waiting, std::uint64_t room) const;
@@ -52,7 +54,7 @@ class session final : public session_actor::base {
   bool busy_ = false;  ///< a batch is in the tier
   bool broken_ = false;
   bool draining_ = false;
-  bool looking_ = false;  ///< a delayed doorbell is under way
+  actor_alarm<wake_atom> alarm_;  ///< for a look that no doorbell asks for
   std::chrono::milliseconds pause_{0};
   std::chrono::steady_clock::time_point sent_{};  ///< the batch in the tier
   bool told_ = false;                             ///< that it takes long

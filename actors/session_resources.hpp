@@ -48,7 +48,8 @@ struct session_resources {
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint32_t pin_slots = 0;
-  instance_identity shared_identity;  ///< of its instance, see cluster/agreement.hpp
+  instance_identity identity;         ///< of its instance, the whole one: identity_of()
+  instance_identity shared_identity;  ///< … see cluster/agreement.hpp
   std::string instance_group;         ///< of its instance, as the spec has it
   std::chrono::system_clock::time_point attached;
 

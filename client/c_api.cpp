@@ -446,6 +446,17 @@ int cenote_clear(cenote_session* session) {
   return call(session, [&](session_object& target) { return finish(target.impl->clear()); });
 }
 
+int cenote_unconfirmed(cenote_session* session, uint64_t* removals, uint64_t* nodes) {
+  return call(session, [&](session_object& target) {
+    if (removals == nullptr || nodes == nullptr) return null_argument("removals or nodes");
+    const auto counted = target.impl->unconfirmed();
+    if (!counted) return failed(counted.error());
+    *removals = counted->removals;
+    *nodes = counted->nodes;
+    return finish(result<void>());
+  });
+}
+
 int cenote_barrier(cenote_session* session) {
   return call(session, [&](session_object& target) { return finish(target.impl->barrier()); });
 }

@@ -34,9 +34,9 @@ extern "C" {
 
 /* 1.1: prefetch options, length, stop, cancel; keep. 1.2: gather, scatter, copy. 1.3: a prefetch's threshold_tokens.
  * 1.4: devices, streams, events; stream and block_offset of copies. 1.5: locate. 1.6: publish, follow.
- * 1.7: groups of ranks. 1.8: sessions whose blocks lie on a device. */
+ * 1.7: groups of ranks. 1.8: sessions whose blocks lie on a device. 1.9: unconfirmed. */
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR 8
+#define CENOTE_ABI_MINOR 9
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {
@@ -334,12 +334,16 @@ CENOTE_API int cenote_abandon(cenote_session* session, const cenote_reserved* bl
 CENOTE_API int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t group, int kept, uint64_t* changed);
 
 /* Forgets keys; *removed: how many were there. CENOTE_OK: nothing brings them back. CENOTE_REMOVAL_PENDING: they are
- * gone from memory and are not served here now, but a tier below DRAM could not write that down, or another node has
- * not confirmed it; the node goes on trying. A server that did not confirm a removal is not asked again: call again
- * when it is back. `cenote status` and the node's log name the place. */
+ * gone from memory and are not served here now, but a tier below DRAM could not write that down, or another node
+ * or a server has not confirmed it; the node goes on trying. `cenote status` and the node's log name the place. */
 CENOTE_API int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed);
 /* Forgets the whole instance in all tiers; done when it returns CENOTE_OK. CENOTE_REMOVAL_PENDING: as above. */
 CENOTE_API int cenote_clear(cenote_session* session);
+/* Removals and clears of the instance that other nodes have not confirmed yet, of all sessions, and how many
+ * nodes have not confirmed one of them. 0: each that was answered with CENOTE_REMOVAL_PENDING for the sake of other
+ * nodes is done now, or was dropped because too many waited (`cluster.pool.dropped_removals` in `cenote status`).
+ * Servers and disks are not counted. Since 1.9. */
+CENOTE_API int cenote_unconfirmed(cenote_session* session, uint64_t* removals, uint64_t* nodes);
 /* Returns when everything that this session handed in before is done. */
 CENOTE_API int cenote_barrier(cenote_session* session);
 

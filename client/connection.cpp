@@ -198,6 +198,14 @@ result<void> connection::fetch_some(const std::vector<std::uint32_t>& wanted, co
   return {};
 }
 
+result<local::unconfirmed_reply> connection::ask_unconfirmed(time_point deadline) {
+  const std::unique_lock<deadline_mutex> lock(mutex_, deadline);
+  if (!lock.owns_lock()) return std::unexpected(occupied());
+  const auto answer = exchange(local::frame_type::unconfirmed, {}, local::frame_type::unconfirmed_reply, deadline);
+  if (!answer) return std::unexpected(answer.error());
+  return local::decode_unconfirmed_reply(answer->payload);
+}
+
 result<unique_fd> connection::introduce(const held_list& what, time_point until, const std::atomic<bool>& given_up) {
   auto socket = local::connect_to(path_, std::min(until, steady_clock::now() + look_at_caller));
   if (!socket) return socket;

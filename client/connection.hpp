@@ -61,6 +61,9 @@ class connection {
   result<void> fetch_slabs(const std::vector<std::uint32_t>& wanted, const memory::version_table& versions,
                            slab_map& slabs, time_point until);
 
+  /// Removals of the instance that some other node has not confirmed. Errors: as fetch_slabs().
+  result<local::unconfirmed_reply> ask_unconfirmed(time_point deadline);
+
   /// Introduces this session to a new worker. `closed`: the node does not know the session; node_restarting: no worker
   /// came before the deadline; not_running: no node is there. `closed` also soon after `given_up` becomes true.
   result<void> reattach(const held_list& held, time_point until, const std::atomic<bool>& given_up);

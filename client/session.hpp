@@ -291,6 +291,9 @@ class session {
   result<std::uint64_t> keep(key_batch keys, std::uint32_t group, bool kept);
   /// Forgets the whole instance; done when it returns.
   result<void> clear();
+  /// Removals and clears of the instance that are answered as pending and wait still, and how many nodes have not
+  /// confirmed one of them.
+  result<local::unconfirmed_reply> unconfirmed();
   /// Waits until all that this session submitted before has been carried out.
   result<void> barrier();
 

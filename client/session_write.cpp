@@ -591,6 +591,18 @@ result<void> session::clear() {
   return done ? result<void>{} : std::unexpected(done.error());
 }
 
+result<local::unconfirmed_reply> session::unconfirmed() {
+  const auto scope = enter();
+  if (!scope) return std::unexpected(scope.error());
+  const time_point until = deadline();
+  for (;;) {
+    auto answer = socket_.ask_unconfirmed(until);
+    const bool is_over = answer || answer.error().code() != error_code::node_restarting;
+    if (is_over || std::chrono::steady_clock::now() >= until) return answer;
+    if (auto back = channel_.recover(until); !back) return std::unexpected(back.error());
+  }
+}
+
 result<void> session::barrier() {
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());

@@ -31,7 +31,7 @@ struct pool_counters {
                 refused = 0;
   std::uint64_t follows = 0, followed = 0, handed = 0;
   std::uint64_t unconfirmed = 0, repeated_removals = 0, dropped_removals = 0;
-  std::uint64_t write_offs = 0, own_clears = 0;
+  std::uint64_t write_offs = 0, own_clears = 0, failed_saves = 0;
 };
 
 /// Of groups of ranks, since the worker started.
@@ -144,6 +144,9 @@ struct figure_table<cluster::pool_counters> {
        "Removals that are not repeated any more, since too many wait: a node that was away may still have those "
        "blocks.",
        &all::dropped_removals},
+      {"cluster.pool.failed_saves", "cenote_cluster_failed_saves_total", counter, "saves",
+       "Times that the file of unconfirmed removals in `remote.state_dir` could not be written: it is tried again.",
+       &all::failed_saves},
       {"cluster.pool.write_offs", "cenote_cluster_write_offs", figure_kind::gauge, "nodes",
        "Nodes that are written off and have not come back: `cenote cluster write-off`.", &all::write_offs},
       {"cluster.pool.own_clears", "cenote_cluster_own_clears_total", counter, "clears",

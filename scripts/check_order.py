@@ -33,6 +33,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "transport": (("local", "http", "peer"), ("ucx",)),
     "actors": (
         (
+            "actor_alarm",
             "actor_runner",
             "ask",
             "boot_clock",

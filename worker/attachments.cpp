@@ -17,6 +17,7 @@
 #include "core/fair_share.hpp"
 #include "core/machine_choice.hpp"
 #include "core/random_number.hpp"
+#include "core/stored_identity.hpp"
 #include "worker/access.hpp"
 
 namespace cenote {
@@ -284,6 +285,7 @@ result<void> attachments::make_resources(opening& from) {
   session->secret = random_number();
   session->instance = from.instance->number;
   session->client_name = from.request.client_name;
+  session->identity = identity_of(from.request.spec);
   session->shared_identity = cluster::shared_identity_of(from.request.spec);
   session->instance_group = from.request.spec.instance_group;
   session->attach_call = from.request.call;
@@ -453,6 +455,28 @@ result<void> attachments::send_slabs(connection& connection, const local::frame&
   if (!handles) return std::unexpected(handles.error());
   return connection.out.send(local::reply_to(frame.header, local::frame_type::slabs_reply),
                              local::encode_slabs((*handles)->slabs), local::numbers_of((*handles)->fds));
+}
+
+/// The network's thread knows which removals wait.
+result<void> attachments::send_unconfirmed(connection& connection, const local::frame& frame) {
+  const auto session = sessions_.find(connection.session);
+  if (session == sessions_.end()) return fail(error_code::malformed, "a question about removals before attach");
+  const auto reply = [](const local::frame_header& request, const cluster::unconfirmed_removals& counted) {
+    return [request, counted](cenote::connection& receiver) {
+      return receiver.out.send(local::reply_to(request, local::frame_type::unconfirmed_reply),
+                               local::encode(local::unconfirmed_reply{counted.removals, counted.nodes}));
+    };
+  };
+  const auto asker = defer(connection, frame.header);
+  const bool is_asked =
+      context_.blocks && context_.blocks->post([this, asker, reply, identity = session->second.resources->identity,
+                                                blocks = context_.blocks, loop = std::weak_ptr(sockets_)] {
+        const auto counted = blocks->unconfirmed(identity);
+        if (const auto still = loop.lock())
+          still->post([this, asker, send = reply(asker.request, counted)] { hooks_.answer(asker, send); });
+      });
+  if (!is_asked) hooks_.answer(asker, reply(asker.request, {}));
+  return {};
 }
 
 // ---------------------------------------------------------------------------------------------- end

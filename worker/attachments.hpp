@@ -50,6 +50,8 @@ class attachments {
   result<void> attach(connection& connection, const local::frame& frame);
   result<void> reattach(connection& connection, const local::frame& frame);
   result<void> send_slabs(connection& connection, const local::frame& frame);
+  /// Success: it is answered later.
+  result<void> send_unconfirmed(connection& connection, const local::frame& frame);
   /// Frees what the session holds; what a device may still be writing for it only after its quarantine.
   void end(std::uint64_t number, std::string_view why);
   /// Ends a session for the operator: its calls are refused from now on, its blocks are freed when its process is dead.

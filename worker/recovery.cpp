@@ -19,6 +19,7 @@
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
 #include "core/memory_file.hpp"
+#include "core/stored_identity.hpp"
 
 namespace cenote {
 
@@ -128,7 +129,7 @@ class recovery {
     const std::uint32_t owner = meta.remaining() >= sizeof(std::uint32_t) ? meta.get<std::uint32_t>() : ::geteuid();
     auto share = meta.remaining() > 0 ? take_share(meta) : nullptr;
     const instance_spec& whole = share ? share->whole : *spec;
-    of_ranks_[number] = {cluster::shared_identity_of(whole), whole.instance_group};
+    of_ranks_[number] = {identity_of(whole), cluster::shared_identity_of(whole), whole.instance_group};
     auto taken = state_.store->recover_instance(number, *spec, std::move(*index), std::move(*versions), owner);
     if (taken) state_.store->set_share(number, std::move(share));
     return taken;
@@ -154,7 +155,8 @@ class recovery {
   result<void> take_session(local::registry_entry entry) {
     auto session = recover_session(std::move(entry));
     if (!session) return std::unexpected(session.error());
-    std::tie((*session)->shared_identity, (*session)->instance_group) = of_ranks_[(*session)->instance];
+    std::tie((*session)->identity, (*session)->shared_identity, (*session)->instance_group) =
+        of_ranks_[(*session)->instance];
     pollfd death{(*session)->pidfd.get(), POLLIN, 0};
     // What a device may still write for it is set aside by whoever serves it.
     const bool is_written = (*session)->view.header().device_writes.load(std::memory_order_acquire) != 0;
@@ -172,7 +174,7 @@ class recovery {
   recovery_plan plan_;
   local::keeper_link& keeper_;
   /// Parts of an instance that sessions' groups of ranks need: see session_resources.
-  std::map<blocks::instance_number, std::pair<instance_identity, std::string>> of_ranks_;
+  std::map<blocks::instance_number, std::tuple<instance_identity, instance_identity, std::string>> of_ranks_;
   recovered_state state_;
 };
 

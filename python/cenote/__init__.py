@@ -26,7 +26,7 @@ from .errors import (
 )
 from .groups import Group
 from .prefetch import Follow, Prefetch
-from .session import InstanceSpec, Match, Session, Stats, attach
+from .session import InstanceSpec, Match, Session, Stats, Unconfirmed, attach
 
 __version__ = "0.1.0"
 
@@ -65,6 +65,7 @@ __all__ = [
     "SpecMismatch",
     "Stats",
     "Stream",
+    "Unconfirmed",
     "Unsupported",
     "attach",
     "errors",

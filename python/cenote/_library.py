@@ -10,7 +10,7 @@ from pathlib import Path
 from . import errors
 
 ABI_MAJOR = 1
-ABI_MINOR = 8  # the oldest that has all we call
+ABI_MINOR = 9  # the oldest that has all we call
 WHOLE_BLOCK = -1
 WRITABLE, PRESENT, PENDING = 1, 2, 3
 APPEND = (1 << 64) - 1
@@ -175,6 +175,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_keep": (c_void_p, Keys, c_uint32, c_int, POINTER(c_uint64)),
     "cenote_remove": (c_void_p, Keys, c_uint32, POINTER(c_uint64)),
     "cenote_clear": (c_void_p,),
+    "cenote_unconfirmed": (c_void_p, POINTER(c_uint64), POINTER(c_uint64)),
     "cenote_barrier": (c_void_p,),
     "cenote_device_open": (c_char_p, POINTER(c_void_p)),
     "cenote_stream_open": (c_void_p, POINTER(c_void_p)),

@@ -29,6 +29,21 @@ _MAX_PARTS = 64
 _LONGEST_LOCATE = 3600.0  # seconds
 
 
+class Unconfirmed(NamedTuple):
+    """Removals that other nodes have not confirmed.
+
+    Attributes
+    ----------
+    removals : int
+        Removals and clears of the instance, whichever session asked for them.
+    nodes : int
+        Nodes that have not confirmed one of them.
+    """
+
+    removals: int
+    nodes: int
+
+
 class Match(NamedTuple):
     """What a lookup found.
 
@@ -792,6 +807,15 @@ class Session:
     def clear(self) -> None:
         """Forgets this instance in all tiers; done when it returns, else `RemovalPending` is raised."""
         lib.check(lib.library.cenote_clear(self._core))
+
+    def unconfirmed(self) -> Unconfirmed:
+        """Removals and clears of this instance that other nodes have not confirmed yet.
+
+        Both are 0 when each removal that raised `RemovalPending` for the sake of other nodes is done.
+        """
+        removals, nodes = ctypes.c_uint64(), ctypes.c_uint64()
+        lib.check(lib.library.cenote_unconfirmed(self._core, byref(removals), byref(nodes)))
+        return Unconfirmed(removals.value, nodes.value)
 
     def barrier(self) -> None:
         """Returns when everything that this session handed in before is done."""

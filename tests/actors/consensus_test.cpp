@@ -134,7 +134,7 @@ struct consensus_fixture {
     made.resources->uid = owner.uid;
     made.resources->instance_group = owner.group;
     made.actor = system.spawn([answers = made.answers, messages = made.messages]() -> session_actor::behavior_type {
-      return {[](doorbell_atom) {},
+      return {[](doorbell_atom) {}, [](wake_atom, std::uint64_t) {},
               [answers, messages](answer_atom, const completions_ptr& some) {
                 ++*messages;
                 answers->insert(answers->end(), some->begin(), some->end());

@@ -75,8 +75,8 @@ struct data_path_fixture {
                 at_bell();
                 ++*bells;
               },
-              [](answer_atom, const completions_ptr&) {}, [](report_atom) { return session_report{}; },
-              [](drain_atom) { return outcome{}; }};
+              [](wake_atom, std::uint64_t) {}, [](answer_atom, const completions_ptr&) {},
+              [](report_atom) { return session_report{}; }, [](drain_atom) { return outcome{}; }};
     });
     actors.push_back(caf::actor_cast<caf::actor>(made.actor));
     BOOST_REQUIRE(path->watch(made.resources, made.actor));

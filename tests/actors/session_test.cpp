@@ -134,6 +134,23 @@ BOOST_FIXTURE_TEST_CASE(completions_that_nobody_fetches_hold_back_only_their_own
   BOOST_TEST(fetch(rings).size() > 0U);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_client_that_rings_again_and_again_and_fetches_nothing_costs_one_timer, session_fixture) {
+  const auto client = make_client(1);
+  const auto actor = serve(client);
+  memory::client_rings rings(client->view);
+  std::uint32_t request = 0;
+  for (int round = 0; round < 16; ++round) {
+    while (rings.room() > 0) rings.push(entry_of(memory::operation::barrier, ++request));
+    (void)rings.publish();
+    ring(actor);
+  }
+  for (int i = 0; i < 100; ++i) ring(actor);
+  for (int i = 0; i < 3; ++i) {
+    BOOST_TEST(scheduler().trigger_timeouts() == 1U);
+    run();
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(a_tier_that_answers_after_a_minute_is_slow_and_not_dead, session_fixture) {
   const auto client = make_client(1);
   const auto actor = serve(client);

@@ -330,13 +330,13 @@ ATTACH = wire.encode_attach(wire.encode_spec("wire", {"full": {"kv": 4096}}), mi
 
 
 @pytest.mark.sanitizer
-@pytest.mark.parametrize(("major", "minor"), [(0, 1), (2, 0), (2, 1), (65535, 65535), (1, 9)])
+@pytest.mark.parametrize(("major", "minor"), [(0, 1), (2, 0), (2, 1), (65535, 65535), (1, 10)])
 def test_another_protocol_version_is_refused_with_both_versions(shared_node: Node, major: int, minor: int) -> None:
     with wire.Link(shared_node.socket) as link, pytest.raises(wire.Refused) as why:
         link.ask(wire.ATTACH, ATTACH, major=major, minor=minor)
     assert why.value.code == 6
     assert f"{major}.{minor}" in why.value.message
-    assert "1.8" in why.value.message
+    assert "1.9" in why.value.message
     assert "update" in why.value.message
 
 
@@ -365,6 +365,7 @@ def test_a_client_of_the_previous_minor_version_attaches(shared_node: Node, atta
         wire.FRAME.pack(wire.MAGIC, 1, 1, wire.ATTACH, 0, 4, 1, 0) + b"\xff\xff\xff\xff",
         wire.FRAME.pack(wire.MAGIC, 1, 1, wire.SLABS, 0, 8, 1, 0) + bytes(8),
         wire.FRAME.pack(wire.MAGIC, 1, 1, wire.DETACH, 0, 0, 1, 0),
+        wire.FRAME.pack(wire.MAGIC, 1, 9, wire.UNCONFIRMED, 0, 0, 1, 0),
         wire.FRAME.pack(wire.MAGIC, 1, 1, wire.REATTACH, 0, 20, 1, 0) + bytes(20),
         wire.FRAME.pack(wire.MAGIC, 1, 1, wire.REATTACH, 0, 20, 1, 0) + bytes(16) + b"\xff\xff\xff\xff",
         wire.FRAME.pack(wire.MAGIC, 1, 1, wire.ADMIN, 0, 3, 1, 0) + b"{]}",
@@ -374,7 +375,7 @@ def test_a_client_of_the_previous_minor_version_attaches(shared_node: Node, atta
     ],
     ids=[
         "one byte", "zeros", "magic", "size", "huge size", "cut short", "string length", "slabs first", "detach first",
-        "unknown session", "huge count", "broken JSON", "odd command", "unknown type", "an answer",
+        "removals first", "unknown session", "huge count", "broken JSON", "odd command", "unknown type", "an answer",
     ],
 )  # fmt: skip
 def test_a_frame_that_makes_no_sense_is_refused_and_harms_nobody(

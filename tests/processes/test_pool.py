@@ -459,8 +459,13 @@ def test_a_node_that_is_written_off_is_not_waited_for_and_clears_its_disk_before
     with pytest.raises(cenote.RemovalPending):
         writer.remove(keys)
     assert of_pool(a, "unconfirmed") == 1
+    assert writer.unconfirmed() == (1, 1)
+    assert attach(a, "another", block=BLOCK).unconfirmed() == (0, 0)
+    a.restart_worker()
+    assert writer.unconfirmed() == (1, 1)
+    becomes(a, "c", "live")
     assert write_off(a, "b").startswith("b is written off; 1 removals")
-    until("the others have confirmed it once more", lambda: of_pool(a, "unconfirmed") == 0)
+    until("the others have confirmed it once more", lambda: writer.unconfirmed() == (0, 0))
     until("c knows it", lambda: of_pool(c, "write_offs") == 1)
     assert writer.remove(keys) == 0
     a.restart_worker()

@@ -17,10 +17,11 @@ from typing import Any
 
 FRAME = struct.Struct("<IHHHHIII")  # magic, major, minor, type, flags, size, request, spare
 MAGIC = 0x50544E43
-MAJOR, MINOR = 1, 8
+MAJOR, MINOR = 1, 9
 FAILURE, ATTACH, ATTACH_REPLY, REATTACH, REATTACH_REPLY, SLABS, SLABS_REPLY, DETACH, DONE, ADMIN, ADMIN_REPLY = range(
     1, 12
 )
+UNCONFIRMED = 12
 FLAG_MORE = 1
 
 # session memory

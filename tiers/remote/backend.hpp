@@ -74,8 +74,8 @@ class backend {
     /// Another node cleared the instance there. Nothing of it is done any more until clear_above_ended(); puts
     /// that were asked for before are `refused` then.
     std::function<void(instance_identity identity)> cleared{};
-    /// A change of another node, for the log.
-    std::function<void(const std::string& event, const std::string& node)> node_event{};
+    /// A line for the log, with one field.
+    std::function<void(const std::string& event, const std::string& field, const std::string& value)> notice{};
     exception_callback on_exception{};  ///< of an exception that ended a piece of work on a thread of the backend
   };
 

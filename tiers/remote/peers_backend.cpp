@@ -927,10 +927,23 @@ void peers_backend::save_removals(steady_time now) {
   const std::uint64_t changes = pool_.clear_changes() + pool_.departures.changes();
   if (!book_.is_changed() && saved_changes_ == changes) return;
   if (now < saves_at_) return pool_.wake_at(saves_at_);
-  saves_at_ = now + save_pause;
-  saved_changes_ = changes;
-  if (const auto written = book_.write(pool_.clears(), pool_.departures.record()); !written && told_.on_exception)
-    told_.on_exception(written.error().describe());
+  const auto written = book_.write(pool_.clears(), pool_.departures.record());
+  saves_at_ = now + (written ? save_pause : repeat_pause);
+  if (written) {
+    saved_changes_ = changes;
+    if (std::exchange(is_unsaved_, false))
+      note_event("removals that wait are kept again", "pending", std::to_string(book_.orders().size()));
+    return;
+  }
+  count(pool_.counters.failed_saves);
+  pool_.wake_at(saves_at_);
+  if (!std::exchange(is_unsaved_, true))
+    note_event("removals that wait are not kept over a restart until the file can be written", "reason",
+               written.error().describe());
+}
+
+void peers_backend::note_event(const std::string& event, const std::string& field, const std::string& value) const {
+  if (told_.notice) told_.notice(event, field, value);
 }
 
 // ---------------------------------------------------------------------------------------------- nodes that never
@@ -954,7 +967,7 @@ void peers_backend::release_departed(std::set<std::string>& nodes) {
 
 void peers_backend::begin_write_off(const std::string& name) {
   if (!pool_.departures.begin(name, calendar_ns())) return;
-  if (told_.node_event) told_.node_event("a node is written off: no removal waits for it", name);
+  note_event("a node is written off: no removal waits for it", "node", name);
   for (const auto& [link, each] : nodes_) send_write_offs(each, 0);
 }
 
@@ -978,9 +991,21 @@ result<std::uint64_t> peers_backend::write_off(const std::string& name) {
   return waiting;
 }
 
+cluster::unconfirmed_removals peers_backend::unconfirmed(instance_identity identity) const {
+  cluster::unconfirmed_removals counted;
+  std::set<std::string> nodes;
+  for (const auto& [number, each] : book_.orders()) {
+    if (each.identity != identity) continue;
+    ++counted.removals;
+    nodes.insert(each.nodes.begin(), each.nodes.end());
+  }
+  counted.nodes = nodes.size();
+  return counted;
+}
+
 /// A node that is here ends what is under way with it by the end of its link, and clears its blocks on the next one.
 void peers_backend::take_write_off(const std::string& name) {
-  if (told_.node_event) told_.node_event("another node has written a node off: no removal waits for it", name);
+  note_event("another node has written a node off: no removal waits for it", "node", name);
   count_orders();
   const auto found = std::ranges::find_if(nodes_, [&](const auto& each) { return each.second.name == name; });
   if (found != nodes_.end()) return pool_.close(found->first, "the node was written off, and has blocks");
@@ -1011,8 +1036,7 @@ void peers_backend::take_cleared(node& returned, std::span<const std::byte> body
   if (!answer || !answer->why.empty()) return;  // it is asked again
   pool_.departures.close(returned.name, returned.clear_number);
   count_orders();
-  if (told_.node_event)
-    told_.node_event("a node that was written off is back, and has cleared its blocks", returned.name);
+  note_event("a node that was written off is back, and has cleared its blocks", "node", returned.name);
 }
 
 // ---------------------------------------------------------------------------------------------- events

@@ -80,6 +80,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void closed(peer::link_id which) override;
   [[nodiscard]] result<std::uint64_t> write_off(const std::string& name) override;
   void take_write_off(const std::string& name) override;
+  [[nodiscard]] cluster::unconfirmed_removals unconfirmed(instance_identity identity) const override;
   void flush() override;
   void advance(steady_time now) override;
 
@@ -219,6 +220,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void add_unconfirmed(removal_book::open_removal order);
   void repeat_removals(steady_time now);
   void save_removals(steady_time now);
+  void note_event(const std::string& event, const std::string& field, const std::string& value) const;
   void count_orders();
   [[nodiscard]] bool is_departed(const std::string& name) const;
   void release_departed(std::set<std::string>& nodes);
@@ -261,7 +263,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   std::uint64_t next_number_ = 1;
   std::vector<item_outcome> put_outcomes_, got_outcomes_;
   std::optional<bool> stands_;
-  bool must_pump_ = false;  ///< something waits for a node that was not pumped since
+  bool is_unsaved_ = false;  ///< the last write of the book failed
+  bool must_pump_ = false;   ///< something waits for a node that was not pumped since
 };
 
 }  // namespace cenote::remote

@@ -31,6 +31,8 @@ std::string book_name(const redis_address& server, const redis_url& url) {
   return "redis-" + epoch_text(seed_of(place)) + ".epochs";
 }
 
+constexpr std::chrono::seconds repeat_pause{10};  // of removals that a server has not confirmed
+
 redis_settings settings_of(const redis_options& options) {
   return {.prefix = options.url.prefix,
           .user = options.url.user,
@@ -50,7 +52,7 @@ redis_backend::server::server(redis_address address, const redis_settings& setti
       lanes{redis_lane(site, settings, answers), redis_lane(site, settings, answers),
             redis_lane(site, settings, answers)} {}
 
-result<std::unique_ptr<redis_backend>> redis_backend::open(redis_options options, events told) {
+result<std::unique_ptr<redis_backend>> redis_backend::open(redis_options options, events told, removal_book removals) {
   if (options.url.servers.empty()) return fail(error_code::invalid_argument, "a Redis backend has no server");
   if (options.timeout <= std::chrono::milliseconds(0)) {
     return fail(error_code::invalid_argument, "the timeout of a Redis backend must be above 0 ms");
@@ -72,7 +74,7 @@ result<std::unique_ptr<redis_backend>> redis_backend::open(redis_options options
   unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return fail_errno("eventfd");
   std::unique_ptr<redis_backend> made(
-      new redis_backend(std::move(options), std::move(told), std::move(books), std::move(wake)));
+      new redis_backend(std::move(options), std::move(told), std::move(books), std::move(removals), std::move(wake)));
   try {
     made->thread_ = std::thread([self = made.get()] { self->run(); });
   } catch (const std::system_error& thrown) {
@@ -81,14 +83,17 @@ result<std::unique_ptr<redis_backend>> redis_backend::open(redis_options options
   return made;
 }
 
-redis_backend::redis_backend(redis_options options, events told, std::deque<epoch_book> books,
+redis_backend::redis_backend(redis_options options, events told, std::deque<epoch_book> books, removal_book removals,
                              unique_fd wake_descriptor)
     : options_(std::move(options)),
       settings_(settings_of(options_)),
       name_(options_.url.name()),
       told_(std::move(told)),
       wake_(std::move(wake_descriptor)),
-      books_(std::move(books)) {
+      books_(std::move(books)),
+      removals_(std::move(removals)) {
+  for (const auto& [number, each] : removals_.orders())
+    unserved_.note(each.identity, each.keys, steady_time::max(), steady_time{});
   for (const redis_address& each : options_.url.servers) {
     servers_.emplace_back(
         each, settings_, books_[servers_.size()], answers_, [this] { wake(); }, options_.lookup);
@@ -138,15 +143,71 @@ void redis_backend::locate(std::vector<block_name> keys, std::chrono::millisecon
 
 void redis_backend::drop(instance_identity identity, std::vector<block_key> keys,
                          std::function<void(result<std::uint64_t>)> answer) {
+  enter([this, identity, keys = std::move(keys), answer = std::move(answer), call_time = steady_now()](steady_time) {
+    begin_drop(identity, keys, call_time, [this, identity, keys, answer](const result<std::uint64_t>& outcome) {
+      if (!outcome) keep_removal(identity, keys);
+      answer(outcome);
+    });
+  });
+}
+
+void redis_backend::begin_drop(instance_identity identity, const std::vector<block_key>& keys, steady_time call_time,
+                               std::function<void(result<std::uint64_t>)> answer) {
   auto asked = std::make_shared<redis_question>();
   asked->dropped = std::move(answer);
-  const auto begun = steady_now();
   const redis_request like{.kind = request_kind::drop,
                            .name = {.identity = identity},
                            .asked = std::move(asked),
-                           .begun = begun,
-                           .deadline = begun + settings_.timeout};
-  enter([this, like, keys = std::move(keys)](steady_time now) { begin_question(like, keys, now); });
+                           .begun = call_time,
+                           .deadline = call_time + settings_.timeout};
+  begin_question(like, keys, steady_now());
+}
+
+/// Its keys stay unserved until it is confirmed, those of an order that it replaces no longer.
+void redis_backend::keep_removal(instance_identity identity, std::vector<block_key> keys) {
+  const auto now = steady_now();
+  if (removals_.orders().empty()) repeats_at_ = now + repeat_pause;
+  const std::uint64_t number =
+      removals_.add({.identity = identity, .cleared = 0, .keys = std::move(keys), .spec = {}, .nodes = {name_}});
+  for (const auto& each : removals_.take_replaced()) unserved_.note(each.identity, each.keys, now, now);
+  unserved_.note(identity, removals_.find(number)->keys, steady_time::max(), now);
+  saves_at_ = now;
+}
+
+void redis_backend::end_repeat(std::uint64_t number, const result<std::uint64_t>& outcome) {
+  repeated_.erase(number);
+  const auto* const order = removals_.find(number);
+  if (!outcome || order == nullptr) return;
+  const auto now = steady_now();
+  unserved_.note(order->identity, order->keys, now, now);
+  removals_.keep(number, {});
+  saves_at_ = now;
+  if (removals_.orders().empty() && told_.notice)
+    told_.notice("removals that a server had not confirmed are done", "backend", name_);
+}
+
+void redis_backend::repeat_removals(steady_time now) {
+  if (now < repeats_at_ || removals_.orders().empty() || stands_ != true) return;
+  repeats_at_ = now + repeat_pause;
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, each] : removals_.orders()) {
+    if (repeated_.insert(number).second) numbers.push_back(number);
+  }
+  for (const std::uint64_t number : numbers) {
+    const auto* const order = removals_.find(number);
+    begin_drop(order->identity, order->keys, now,
+               [this, number](const result<std::uint64_t>& outcome) { end_repeat(number, outcome); });
+  }
+}
+
+void redis_backend::save_removals(steady_time now) {
+  if (!removals_.is_changed() || now < saves_at_) return;
+  const auto written = removals_.write(removals_.clears(), removals_.departures());
+  if (written) return;
+  saves_at_ = now + repeat_pause;
+  if (told_.notice)
+    told_.notice("removals that wait are not kept over a restart until the file can be written", "reason",
+                 written.error().describe());
 }
 
 void redis_backend::clear(instance_identity identity, std::function<void(result<void>)> answer) {
@@ -216,12 +277,14 @@ bool redis_backend::turn() {
   }
   make_calls(now);
   ask_for_clears(now);
+  repeat_removals(now);
   for (server& each : servers_) {
     for (redis_lane& lane : each.lanes) lane.turn(now);
   }
   if (is_stopping) end_all(now);
   is_at_work_ = false;
   answers_.deliver(told_);
+  save_removals(now);
   if (is_stopping) return false;
   say_standing();
   {
@@ -244,6 +307,7 @@ void redis_backend::end_lost(steady_time now) {
     for (redis_lane& lane : each.lanes) lane.reset(now);
   }
   answers_.end_lost();
+  repeated_.clear();
 }
 
 void redis_backend::end_all(steady_time now) {
@@ -292,6 +356,7 @@ void redis_backend::say_standing() {
   if (!is_any_up && (is_any_open || !why)) return;
   std::string reason = is_any_up ? std::string() : why->describe();
   if (stands_ == is_any_up && reason == said_reason_) return;
+  if (is_any_up) repeats_at_ = steady_time{};
   if (told_.standing) told_.standing(is_any_up ? result<void>() : result<void>(std::unexpected(*why)));
   stands_ = is_any_up;  // once it was told
   said_reason_ = std::move(reason);
@@ -315,7 +380,9 @@ void redis_backend::begin_items(request_kind kind, std::vector<item>& batch, ste
                           .deadline = begun + settings_.timeout};
     const bool is_too_much = answers_.open_bytes + request.size > options_.open_bytes && answers_.open_bytes > 0;
     answers_.open_bytes += request.size;
-    if (is_too_much) {
+    if (kind == request_kind::get && unserved_.has(request.name.identity, request.key, now)) {
+      answers_.end(request, item_result::missing, now);
+    } else if (is_too_much || unserved_.has(request.name.identity, request.key, now)) {  // or it would be removed again
       answers_.end(request, item_result::refused, now);
     } else {
       redis_lane& lane = home(request).lanes[kind == request_kind::put ? puts : gets];
@@ -338,7 +405,9 @@ void redis_backend::begin_question(const redis_request& like, const std::vector<
     request.key = keys[i];
     request.index = i;
     auto& lanes = home(request).lanes;
-    if (is_too_much) {
+    if (like.kind == request_kind::exists && unserved_.has(like.name.identity, request.key, now)) {
+      answers_.end(request, item_result::missing, now);
+    } else if (is_too_much) {
       answers_.end(request, item_result::unreachable, now);
     } else if (std::ranges::binary_search(landing, request.key)) {
       lanes[puts].take_first(std::move(request), now);  // behind the value

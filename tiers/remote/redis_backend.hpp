@@ -12,12 +12,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "cluster/recent_removals.hpp"
 #include "core/error.hpp"
 #include "core/instance_identity.hpp"
 #include "core/unique_fd.hpp"
@@ -27,6 +29,7 @@
 #include "tiers/remote/redis_lane.hpp"
 #include "tiers/remote/redis_site.hpp"
 #include "tiers/remote/redis_url.hpp"
+#include "tiers/remote/removal_book.hpp"
 
 namespace cenote::remote {
 
@@ -56,7 +59,9 @@ class redis_backend final : public backend {
  public:
   /// Starts the thread. Errors: `invalid_argument`, `permission_denied` and `system` for the file with the password and
   /// for the folder. A server that does not answer is none: that is told as the standing.
-  [[nodiscard]] static result<std::unique_ptr<redis_backend>> open(redis_options options, events told);
+  /// `removals`: those of earlier processes that a server has not confirmed.
+  [[nodiscard]] static result<std::unique_ptr<redis_backend>> open(redis_options options, events told,
+                                                                   removal_book removals = {});
   redis_backend(const redis_backend&) = delete;
   redis_backend& operator=(const redis_backend&) = delete;
   ~redis_backend() override;
@@ -67,6 +72,8 @@ class redis_backend final : public backend {
   void get(std::vector<item> batch) override;
   void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
               std::function<void(presence)> answer) override;
+  /// A removal that a server did not confirm is kept, none of its keys is found here until it is, and it is asked for
+  /// again when a server is back and every 10 s.
   void drop(instance_identity identity, std::vector<block_key> keys,
             std::function<void(result<std::uint64_t>)> answer) override;
   /// A clear that a server did not hear of in time is answered `removal_pending`; it is carried out before anything of
@@ -89,7 +96,8 @@ class redis_backend final : public backend {
   };
   using call = std::function<void(steady_time)>;  ///< one that throws is made once more
 
-  redis_backend(redis_options options, events told, std::deque<epoch_book> books, unique_fd wake);
+  redis_backend(redis_options options, events told, std::deque<epoch_book> books, removal_book removals,
+                unique_fd wake);
   void enter(call what);
   void wake() noexcept;
   void run();
@@ -104,6 +112,12 @@ class redis_backend final : public backend {
   void begin_question(const redis_request& like, const std::vector<block_key>& keys, steady_time now);
   [[nodiscard]] std::vector<block_key> end_puts(instance_identity identity, std::vector<block_key> keys,
                                                 steady_time now);
+  void begin_drop(instance_identity identity, const std::vector<block_key>& keys, steady_time call_time,
+                  std::function<void(result<std::uint64_t>)> answer);
+  void keep_removal(instance_identity identity, std::vector<block_key> keys);
+  void end_repeat(std::uint64_t number, const result<std::uint64_t>& outcome);
+  void repeat_removals(steady_time now);
+  void save_removals(steady_time now);
   void look_everywhere(instance_identity identity);
   void ask_for_clears(steady_time now);
   void end_clear_above(instance_identity identity, const result<void>& outcome, steady_time now);
@@ -134,6 +148,11 @@ class redis_backend final : public backend {
   std::vector<std::uint64_t> seeds_;
   /// Instances that this node's own tiers are asked to clear. True: another clear was found since they were.
   std::map<instance_identity, bool> clears_asked_;
+  removal_book removals_;              ///< that a server has not confirmed
+  cluster::recent_removals unserved_;  ///< their keys
+  std::set<std::uint64_t> repeated_;   ///< numbers of those that are asked for again now
+  steady_time repeats_at_{};
+  steady_time saves_at_{};  ///< after a write of the book that failed
   std::optional<bool> stands_;
   std::string said_reason_;  ///< why it does not stand, as it was said
   std::thread thread_;

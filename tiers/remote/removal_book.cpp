@@ -165,8 +165,10 @@ bool removal_book::decode(std::string_view bytes) {
 result<void> removal_book::write(cluster::clear_record clears, cluster::write_off_record departures) {
   clears_ = std::move(clears);
   departures_ = std::move(departures);
-  is_changed_ = false;
-  if (file_.empty()) return {};
+  if (file_.empty()) {
+    is_changed_ = false;
+    return {};
+  }
   byte_writer writer;
   writer.put(removals_magic);
   writer.put(removals_version);
@@ -181,7 +183,9 @@ result<void> removal_book::write(cluster::clear_record clears, cluster::write_of
   for (const auto& [number, each] : orders_) encode(writer, each);
   encode(writer, departures_);
   writer.put(checksum_of(writer.bytes()));
-  return replace_whole(file_, writer.bytes());
+  auto written = replace_whole(file_, writer.bytes());
+  if (written) is_changed_ = false;
+  return written;
 }
 
 }  // namespace cenote::remote

@@ -64,7 +64,7 @@ class removal_book {
   [[nodiscard]] const cluster::write_off_record& departures() const noexcept { return departures_; }
   /// Changed since the file was written.
   [[nodiscard]] bool is_changed() const noexcept { return is_changed_; }
-  /// Writes the file, if there is one. Blocks for the disk.
+  /// Writes the file, if there is one. Blocks for the disk. What could not be written is still changed.
   [[nodiscard]] result<void> write(cluster::clear_record clears, cluster::write_off_record departures);
 
  private:

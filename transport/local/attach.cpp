@@ -130,6 +130,22 @@ result<std::vector<std::uint32_t>> decode_slab_query(std::span<const std::byte> 
   return indices;
 }
 
+std::vector<std::byte> encode(const unconfirmed_reply& reply) {
+  byte_writer out;
+  out.put(reply.removals);
+  out.put(reply.nodes);
+  return std::move(out).take();
+}
+
+result<unconfirmed_reply> decode_unconfirmed_reply(std::span<const std::byte> payload) {
+  byte_reader in(payload);
+  unconfirmed_reply reply;
+  reply.removals = in.get<std::uint64_t>();
+  reply.nodes = in.get<std::uint64_t>();
+  if (!in.ok()) return ends_early("an answer about removals");
+  return reply;
+}
+
 result<std::vector<slab_descriptor>> decode_slabs(std::span<const std::byte> payload) {
   byte_reader in(payload);
   const auto count = in.get<std::uint32_t>();

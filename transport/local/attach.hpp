@@ -52,17 +52,24 @@ struct reattach_request {
   std::vector<held_block> held;
 };
 
+/// Removals and clears of an instance that are not confirmed, and how many nodes have not confirmed one of them.
+struct unconfirmed_reply {
+  std::uint64_t removals = 0, nodes = 0;
+};
+
 struct slab_descriptor {
   std::uint32_t index = 0;
   std::uint64_t bytes = 0;  ///< of the whole segment
 };
 
 [[nodiscard]] std::vector<std::byte> encode(const attach_request& request, std::uint16_t minor);
+[[nodiscard]] std::vector<std::byte> encode(const unconfirmed_reply& reply);
 [[nodiscard]] std::vector<std::byte> encode(const attach_reply& reply);
 [[nodiscard]] std::vector<std::byte> encode(const reattach_request& request, std::uint16_t minor);
 [[nodiscard]] std::vector<std::byte> encode_slab_query(const std::vector<std::uint32_t>& indices);
 [[nodiscard]] std::vector<std::byte> encode_slabs(const std::vector<slab_descriptor>& slabs);
 
+[[nodiscard]] result<unconfirmed_reply> decode_unconfirmed_reply(std::span<const std::byte> payload);
 [[nodiscard]] result<attach_request> decode_attach(std::span<const std::byte> payload, std::uint16_t minor);
 [[nodiscard]] result<attach_reply> decode_attach_reply(std::span<const std::byte> payload);
 [[nodiscard]] result<reattach_request> decode_reattach(std::span<const std::byte> payload, std::uint16_t minor);

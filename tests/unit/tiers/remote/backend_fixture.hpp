@@ -47,7 +47,8 @@ inline std::vector<std::byte> block_of(std::uint64_t number, std::size_t size) {
 class backend_under_test {
  public:
   explicit backend_under_test(const std::string& url, const std::function<void(redis_options&)>& change = {},
-                              std::string state = {}, std::function<void(instance_identity)> cleared = {})
+                              std::string state = {}, std::function<void(instance_identity)> cleared = {},
+                              removal_book removals = {})
       : state_(state.empty() ? folder_.path() : std::move(state)) {
     redis_options options;
     const auto parsed = parse_redis_url(url);
@@ -58,11 +59,13 @@ class backend_under_test {
     options.first_back_off = std::chrono::milliseconds(20);
     options.last_back_off = std::chrono::milliseconds(100);
     if (change) change(options);
-    auto made = redis_backend::open(std::move(options), {.put = [this](auto some) { note(puts_, some); },
-                                                         .got = [this](auto some) { note(gets_, some); },
-                                                         .standing = [this](auto stands) { note(stands); },
-                                                         .cleared = std::move(cleared),
-                                                         .on_exception = [this](const auto&) { ++exceptions_; }});
+    auto made = redis_backend::open(std::move(options),
+                                    {.put = [this](auto some) { note(puts_, some); },
+                                     .got = [this](auto some) { note(gets_, some); },
+                                     .standing = [this](auto stands) { note(stands); },
+                                     .cleared = std::move(cleared),
+                                     .on_exception = [this](const auto&) { ++exceptions_; }},
+                                    std::move(removals));
     BOOST_REQUIRE_MESSAGE(made.has_value(), (made ? "" : made.error().message()));
     backend_ = std::move(*made);
   }

@@ -759,6 +759,36 @@ BOOST_AUTO_TEST_CASE(a_write_off_is_known_to_the_next_worker) {
   all.pool.join(&all.backend, nullptr);
 }
 
+BOOST_AUTO_TEST_CASE(a_book_that_could_not_be_written_is_written_when_it_can_be_and_each_failure_is_counted) {
+  const test::scratch_folder folder;
+  const std::filesystem::path place = folder / "state";
+  std::filesystem::create_directory(place);
+  world all;
+  std::vector<std::string> events;
+  remote::peers_backend kept{
+      all.pool,
+      {},
+      {.put = [](const std::vector<remote::item_outcome>&) {},
+       .got = [](const std::vector<remote::item_outcome>&) {},
+       .standing = [](const result<void>&) {},
+       .notice = [&](const std::string& event, const std::string&, const std::string&) { events.push_back(event); }},
+      remote::removal_book::open(place / "book", 1).value()};
+  all.pool.join(&kept, nullptr);
+  all.lose_b();
+  std::filesystem::remove_all(place);
+  kept.drop(identity_of(all.spec), {all.name(1).key()}, [](const result<std::uint64_t>&) {});
+  all.run(25s);
+  BOOST_TEST(all.pool.counters.failed_saves == 3U);
+  BOOST_TEST(events.size() == 1U);
+  std::filesystem::create_directory(place);
+  all.run(11s);
+  BOOST_TEST(all.pool.counters.failed_saves == 3U);
+  BOOST_TEST(events.size() == 2U);
+  BOOST_TEST(remote::removal_book::open(place / "book", 1)->orders().size() == 1U);
+  kept.stop();
+  all.pool.join(&all.backend, nullptr);
+}
+
 BOOST_AUTO_TEST_CASE(a_removal_waits_no_more_for_a_node_that_was_drained_and_left_and_that_one_is_written_off) {
   world all;
   all.lose_b();

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -87,12 +88,56 @@ BOOST_AUTO_TEST_CASE(a_server_that_is_killed_and_comes_back_empty_is_served_agai
   BOOST_TEST(node.put(2) == item_result::unreachable);
   const auto found = node.locate({1});
   BOOST_TEST(!found.is_complete);
-  BOOST_TEST(!node.drop({1}).has_value());
+  BOOST_TEST(!node.drop({3}).has_value());
   server.start();
   node.wait_until(true);
   BOOST_TEST(node.get(1) == item_result::missing);
   BOOST_TEST(node.put(1) == item_result::done);
   BOOST_TEST(node.get(1) == item_result::done);
+}
+
+BOOST_AUTO_TEST_CASE(
+    a_removal_that_a_server_did_not_confirm_is_repeated_and_its_keys_are_not_served_until_it_is_confirmed) {
+  test::redis_server server;
+  backend_under_test node(server.url());
+  backend_under_test other(server.url());
+  BOOST_TEST(node.put(1) == item_result::done);
+  BOOST_TEST(node.put(2) == item_result::done);
+  server.freeze();
+  BOOST_TEST(!node.drop({1}).has_value());
+  BOOST_TEST(node.get(1) == item_result::missing);
+  BOOST_TEST(node.put(1) == item_result::refused);
+  const auto found = node.locate({1});
+  BOOST_TEST(found.is_complete);
+  BOOST_TEST(!found.held[0]);
+  server.thaw();
+  BOOST_TEST(other.gets_to_be(item_result::missing, [&] { return other.get(1); }));
+  BOOST_TEST(node.gets_to_be(item_result::done, [&] { return node.put(1); }));
+  BOOST_TEST(node.get(1) == item_result::done);
+  BOOST_TEST(other.get(2) == item_result::done);
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_that_was_not_confirmed_is_carried_out_by_the_next_process) {
+  test::redis_server server;
+  const test::scratch_folder folder;
+  const std::filesystem::path file = folder / "removals";
+  backend_under_test other(server.url());
+  BOOST_TEST(other.put(1) == item_result::done);
+  {
+    backend_under_test node(server.url(), {}, {}, {}, removal_book::open(file, 1).value());
+    node.wait_until(true);
+    server.kill();
+    node.wait_until(false);
+    BOOST_TEST(!node.drop({1}).has_value());
+  }
+  BOOST_TEST(removal_book::open(file, 1)->orders().size() == 1U);
+  server.start();
+  BOOST_TEST(other.gets_to_be(item_result::done, [&] { return other.put(1); }));
+  backend_under_test next(server.url(), {}, {}, {}, removal_book::open(file, 1).value());
+  BOOST_TEST(other.gets_to_be(item_result::missing, [&] { return other.get(1); }));
+  BOOST_TEST(next.gets_to_be(item_result::done, [&] { return next.put(1); }));
+  next->stop();
+  BOOST_TEST(removal_book::open(file, 1)->orders().empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_server_that_is_killed_in_the_middle_of_values_ends_every_token) {

@@ -55,6 +55,22 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_read_by_the_next_worker) {
   BOOST_TEST((book->departures().closed == std::deque<std::uint64_t>{4}));
 }
 
+BOOST_AUTO_TEST_CASE(a_book_that_could_not_be_written_is_still_to_be_written) {
+  const test::scratch_folder folder;
+  const std::filesystem::path place = folder / "state";
+  std::filesystem::create_directory(place);
+  auto book = removal_book::open(place / "book", 1);
+  BOOST_REQUIRE(book);
+  book->add(order_of(7, {{1, 2}}));
+  std::filesystem::remove_all(place);
+  BOOST_TEST(!book->write({}, {}));
+  BOOST_TEST(book->is_changed());
+  std::filesystem::create_directory(place);
+  BOOST_TEST(book->write({}, {}).has_value());
+  BOOST_TEST(!book->is_changed());
+  BOOST_TEST(removal_book::open(place / "book", 1)->orders().size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_damaged_file_counts_as_a_clear_of_every_instance) {
   const test::scratch_folder folder;
   const std::filesystem::path file = folder / "book";
