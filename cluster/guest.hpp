@@ -72,6 +72,8 @@ class guest final : public pool_half {
   void flush() override;
   void learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) override;
   void clear_hosted(std::uint64_t identity, std::function<void(std::string)> then) override;
+  void remove_hosted(std::uint64_t identity, const std::vector<block_key>& keys,
+                     std::function<void(std::string)> then) override;
   void advance(std::chrono::steady_clock::time_point now) override;
 
  private:
@@ -145,6 +147,9 @@ class guest final : public pool_half {
   [[nodiscard]] hosted* host(std::uint64_t identity, std::span<const std::byte> spec);
   void leave(const hosted& of);
   [[nodiscard]] bool is_recent(std::optional<pool::steady_time> stored_at) const;
+  [[nodiscard]] const left_instance* find_left(std::uint64_t identity) const;
+  void run_open(hosted& instance, std::function<void(hosted&)> then,
+                std::function<void(const std::string&)> on_failure);
   void unbind(peer::link_id from, std::span<const std::byte> body);
   void opened(std::uint32_t handle, result<guest_session_ptr> how);
   void refuse(peer::link_id to, std::uint64_t request, const std::string& why);

@@ -178,6 +178,12 @@ void pool::clear_hosted(std::uint64_t identity, std::function<void(std::string)>
   then({});
 }
 
+void pool::remove_hosted(std::uint64_t identity, const std::vector<block_key>& keys,
+                         std::function<void(std::string)> then) {
+  if (guest_ != nullptr) return guest_->remove_hosted(identity, keys, std::move(then));
+  then({});
+}
+
 std::uint64_t pool::next_clear(std::uint64_t identity) {
   auto& known = remember_clears(identity).heard;
   known = std::max(calendar_ns(), known + 1);

@@ -73,6 +73,11 @@ class pool_half {
                              std::span<const std::byte> /*spec*/) {}
   /// The instance was cleared here: what others store here of it goes once more. As pool::clear_hosted().
   virtual void clear_hosted(std::uint64_t /*identity*/, std::function<void(std::string)> then) { then({}); }
+  /// The same of keys. As pool::remove_hosted().
+  virtual void remove_hosted(std::uint64_t /*identity*/, const std::vector<block_key>& /*keys*/,
+                             std::function<void(std::string)> then) {
+    then({});
+  }
   /// Hands on what the last events led to.
   virtual void flush() = 0;
   virtual void advance(std::chrono::steady_clock::time_point now) = 0;
@@ -156,6 +161,8 @@ class pool {
   /// This node's engines cleared it, and others shall hear of it: what they stored here meanwhile goes, too. `then`
   /// gets why it may not be gone; empty: it is.
   void clear_hosted(std::uint64_t identity, std::function<void(std::string)> then);
+  /// This node's engines removed these keys: what others store here meanwhile goes, too. `then` as of clear_hosted().
+  void remove_hosted(std::uint64_t identity, const std::vector<block_key>& keys, std::function<void(std::string)> then);
 
   static constexpr std::size_t most_cleared = 4096;  ///< instances of whose clears is known
 

@@ -46,10 +46,14 @@ class peers_backend final : public backend, public cluster::pool_half {
  public:
   /// `book`: removals and clears of earlier workers.
   peers_backend(cluster::pool& pool, peers_options options, events callbacks, removal_book book = {})
-      : pool_(pool), options_(options), told_(std::move(callbacks)), book_(std::move(book)) {
+      : pool_(pool),
+        options_(options),
+        told_(std::move(callbacks)),
+        book_(std::move(book)),
+        unmet_(book_.nodes()),
+        unmet_until_(pool.now() + unmet_lasts) {
     pool_.restore_clears(book_.clears());
-    for (const auto& [number, each] : book_.orders())
-      pool_.removals.note(each.identity, each.keys, steady_time::max(), steady_time{});
+    for (const auto& [number, each] : book_.orders()) pool_.removals.begin(each.identity, each.keys, pool_.now());
     count_orders();
   }
 
@@ -84,6 +88,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   static constexpr std::chrono::minutes binding_lasts{10};
   static constexpr std::chrono::seconds repeat_pause{10};
   static constexpr std::chrono::milliseconds save_pause{200};
+  static constexpr std::chrono::minutes unmet_lasts{60};  ///< as long as membership remembers nodes that are gone
 
   /// The nodes that a block belongs to, then those that it belonged to before the last change. No name: none.
   struct homes {
@@ -151,6 +156,7 @@ class peers_backend final : public backend, public cluster::pool_half {
     removal_book::open_removal order{};  ///< its nodes: those without a confirmation
     std::uint64_t repeats = 0;           ///< number of the order in the book; 0: none
     std::size_t open = 0;
+    bool is_own_open = false;  ///< this node's own blocks may be there still: it is not answered before
     std::uint64_t removed = 0;
     std::string why{};
     steady_time until{};
@@ -207,10 +213,14 @@ class peers_backend final : public backend, public cluster::pool_half {
   void tell_all(std::uint64_t identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                 std::function<void(result<std::uint64_t>)> answer);
   void begin_removal(removal round);
+  void remove_hosted(std::uint64_t number, removal& round);
   void send_forget(const node& home, std::uint64_t number, removal& round);
   void add_unconfirmed(removal_book::open_removal order);
+  void end_keys(const removal_book::open_removal& order);
   void repeat_removals(steady_time now);
   void save_removals(steady_time now);
+  void note_members();
+  void forget_unmet(steady_time now);
   void count_orders();
   void answer_removal(std::map<std::uint64_t, removal>::iterator round);
   void end_removal(std::uint64_t number, std::uint64_t removed, const std::string& why);
@@ -241,9 +251,13 @@ class peers_backend final : public backend, public cluster::pool_half {
   std::map<std::uint64_t, removal> removals_;
   std::map<std::uint64_t, forget> forgets_;  ///< by request
   removal_book book_;
-  steady_time repeats_at_{};         ///< removals that not every node has confirmed
-  steady_time saves_at_{};           ///< the book: not before
-  std::uint64_t saved_changes_ = 0;  ///< of the pool's clears
+  /// Nodes that earlier workers knew, until this one meets them, or has waited for them for long enough.
+  std::set<std::string> unmet_;
+  steady_time unmet_until_;
+  std::vector<std::function<void()>> unsaved_answers_;  ///< of removals that the file does not have yet
+  steady_time repeats_at_{};                            ///< removals that not every node has confirmed
+  steady_time saves_at_{};                              ///< the book: not before
+  std::uint64_t saved_changes_ = 0;                     ///< of the pool's clears
   std::uint64_t next_number_ = 1;
   std::vector<item_outcome> put_outcomes_, got_outcomes_;
   std::optional<bool> stands_;

@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "core/byte_io.hpp"
+#include "core/checksum.hpp"
+#include "core/whole_file.hpp"
 #include "tests/support/redis_server.hpp"
 
 namespace {
@@ -50,6 +53,41 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_read_by_the_next_worker) {
   BOOST_TEST(book->clears().floor == 3U);
   BOOST_TEST(book->clears().numbers.at(8).heard == 99U);
   BOOST_TEST(book->clears().numbers.at(8).carried_out == 98U);
+}
+
+BOOST_AUTO_TEST_CASE(the_names_of_other_nodes_are_read_by_the_next_worker) {
+  const test::scratch_folder folder;
+  const std::filesystem::path file = folder / "book";
+  {
+    auto book = removal_book::open(file, 1);
+    BOOST_REQUIRE(book);
+    book->set_nodes({"b", "c"});
+    BOOST_TEST(book->is_changed());
+    BOOST_REQUIRE(book->write({}));
+    book->set_nodes({"b", "c"});
+    BOOST_TEST(!book->is_changed());
+  }
+  const auto book = removal_book::open(file, 1);
+  BOOST_REQUIRE(book);
+  BOOST_TEST((book->nodes() == std::set<std::string>{"b", "c"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_of_a_version_without_names_is_read) {
+  const test::scratch_folder folder;
+  const std::filesystem::path file = folder / "book";
+  byte_writer writer;
+  writer.put(std::uint64_t{0x6b6f6f626c766d72});
+  writer.put(std::uint32_t{1});
+  writer.put(std::uint64_t{3});  // the floor
+  writer.put(std::uint32_t{0});  // clears
+  writer.put(std::uint32_t{0});  // orders
+  writer.put(checksum_of(writer.bytes()));
+  BOOST_REQUIRE(replace_whole(file, writer.bytes()));
+  const auto book = removal_book::open(file, 55);
+  BOOST_REQUIRE(book);
+  BOOST_TEST(!book->was_damaged());
+  BOOST_TEST(book->clears().floor == 3U);
+  BOOST_TEST(book->nodes().empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_damaged_file_counts_as_a_clear_of_every_instance) {
