@@ -262,7 +262,7 @@ void guest::remove_hosted(std::uint64_t identity, const std::vector<block_key>& 
   run_open(
       *of,
       [this, keys, then](hosted& open) {
-        remove(open, keys, [then](std::uint64_t, const std::string& why) { then(why); });
+        remove(open, keys, [then](std::uint64_t, const std::string& reason) { then(reason); });
       },
       then);
 }
@@ -278,9 +278,9 @@ void guest::run_open(hosted& instance, std::function<void(hosted&)> then,
                      std::function<void(const std::string&)> on_failure) {
   if (instance.session) return then(instance);
   instance.when_open.emplace_back([this, handle = instance.handle, then = std::move(then),
-                                   on_failure = std::move(on_failure)](const std::string& why) {
+                                   on_failure = std::move(on_failure)](const std::string& reason) {
     const auto found = instances_.find(handle);
-    if (found == instances_.end()) return on_failure(why);
+    if (found == instances_.end()) return on_failure(reason);
     then(found->second);
   });
 }
@@ -870,7 +870,7 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
   if (of == nullptr) return answer(0, "this node does not know the instance yet");
   run_open(
       *of, [this, asked = *asked, answer](hosted& open) { forget_in(open, asked, answer); },
-      [answer](const std::string& why) { answer(0, why); });
+      [answer](const std::string& reason) { answer(0, reason); });
 }
 
 /// A node that has bound the instance has shown its right to the group; another one shows it with the request.

@@ -19,7 +19,8 @@ void recent_removals::begin(std::uint64_t identity, std::span<const block_key> k
   }
 }
 
-void recent_removals::end(std::uint64_t identity, std::span<const block_key> keys, steady_time until, steady_time now) {
+void recent_removals::end(std::uint64_t identity, std::span<const block_key> keys, steady_time lag_end,
+                          steady_time now) {
   for (const block_key& each : keys) {
     const auto known = ends_.find({identity, each});
     const auto all = whole_.find(identity);
@@ -27,7 +28,7 @@ void recent_removals::end(std::uint64_t identity, std::span<const block_key> key
     if (!is_alone && all == whole_.end()) continue;
     removed& of = is_alone ? known->second : all->second;
     if (of.open != 0) --of.open;
-    of.until = std::max(of.until, until);
+    of.lag_end = std::max(of.lag_end, lag_end);
   }
   drop_ended(now);
 }

@@ -24,17 +24,17 @@ class recent_removals {
 
   /// One more removal of these keys is under way: they stand here until each of them has ended, and its lag after.
   void begin(std::uint64_t identity, std::span<const block_key> keys, steady_time now);
-  /// One of them has ended, of the same keys; they stand here until `until` still.
-  void end(std::uint64_t identity, std::span<const block_key> keys, steady_time until, steady_time now);
+  /// One of them has ended, of the same keys; they stand here until `lag_end` still.
+  void end(std::uint64_t identity, std::span<const block_key> keys, steady_time lag_end, steady_time now);
   [[nodiscard]] bool has(std::uint64_t identity, const block_key& key, steady_time now) const noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return ends_.size(); }
 
  private:
   struct removed {
-    std::size_t open = 0;  ///< removals under way
-    steady_time until{};   ///< of those that ended
+    std::size_t open = 0;   ///< removals under way
+    steady_time lag_end{};  ///< of those that ended
 
-    [[nodiscard]] bool is_over(steady_time now) const noexcept { return open == 0 && until <= now; }
+    [[nodiscard]] bool is_over(steady_time now) const noexcept { return open == 0 && lag_end <= now; }
   };
   void drop_ended(steady_time now);
 

@@ -841,16 +841,16 @@ void peers_backend::begin_removal(removal round) {
   end_removal_of(number, 0, {});
 }
 
-/// What others stored here since this node's own blocks went. The answer waits for it beyond its time.
+/// Removes blocks that other nodes stored here since this one's own went. The answer waits for it beyond its time.
 void peers_backend::remove_hosted(std::uint64_t number, removal& round) {
   ++round.open;
   round.is_own_open = true;
-  const auto end = [this, number](const std::string& why) {
+  const auto end = [this, number](const std::string& reason) {
     const auto found = removals_.find(number);
     if (found == removals_.end()) return;
     found->second.is_own_open = false;
     if (found->second.until <= pool_.now()) found->second.open = 1;
-    end_removal_of(number, 0, why);
+    end_removal_of(number, 0, reason);
   };
   if (round.order.cleared != 0)
     pool_.clear_hosted(round.order.identity, end);
@@ -924,7 +924,7 @@ void peers_backend::answer_removal(std::map<std::uint64_t, removal>::iterator ro
   save_removals(pool_.now());
 }
 
-/// A round, or an order that waits, is over: other nodes may hear of it later.
+/// A round, or an order that waits, is over: it may reach other nodes later.
 void peers_backend::end_keys(const removal_book::open_removal& order) {
   pool_.removals.end(order.identity, order.keys, pool_.now() + options_.timeout, pool_.now());
 }

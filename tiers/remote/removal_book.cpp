@@ -119,13 +119,13 @@ bool removal_book::decode_order(byte_reader& reader) {
   return reader.ok();
 }
 
-bool removal_book::decode_nodes(byte_reader& reader, std::set<std::string>& into) const {
+bool removal_book::decode_nodes(byte_reader& reader, std::set<std::string>& names) const {
   const auto count = reader.get<std::uint32_t>();
   if (count > most_nodes) return false;
   for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
     std::string name = reader.get_text();
     if (name.size() > longest_name) return false;
-    into.insert(std::move(name));
+    names.insert(std::move(name));
   }
   return reader.ok();
 }

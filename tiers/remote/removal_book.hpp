@@ -71,7 +71,7 @@ class removal_book {
  private:
   [[nodiscard]] bool decode(std::string_view bytes);
   [[nodiscard]] bool decode_order(byte_reader& reader);
-  [[nodiscard]] bool decode_nodes(byte_reader& reader, std::set<std::string>& into) const;
+  [[nodiscard]] bool decode_nodes(byte_reader& reader, std::set<std::string>& names) const;
   void make_room();
 
   std::filesystem::path file_;

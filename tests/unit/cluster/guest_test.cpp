@@ -428,7 +428,7 @@ BOOST_AUTO_TEST_CASE(what_others_stored_here_meanwhile_goes_with_this_node_s_own
     all.pool.remove_hosted(all.identity, {key}, [&](std::string why) { ends.push_back(std::move(why)); });
   };
   remove_hosted();
-  BOOST_TEST(ends.size() == 1U);  // nobody stored anything
+  BOOST_TEST(ends.size() == 1U);  // there is nothing to remove
   BOOST_TEST(all.room.runs.empty());
   BOOST_TEST(!all.offer(handle, 1, 0));
   remove_hosted();

@@ -166,7 +166,7 @@ struct world {
   void send_block(std::uint64_t token, std::uint64_t number, bool is_right = true) {
     send_block_by(*there, there_link, token, number, is_right);
   }
-  void send_block_by(fake_network& by, peer::link_id link, std::uint64_t token, std::uint64_t number,
+  void send_block_by(fake_network& sender, peer::link_id link, std::uint64_t token, std::uint64_t number,
                      bool is_right = true) {
     sending[token] = content_of(number);
     peer::piece_header head;
@@ -174,7 +174,7 @@ struct world {
     head.what = static_cast<std::uint16_t>(cluster::piece_kind::asked);
     head.checksum =
         bind_checksum(checksum_of(sending[token]), identity_of(spec), 0, key_of(number)) ^ (is_right ? 0 : 1);
-    by.send_block(link, head, sending[token]);
+    sender.send_block(link, head, sending[token]);
     run(5ms);
   }
 
@@ -208,7 +208,7 @@ struct world {
 
 /// Another node, to which no block belongs.
 struct second_node {
-  explicit second_node(world& with) : all(with) {
+  explicit second_node(world& shared) : all(shared) {
     peer::network_events events;
     events.opened = [this](peer::link_id which, bool, const endpoint&) { link = which; };
     events.closed = [](peer::link_id, const error&) {};
@@ -249,8 +249,8 @@ struct second_node {
 
 /// A worker after the first one, with what that left in the book.
 struct later_worker {
-  later_worker(world& with, remote::removal_book book)
-      : all(with),
+  later_worker(world& shared, remote::removal_book book)
+      : all(shared),
         backend(all.pool, {},
                 {.put = [](const std::vector<remote::item_outcome>&) {},
                  .got = [](const std::vector<remote::item_outcome>&) {},

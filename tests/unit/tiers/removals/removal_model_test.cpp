@@ -27,14 +27,15 @@ std::uint64_t worlds() {
   return std::getenv("CENOTE_TEST_FULL") == nullptr ? usual_worlds : 100000;
 }
 
-/// The first seed with which something does not hold; 0: none of `most` seeds.
-std::uint64_t first_failure(const removal_rules& rules, std::uint64_t most, std::string* why, removal_figures* all) {
-  for (std::uint64_t seed = 1; seed <= most; ++seed) {
+/// The first seed with which something does not hold; 0: none of `count` seeds.
+std::uint64_t first_failure(const removal_rules& rules, std::uint64_t count, std::string* reason,
+                            removal_figures* all) {
+  for (std::uint64_t seed = 1; seed <= count; ++seed) {
     removal_world world(seed, {.rules = rules});
     const auto failed = world.run();
     if (all != nullptr) *all += world.figures();
     if (!failed) continue;
-    *why = *failed;
+    *reason = *failed;
     return seed;
   }
   return 0;
@@ -64,12 +65,12 @@ BOOST_AUTO_TEST_CASE(what_is_removed_stays_removed_on_all_nodes) {
   const auto seed = first_failure({}, worlds(), &why, &all);
   BOOST_TEST(seed == 0U, "seed " << seed << ": " << why);
   BOOST_TEST_MESSAGE(all.done << " done, " << all.pending << " pending, " << all.fetched << " moved, " << all.repeated
-                              << " repeated, " << all.restarts << " restarts, " << all.found << " found in peace");
+                              << " repeated, " << all.restarts << " restarts, " << all.hits << " found in peace");
   BOOST_TEST(all.done > worlds());
   BOOST_TEST(all.pending > worlds());
   BOOST_TEST(all.fetched > worlds());
   BOOST_TEST(all.repeated > worlds());
-  BOOST_TEST(all.found > worlds());
+  BOOST_TEST(all.hits > worlds());
 }
 
 BOOST_AUTO_TEST_CASE(fetches_have_to_name_the_last_clear) {

@@ -41,10 +41,10 @@ struct removal_options {
   bool shows = false;  ///< prints what happens
 };
 
-/// What happened in one world, so that a test can see that the worlds are no idle ones.
+/// Events of one world, so that a test can see that the worlds are no idle ones.
 struct removal_figures {
   std::uint64_t done = 0, pending = 0;  ///< removals and clears, by their answer
-  std::uint64_t fetched = 0, repeated = 0, restarts = 0, found = 0;
+  std::uint64_t fetched = 0, repeated = 0, restarts = 0, hits = 0;
 
   removal_figures& operator+=(const removal_figures& other);
 };
@@ -68,13 +68,13 @@ class removal_world {
   struct machine;
   class chaotic_links;
   class room;
-  /// What ends with a worker.
+  /// State that ends with a worker.
   struct worker;
 
   /// A block as one engine computed it: its bytes name it.
   struct copy {
     std::uint64_t key = 0;
-    bool is_gone = false;             ///< nobody may find it
+    bool is_gone = false;             ///< no node may find it
     std::set<std::string> gone_at{};  ///< these may not
   };
   /// An engine's order to remove.
@@ -83,11 +83,11 @@ class removal_world {
     std::set<std::uint64_t> copies;  ///< that there were
     bool is_answered = false;
   };
-  /// What the remote tier does of it.
+  /// Its part in the remote tier.
   struct forgetting {
     std::size_t open = 1;
-    std::string why;
-    std::function<void(const std::string& why)> finish;
+    std::string reason;
+    std::function<void(const std::string& reason)> finish;
   };
   /// Messages of one actor to another one: they arrive in their order.
   struct mailbox {
@@ -97,54 +97,54 @@ class removal_world {
 
   [[nodiscard]] machine& any() { return *machines_[wire_.number(machines_.size())]; }
   void add_machine(const std::string& name);
-  void start(machine& which);
-  void kill(machine& which, bool is_closing_links);
-  void post(worker& of, mailbox& by, action what);
-  void run_on_network(worker& of, action what);
+  void start(machine& target);
+  void kill(machine& target, bool is_closing_links);
+  void post(worker& home, mailbox& box, action message);
+  void run_on_network(worker& home, action message);
 
   // Links and members.
-  [[nodiscard]] peer::network_events events_of(worker& of);
-  void carry_out(worker& of);
-  void tell_pool(worker& of);
-  void set_alarm(worker& of);
-  void hear(worker& of, peer::link_id link, const std::vector<std::byte>& frame);
-  void send(worker& of, peer::link_id to, std::vector<std::byte> frame);
-  void pass_on(worker& of, peer::link_id to, const std::vector<std::byte>& frame);
+  [[nodiscard]] peer::network_events events_of(worker& home);
+  void carry_out(worker& home);
+  void tell_pool(worker& home);
+  void set_alarm(worker& home);
+  void hear(worker& home, peer::link_id link, const std::vector<std::byte>& frame);
+  void send(worker& home, peer::link_id link, std::vector<std::byte> frame);
+  void pass_on(worker& home, peer::link_id link, const std::vector<std::byte>& frame);
 
   // The block tier and the remote tier.
-  void connect_tier(worker& of);
-  void flush_blocks(worker& of);
-  void flush_remote(worker& of);
-  void forget(worker& of, std::vector<blocks::removal> removals, bool is_on_its_way,
+  void connect_tier(worker& home);
+  void flush_blocks(worker& home);
+  void flush_remote(worker& home);
+  void forget(worker& home, std::vector<blocks::removal> removals, bool is_on_its_way,
               std::function<void(const std::string&)> finish);
-  void end_part(worker& of, std::uint64_t number, const std::string& why);
-  void tick(worker& of);
+  void end_part(worker& home, std::uint64_t number, const std::string& reason);
+  void tick(worker& home);
 
   // The engine.
-  void work(machine& which);
-  void put(worker& of, std::uint64_t key);
-  void get(worker& of, std::uint64_t key);
-  void remove(worker& of, const std::vector<std::uint64_t>& keys);
-  void take_answer(std::size_t number, const std::string& why);
+  void work(machine& target);
+  void put(worker& home, std::uint64_t key);
+  void get(worker& home, std::uint64_t key);
+  void remove(worker& home, const std::vector<std::uint64_t>& keys);
+  void take_answer(std::size_t number, const std::string& reason);
   void fault();
 
-  void check(machine& which);
+  void check(machine& target);
   void check_all();
   void check_peace();
-  [[nodiscard]] std::optional<std::uint64_t> find(machine& which, std::uint64_t key);
-  void fail(const std::string& what);
-  void show(const std::string& what);
+  [[nodiscard]] std::optional<std::uint64_t> find(machine& target, std::uint64_t key);
+  void fail(const std::string& message);
+  void show(const std::string& message);
 
   fake_wire wire_;
   removal_options options_;
-  fake_wire::time_point begun_;
+  fake_wire::time_point start_;
   remote::peers_options peers_;
   std::string folder_;
   instance_spec spec_;
   std::vector<std::unique_ptr<machine>> machines_;
   std::map<std::uint64_t, copy> copies_;  ///< by number
   std::vector<order> orders_;
-  std::map<std::pair<std::string, std::uint64_t>, std::uint64_t> seen_;  ///< copies at the last look
+  std::map<std::pair<std::string, std::uint64_t>, std::uint64_t> last_look_;  ///< copies at the last look
   std::optional<std::string> failure_;
   removal_figures figures_;
   bool is_peace_ = false;
