@@ -241,10 +241,9 @@ void guest::clear_unheard(hosted& of) {
 /// blocks are older than it nobody can say.
 void guest::clear_hosted(instance_identity identity, std::function<void(std::string)> then) {
   hosted* of = find_identity(identity);
-  const auto left = std::ranges::find(left_, identity, &left_instance::identity);
-  const bool was_left = left != left_.end() && is_recent(left->stored_at);
+  const left_instance* const left = find_left(identity);
   const bool is_clearing = of != nullptr && (of->must_clear || of->clears != 0);
-  if (!was_left && !is_clearing && (of == nullptr || !is_recent(of->stored_at))) {
+  if (left == nullptr && !is_clearing && (of == nullptr || !is_recent(of->stored_at))) {
     pool_.note_carried_out(identity);
     return then({});
   }
@@ -252,6 +251,39 @@ void guest::clear_hosted(instance_identity identity, std::function<void(std::str
   of->when_cleared.push_back(std::move(then));
   if (of->session) return clear_unheard(*of);
   of->must_clear = true;
+}
+
+/// The same of keys: a block that was reserved before this node's own went would be stored behind the removal.
+void guest::remove_hosted(instance_identity identity, const std::vector<block_key>& keys,
+                          std::function<void(std::string)> then) {
+  hosted* of = find_identity(identity);
+  const left_instance* const left = find_left(identity);
+  if (left == nullptr && (of == nullptr || !is_recent(of->stored_at))) return then({});
+  if (of == nullptr) of = &host(identity, left->spec);
+  run_open(
+      *of,
+      [this, keys, then](hosted& open) {
+        remove(open, keys, [then](std::uint64_t, const std::string& reason) { then(reason); });
+      },
+      then);
+}
+
+/// Null: nothing was stored to it lately.
+const guest::left_instance* guest::find_left(instance_identity identity) const {
+  const auto found = std::ranges::find(left_, identity, &left_instance::identity);
+  return found == left_.end() || !is_recent(found->stored_at) ? nullptr : &*found;
+}
+
+/// Now, or when its session is there; `on_failure`: there will be none.
+void guest::run_open(hosted& instance, std::function<void(hosted&)> then,
+                     std::function<void(const std::string&)> on_failure) {
+  if (instance.session) return then(instance);
+  instance.when_open.emplace_back([this, handle = instance.handle, then = std::move(then),
+                                   on_failure = std::move(on_failure)](const std::string& reason) {
+    const auto found = instances_.find(handle);
+    if (found == instances_.end()) return on_failure(reason);
+    then(found->second);
+  });
 }
 
 void guest::closed(peer::link_id which) {
@@ -601,9 +633,10 @@ void guest::offer(peer::link_id from, std::uint64_t request, std::span<const std
   for (std::size_t i = 0; i < here.size(); ++i) {
     const auto& [token, key] = asked->blocks[i];
     const bool has_room = coming == 0 || coming + stride <= 2 * options_.window;
+    const bool is_removed = pool_.removals.has(of->identity, reduce_key(key.view(), asked->group), pool_.now());
     if (here[i] != 0) {
       answers.emplace_back(token, block_answer::have);
-    } else if (!has_room || deliveries_.contains({from, token}) || !named.insert(token).second) {
+    } else if (is_removed || !has_room || deliveries_.contains({from, token}) || !named.insert(token).second) {
       answers.emplace_back(token, block_answer::full);
     } else {
       coming += stride;
@@ -829,21 +862,18 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
   if (!asked) return misbehaves(from, asked.error().message());
   const auto answer = [this, from, request, identity = asked->identity, keys = asked->keys](std::uint64_t removed,
                                                                                             std::string why) {
-    pool_.removals.note(identity, keys, pool_.now() + options_.removal_lag, pool_.now());
+    pool_.removals.end(identity, keys, pool_.now() + options_.removal_lag, pool_.now());
     pool_.send(from, frame_type::forgot, request, peer::encode(peer::forget_answer{removed, std::move(why)}));
   };
   hosted* of = find_identity(asked->identity);
   if (!may_forget(from, of, *asked))  // nothing of it was ever shared with that node
     return pool_.send(from, frame_type::forgot, request, peer::encode(peer::forget_answer{}));
-  pool_.removals.note(asked->identity, asked->keys, pool::steady_time::max(), pool_.now());
+  pool_.removals.begin(asked->identity, asked->keys, pool_.now());
   if (of == nullptr) of = host(asked->identity, asked->spec);
   if (of == nullptr) return answer(0, "this node does not know the instance yet");
-  if (of->session) return forget_in(*of, *asked, answer);
-  of->when_open.emplace_back([this, handle = of->handle, asked = *asked, answer](const std::string& reason) {
-    const auto found = instances_.find(handle);
-    if (found == instances_.end()) return answer(0, reason);
-    forget_in(found->second, asked, answer);
-  });
+  run_open(
+      *of, [this, asked = *asked, answer](hosted& open) { forget_in(open, asked, answer); },
+      [answer](const std::string& reason) { answer(0, reason); });
 }
 
 void guest::learn_write_offs(peer::link_id sender, std::uint64_t request, std::span<const std::byte> body) {

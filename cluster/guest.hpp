@@ -73,6 +73,8 @@ class guest final : public pool_half {
   void flush() override;
   void learn_cleared(instance_identity identity, std::uint64_t number, std::span<const std::byte> spec) override;
   void clear_hosted(instance_identity identity, std::function<void(std::string)> then) override;
+  void remove_hosted(instance_identity identity, const std::vector<block_key>& keys,
+                     std::function<void(std::string)> then) override;
   void advance(std::chrono::steady_clock::time_point now) override;
 
  private:
@@ -146,6 +148,9 @@ class guest final : public pool_half {
   [[nodiscard]] hosted* host(instance_identity identity, std::span<const std::byte> spec);
   void leave(const hosted& of);
   [[nodiscard]] bool is_recent(std::optional<pool::steady_time> stored_at) const;
+  [[nodiscard]] const left_instance* find_left(instance_identity identity) const;
+  void run_open(hosted& instance, std::function<void(hosted&)> then,
+                std::function<void(const std::string&)> on_failure);
   void unbind(peer::link_id from, std::span<const std::byte> body);
   void opened(std::uint32_t handle, result<guest_session_ptr> how);
   void refuse(peer::link_id to, std::uint64_t request, const std::string& why);

@@ -189,6 +189,12 @@ void pool::learn_write_off(const std::string& node, std::uint64_t number) {
   if (departures.learn(node, number) && asker_ != nullptr) asker_->take_write_off(node);
 }
 
+void pool::remove_hosted(instance_identity identity, const std::vector<block_key>& keys,
+                         std::function<void(std::string)> then) {
+  if (guest_ != nullptr) return guest_->remove_hosted(identity, keys, std::move(then));
+  then({});
+}
+
 std::uint64_t pool::next_clear(instance_identity identity) {
   auto& known = remember_clears(identity).heard;
   known = std::max(calendar_ns(), known + 1);

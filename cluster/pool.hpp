@@ -91,6 +91,11 @@ class pool_half {
   [[nodiscard]] virtual unconfirmed_removals unconfirmed(instance_identity /*identity*/) const { return {}; }
   /// Another node knows of a write-off that this one did not know.
   virtual void take_write_off(const std::string& /*node*/) {}
+  /// The same of keys. As pool::remove_hosted().
+  virtual void remove_hosted(instance_identity /*identity*/, const std::vector<block_key>& /*keys*/,
+                             std::function<void(std::string)> then) {
+    then({});
+  }
   /// Hands on what the last events led to.
   virtual void flush() = 0;
   virtual void advance(std::chrono::steady_clock::time_point now) = 0;
@@ -174,6 +179,9 @@ class pool {
   /// This node's engines cleared it, and others shall hear of it: what they stored here meanwhile goes, too. `then`
   /// gets why it may not be gone; empty: it is.
   void clear_hosted(instance_identity identity, std::function<void(std::string)> then);
+  /// This node's engines removed these keys: what others store here meanwhile goes, too. `then` as of clear_hosted().
+  void remove_hosted(instance_identity identity, const std::vector<block_key>& keys,
+                     std::function<void(std::string)> then);
 
   /// As pool_half::write_off().
   [[nodiscard]] result<std::uint64_t> write_off(const std::string& node);

@@ -155,6 +155,7 @@ void peers_backend::stop() noexcept {
   for (auto& [number, each] : std::exchange(removals_, {})) {
     if (each.answer) each.answer(fail(error_code::closed, "this node stops"));
   }
+  for (const auto& each : std::exchange(unsaved_answers_, {})) each();
   for (auto* const list : {&put_outcomes_, &got_outcomes_}) {
     if (!list->empty()) (list == &got_outcomes_ ? told_.got : told_.put)(std::exchange(*list, {}));
   }
@@ -193,8 +194,27 @@ void peers_backend::members_changed() {
   for (const auto& [number, each] : book_.orders()) {
     if (std::ranges::any_of(each.nodes, [&](const auto& name) { return is_departed(name); })) repeats_at_ = pool_.now();
   }
+  note_members();
   repeat_removals(pool_.now());
   say_standing();
+}
+
+/// All nodes that may have copies: also those whose link closed a moment ago or carries no blocks yet, and those that
+/// an earlier worker knew and this one has not met.
+void peers_backend::note_members() {
+  const auto& now = pool_.members();
+  std::set<std::string> known(now.silent.begin(), now.silent.end());
+  for (const cluster::pool_member& each : now.others) known.insert(each.name);
+  std::erase_if(unmet_, [&](const std::string& name) { return known.contains(name); });
+  known.insert(unmet_.begin(), unmet_.end());
+  book_.set_nodes(std::move(known));
+}
+
+void peers_backend::forget_unmet(steady_time now) {
+  if (unmet_.empty() || now < unmet_until_) return;
+  auto names = book_.nodes();
+  for (const std::string& each : std::exchange(unmet_, {})) names.erase(each);
+  book_.set_nodes(std::move(names));
 }
 
 void peers_backend::say_standing() {
@@ -801,19 +821,32 @@ void peers_backend::begin_removal(removal round) {
   made = std::move(round);
   made.open = 1;
   made.until = pool_.now() + options_.timeout;
-  pool_.removals.note(made.order.identity, made.order.keys, steady_time::max(), pool_.now());
-  const auto& silent = pool_.members().silent;
-  made.order.nodes.insert(silent.begin(), silent.end());
+  pool_.removals.begin(made.order.identity, made.order.keys, pool_.now());
+  made.order.nodes.insert(book_.nodes().begin(), book_.nodes().end());
   for (auto& [link, each] : nodes_) {
     made.order.nodes.erase(each.name);
     if (made.why.empty()) send_forget(each, number, made);
   }
-  if (made.order.cleared != 0 && made.repeats == 0) {
-    ++made.open;
-    pool_.clear_hosted(made.order.identity, [this, number](const std::string& why) { end_removal_of(number, 0, why); });
-  }
   pool_.wake_at(made.until);
+  if (made.repeats == 0) remove_hosted(number, made);
   end_removal_of(number, 0, {});
+}
+
+/// Removes blocks that other nodes stored here since this one's own went. The answer waits for it beyond its time.
+void peers_backend::remove_hosted(std::uint64_t number, removal& round) {
+  ++round.open;
+  round.is_own_open = true;
+  const auto end = [this, number](const std::string& reason) {
+    const auto found = removals_.find(number);
+    if (found == removals_.end()) return;
+    found->second.is_own_open = false;
+    if (found->second.until <= pool_.now()) found->second.open = 1;
+    end_removal_of(number, 0, reason);
+  };
+  if (round.order.cleared != 0)
+    pool_.clear_hosted(round.order.identity, end);
+  else
+    pool_.remove_hosted(round.order.identity, round.order.keys, end);
 }
 
 /// Whether the node has bound the instance, or refused to, means nothing: it may have blocks of it all the same.
@@ -869,19 +902,23 @@ void peers_backend::answer_removal(std::map<std::uint64_t, removal>::iterator ro
   std::string nodes;
   for (const std::string& each : over.order.nodes) nodes += (nodes.empty() ? "not confirmed by " : ", ") + each;
   const std::string why = over.why.empty() || nodes.empty() ? over.why + nodes : over.why + "; " + nodes;
-  const bool is_replaced = over.repeats != 0 && book_.find(over.repeats) == nullptr;
-  if (over.order.nodes.empty() || is_replaced) {
-    pool_.removals.note(over.order.identity, over.order.keys, pool_.now() + options_.timeout, pool_.now());
-    book_.keep(over.repeats, {});
-  } else if (over.repeats != 0) {
-    book_.keep(over.repeats, std::move(over.order.nodes));
-  } else {
+  const bool is_done = over.order.nodes.empty();
+  end_keys(over.order);
+  if (is_done && book_.find(over.repeats) != nullptr) end_keys(over.order);  // also as one that waits
+  if (over.repeats != 0)
+    book_.keep(over.repeats, std::move(over.order.nodes));  // another one may have its place
+  else if (!is_done)
     add_unconfirmed(std::move(over.order));
-  }
   count_orders();
+  if (over.answer && why.empty()) over.answer(over.removed);
+  if (over.answer && !why.empty())
+    unsaved_answers_.emplace_back([answer = over.answer, why] { answer(fail(error_code::removal_pending, why)); });
   save_removals(pool_.now());
-  if (over.answer)
-    over.answer(why.empty() ? result<std::uint64_t>(over.removed) : fail(error_code::removal_pending, why));
+}
+
+/// A round, or an order that waits, is over: it may reach other nodes later.
+void peers_backend::end_keys(const removal_book::open_removal& order) {
+  pool_.removals.end(order.identity, order.keys, pool_.now() + options_.timeout, pool_.now());
 }
 
 /// Its keys stay removed until it is confirmed, those of an order that it replaces no longer than usual.
@@ -889,9 +926,8 @@ void peers_backend::add_unconfirmed(removal_book::open_removal order) {
   const auto now = pool_.now();
   if (book_.orders().empty()) repeats_at_ = now + repeat_pause;
   const auto& added = *book_.find(book_.add(std::move(order)));
-  for (const auto& each : book_.take_replaced())
-    pool_.removals.note(each.identity, each.keys, now + options_.timeout, now);
-  pool_.removals.note(added.identity, added.keys, steady_time::max(), now);
+  pool_.removals.begin(added.identity, added.keys, now);
+  for (const auto& each : book_.take_replaced()) end_keys(each);
   pool_.wake_at(repeats_at_);
 }
 
@@ -922,11 +958,18 @@ void peers_backend::count_orders() {
   std::atomic_ref(pool_.counters.write_offs).store(pool_.departures.record().nodes.size(), std::memory_order_relaxed);
 }
 
-/// At once, or with the next alarm where the file was written a moment ago.
+/// At once, or with the next alarm where the file was written a moment ago: what is answered as pending is in it.
 void peers_backend::save_removals(steady_time now) {
   const std::uint64_t changes = pool_.clear_changes() + pool_.departures.changes();
-  if (!book_.is_changed() && saved_changes_ == changes) return;
-  if (now < saves_at_) return pool_.wake_at(saves_at_);
+  if (book_.is_changed() || saved_changes_ != changes) {
+    if (now < saves_at_) return pool_.wake_at(saves_at_);
+    write_book(now, changes);
+  }
+  for (const auto& each : std::exchange(unsaved_answers_, {})) each();
+}
+
+/// What cannot be written is answered all the same, and said in the log.
+void peers_backend::write_book(steady_time now, std::uint64_t changes) {
   const auto written = book_.write(pool_.clears(), pool_.departures.record());
   saves_at_ = now + (written ? save_pause : repeat_pause);
   if (written) {
@@ -1096,7 +1139,7 @@ void peers_backend::advance(steady_time now) {
   }
   for (auto each = removals_.begin(); each != removals_.end();) {
     const auto next = std::next(each);
-    if (each->second.until <= now) answer_removal(each);
+    if (each->second.until <= now && !each->second.is_own_open) answer_removal(each);
     each = next;
   }
   for (auto& [link, each] : nodes_) {
@@ -1104,6 +1147,7 @@ void peers_backend::advance(steady_time now) {
     clear_returned(each, now);
   }
   give_back_unused(now);
+  forget_unmet(now);
   repeat_removals(now);
   wake_for_next();
 }
@@ -1111,11 +1155,14 @@ void peers_backend::advance(steady_time now) {
 void peers_backend::wake_for_next() {
   if (!deadlines_.empty()) pool_.wake_at(deadlines_.front().first);
   for (const auto& [number, each] : questions_) pool_.wake_at(each.until);
-  for (const auto& [number, each] : removals_) pool_.wake_at(each.until);
+  for (const auto& [number, each] : removals_) {
+    if (!each.is_own_open || each.until > pool_.now()) pool_.wake_at(each.until);
+  }
   if (!book_.orders().empty()) pool_.wake_at(repeats_at_);
   for (const auto& [link, each] : nodes_) {
     if (pool_.departures.has(each.name)) pool_.wake_at(each.clear_again);
   }
+  if (!unmet_.empty()) pool_.wake_at(unmet_until_);
   const bool has_bindings = std::ranges::any_of(nodes_, [](const auto& each) { return !each.second.bindings.empty(); });
   if (has_bindings) pool_.wake_at(looks_at_bindings_);
 }

@@ -47,11 +47,15 @@ class peers_backend final : public backend, public cluster::pool_half {
  public:
   /// `book`: removals and clears of earlier workers.
   peers_backend(cluster::pool& pool, peers_options options, events callbacks, removal_book book = {})
-      : pool_(pool), options_(options), told_(std::move(callbacks)), book_(std::move(book)) {
+      : pool_(pool),
+        options_(options),
+        told_(std::move(callbacks)),
+        book_(std::move(book)),
+        unmet_(book_.nodes()),
+        unmet_until_(pool.now() + unmet_lasts) {
     pool_.restore_clears(book_.clears());
     pool_.departures.restore(book_.departures());
-    for (const auto& [number, each] : book_.orders())
-      pool_.removals.note(each.identity, each.keys, steady_time::max(), steady_time{});
+    for (const auto& [number, each] : book_.orders()) pool_.removals.begin(each.identity, each.keys, pool_.now());
     count_orders();
   }
 
@@ -89,6 +93,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   static constexpr std::chrono::minutes binding_lasts{10};
   static constexpr std::chrono::seconds repeat_pause{10};
   static constexpr std::chrono::milliseconds save_pause{200};
+  static constexpr std::chrono::minutes unmet_lasts{60};  ///< as long as membership remembers nodes that are gone
 
   /// The nodes that a block belongs to, then those that it belonged to before the last change. No name: none.
   struct homes {
@@ -159,6 +164,7 @@ class peers_backend final : public backend, public cluster::pool_half {
     removal_book::open_removal order{};  ///< its nodes: those without a confirmation
     std::uint64_t repeats = 0;           ///< number of the order in the book; 0: none
     std::size_t open = 0;
+    bool is_own_open = false;  ///< this node's own blocks may be there still: it is not answered before
     std::uint64_t removed = 0;
     std::string why{};
     steady_time until{};
@@ -216,11 +222,16 @@ class peers_backend final : public backend, public cluster::pool_half {
   void tell_all(instance_identity identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                 std::function<void(result<std::uint64_t>)> answer);
   void begin_removal(removal round);
+  void remove_hosted(std::uint64_t number, removal& round);
   void send_forget(const node& home, std::uint64_t number, removal& round);
   void add_unconfirmed(removal_book::open_removal order);
+  void end_keys(const removal_book::open_removal& order);
   void repeat_removals(steady_time now);
   void save_removals(steady_time now);
+  void write_book(steady_time now, std::uint64_t changes);
   void note_event(const std::string& event, const std::string& field, const std::string& value) const;
+  void note_members();
+  void forget_unmet(steady_time now);
   void count_orders();
   [[nodiscard]] bool is_departed(const std::string& name) const;
   void release_departed(std::set<std::string>& nodes);
@@ -257,9 +268,13 @@ class peers_backend final : public backend, public cluster::pool_half {
   std::map<std::uint64_t, removal> removals_;
   std::map<std::uint64_t, forget> forgets_;  ///< by request
   removal_book book_;
-  steady_time repeats_at_{};         ///< removals that not every node has confirmed
-  steady_time saves_at_{};           ///< the book: not before
-  std::uint64_t saved_changes_ = 0;  ///< of the pool's clears and write-offs
+  /// Nodes that earlier workers knew, until this one meets them, or has waited for them for long enough.
+  std::set<std::string> unmet_;
+  steady_time unmet_until_;
+  std::vector<std::function<void()>> unsaved_answers_;  ///< of removals that the file does not have yet
+  steady_time repeats_at_{};                            ///< removals that not every node has confirmed
+  steady_time saves_at_{};                              ///< the book: not before
+  std::uint64_t saved_changes_ = 0;                     ///< of the pool's clears and write-offs
   std::uint64_t next_number_ = 1;
   std::vector<item_outcome> put_outcomes_, got_outcomes_;
   std::optional<bool> stands_;

@@ -92,8 +92,7 @@ redis_backend::redis_backend(redis_options options, events told, std::deque<epoc
       wake_(std::move(wake_descriptor)),
       books_(std::move(books)),
       removals_(std::move(removals)) {
-  for (const auto& [number, each] : removals_.orders())
-    unserved_.note(each.identity, each.keys, steady_time::max(), steady_time{});
+  for (const auto& [number, each] : removals_.orders()) unserved_.begin(each.identity, each.keys, steady_time{});
   for (const redis_address& each : options_.url.servers) {
     servers_.emplace_back(
         each, settings_, books_[servers_.size()], answers_, [this] { wake(); }, options_.lookup);
@@ -169,8 +168,8 @@ void redis_backend::keep_removal(instance_identity identity, std::vector<block_k
   if (removals_.orders().empty()) repeats_at_ = now + repeat_pause;
   const std::uint64_t number =
       removals_.add({.identity = identity, .cleared = 0, .keys = std::move(keys), .spec = {}, .nodes = {name_}});
-  for (const auto& each : removals_.take_replaced()) unserved_.note(each.identity, each.keys, now, now);
-  unserved_.note(identity, removals_.find(number)->keys, steady_time::max(), now);
+  for (const auto& each : removals_.take_replaced()) unserved_.end(each.identity, each.keys, now, now);
+  unserved_.begin(identity, removals_.find(number)->keys, now);
   saves_at_ = now;
 }
 
@@ -179,7 +178,7 @@ void redis_backend::end_repeat(std::uint64_t number, const result<std::uint64_t>
   const auto* const order = removals_.find(number);
   if (!outcome || order == nullptr) return;
   const auto now = steady_now();
-  unserved_.note(order->identity, order->keys, now, now);
+  unserved_.end(order->identity, order->keys, now, now);
   removals_.keep(number, {});
   saves_at_ = now;
   if (removals_.orders().empty() && told_.notice)

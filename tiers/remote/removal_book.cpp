@@ -1,6 +1,7 @@
 #include "tiers/remote/removal_book.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "core/block_key_io.hpp"
@@ -19,13 +20,18 @@ constexpr std::size_t most_removals_bytes = std::size_t{64} << 20U;
 constexpr std::size_t longest_name = 1024;
 constexpr std::size_t longest_spec = 65536;
 
+void encode(byte_writer& writer, const std::set<std::string>& nodes) {
+  const auto count = static_cast<std::uint32_t>(std::min(nodes.size(), removal_book::most_nodes));
+  writer.put(count);
+  for (const std::string& each : nodes | std::views::take(count)) writer.put_text(each);
+}
+
 void encode(byte_writer& writer, const removal_book::open_removal& removal) {
   writer.put_raw(removal.identity.bytes);
   writer.put(removal.cleared);
   put_block_keys(writer, removal.keys);
   writer.put_bytes(removal.spec);
-  writer.put(static_cast<std::uint32_t>(removal.nodes.size()));
-  for (const std::string& each : removal.nodes) writer.put_text(each);
+  encode(writer, removal.nodes);
 }
 
 void encode(byte_writer& writer, const cluster::write_off_record& departures) {
@@ -47,6 +53,7 @@ result<removal_book> removal_book::open(std::filesystem::path file, std::uint64_
   if (!bytes) return std::unexpected(bytes.error().in("removals that other nodes have not confirmed"));
   if (*bytes && !book.decode(**bytes)) {
     book.orders_.clear();
+    book.nodes_.clear();
     book.keys_ = 0;
     book.clears_ = {.floor = now};
     book.departures_ = {};
@@ -96,6 +103,12 @@ void removal_book::keep(std::uint64_t number, std::set<std::string> nodes) {
   orders_.erase(found);
 }
 
+void removal_book::set_nodes(std::set<std::string> names) {
+  if (names == nodes_) return;
+  nodes_ = std::move(names);
+  is_changed_ = true;
+}
+
 const removal_book::open_removal* removal_book::find(std::uint64_t number) const noexcept {
   const auto found = orders_.find(number);
   return found == orders_.end() ? nullptr : &found->second;
@@ -109,14 +122,8 @@ bool removal_book::decode_order(byte_reader& reader) {
   what.keys = get_block_keys(reader, ~std::size_t{0}, is_good);  // of one order as many as the file holds
   if (!is_good) return false;
   const auto spec = reader.get_bytes();
-  const auto nodes = reader.get<std::uint32_t>();
-  if (spec.size() > longest_spec || nodes > most_nodes) return false;
+  if (spec.size() > longest_spec || !decode_nodes(reader, what.nodes)) return false;
   what.spec.assign(spec.begin(), spec.end());
-  for (std::uint32_t i = 0; i < nodes && reader.ok(); ++i) {
-    std::string name = reader.get_text();
-    if (name.size() > longest_name) return false;
-    what.nodes.insert(std::move(name));
-  }
   keys_ += what.keys.size();
   orders_.emplace(next_++, std::move(what));
   return reader.ok();
@@ -133,6 +140,17 @@ bool removal_book::decode_departures(byte_reader& reader) {
   const auto numbers = reader.get<std::uint32_t>();
   if (numbers > cluster::write_offs::most_numbers) return false;
   for (std::uint32_t i = 0; i < numbers; ++i) departures_.closed.push_back(reader.get<std::uint64_t>());
+  return reader.ok();
+}
+
+bool removal_book::decode_nodes(byte_reader& reader, std::set<std::string>& names) const {
+  const auto count = reader.get<std::uint32_t>();
+  if (count > most_nodes) return false;
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+    std::string name = reader.get_text();
+    if (name.size() > longest_name) return false;
+    names.insert(std::move(name));
+  }
   return reader.ok();
 }
 
@@ -158,7 +176,7 @@ bool removal_book::decode(std::string_view bytes) {
   for (std::uint32_t i = 0; i < orders; ++i) {
     if (!decode_order(reader)) return false;
   }
-  if (!decode_departures(reader)) return false;
+  if (!decode_nodes(reader, nodes_) || !decode_departures(reader)) return false;
   return reader.ok() && reader.remaining() == 0;
 }
 
@@ -181,6 +199,7 @@ result<void> removal_book::write(cluster::clear_record clears, cluster::write_of
   }
   writer.put(static_cast<std::uint32_t>(orders_.size()));
   for (const auto& [number, each] : orders_) encode(writer, each);
+  encode(writer, nodes_);
   encode(writer, departures_);
   writer.put(checksum_of(writer.bytes()));
   auto written = replace_whole(file_, writer.bytes());

@@ -24,9 +24,9 @@ class byte_reader;
 
 namespace cenote::remote {
 
-/// A removal is done when every node that may have a copy has confirmed it in one round; until then it stands here. In
-/// the file: magic, version, floor, clears, orders, write-offs, XXH3-64 of all that. Not
-/// thread-safe.
+/// A removal is done when every node that may have a copy has confirmed it in one round; until then it stands here, and
+/// so do the names of those nodes. In the file: magic, version, floor, clears, orders, names, write-offs, XXH3-64 of
+/// all that. Not thread-safe.
 class removal_book {
  public:
   /// All of an instance, or some keys of it.
@@ -58,6 +58,9 @@ class removal_book {
   /// Orders that made room since the last call, or that a later one covers.
   [[nodiscard]] std::vector<open_removal> take_replaced() { return std::exchange(replaced_, {}); }
   [[nodiscard]] bool was_damaged() const noexcept { return was_damaged_; }
+  /// Other nodes that may have copies; at most most_nodes are written.
+  [[nodiscard]] const std::set<std::string>& nodes() const noexcept { return nodes_; }
+  void set_nodes(std::set<std::string> names);
 
   /// As they were when the file was written last.
   [[nodiscard]] const cluster::clear_record& clears() const noexcept { return clears_; }
@@ -71,12 +74,14 @@ class removal_book {
   [[nodiscard]] bool decode(std::string_view bytes);
   [[nodiscard]] bool decode_order(byte_reader& reader);
   [[nodiscard]] bool decode_departures(byte_reader& reader);
+  [[nodiscard]] bool decode_nodes(byte_reader& reader, std::set<std::string>& names) const;
   void make_room();
 
   std::filesystem::path file_;
   std::map<std::uint64_t, open_removal> orders_;  ///< by number: the oldest first
   cluster::clear_record clears_;
   cluster::write_off_record departures_;
+  std::set<std::string> nodes_;
   std::vector<open_removal> replaced_;
   std::uint64_t next_ = 1;
   std::uint64_t dropped_ = 0;

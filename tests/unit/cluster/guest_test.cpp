@@ -419,6 +419,36 @@ BOOST_AUTO_TEST_CASE(a_removal_takes_back_what_is_on_its_way_here) {
   BOOST_TEST(given_back == 2U);
 }
 
+BOOST_AUTO_TEST_CASE(a_block_is_turned_down_while_its_key_is_removed) {
+  guest_world all;
+  const auto handle = all.bind();
+  const auto key = reduce_key(key_of(1).view(), 0);
+  all.pool.removals.begin(all.identity, std::span(&key, 1), all.time);
+  BOOST_TEST((all.offer(handle, 1, 0) == block_answer::full));
+  BOOST_TEST(!all.offer(handle, 2, 0));  // it is reserved
+}
+
+BOOST_AUTO_TEST_CASE(what_others_stored_here_meanwhile_goes_with_this_node_s_own_removal_of_the_key) {
+  guest_world all;
+  const auto handle = all.bind();
+  const auto key = reduce_key(key_of(1).view(), 0);
+  std::vector<std::string> ends;
+  const auto remove_hosted = [&] {
+    all.pool.remove_hosted(all.identity, {key}, [&](std::string why) { ends.push_back(std::move(why)); });
+  };
+  remove_hosted();
+  BOOST_TEST(ends.size() == 1U);  // there is nothing to remove
+  BOOST_TEST(all.room.runs.empty());
+  BOOST_TEST(!all.offer(handle, 1, 0));
+  remove_hosted();
+  BOOST_TEST(ends.size() == 1U);
+  BOOST_REQUIRE_EQUAL(all.room.runs.size(), 2U);
+  BOOST_TEST((all.room.runs.back().entries.front().op == operation::remove));
+  all.answer_run({});
+  all.answer_run({guest_world::done_with(1)});
+  BOOST_TEST((ends == std::vector<std::string>{"", ""}));
+}
+
 BOOST_AUTO_TEST_CASE(an_instance_that_nobody_has_bound_here_is_opened_for_a_removal_and_closed_again) {
   guest_world all;
   const std::vector keys{reduce_key(key_of(1).view(), 0)};

@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -179,7 +180,7 @@ struct world {
   void send_block(std::uint64_t token, std::uint64_t number, bool is_right = true) {
     send_block_by(*there, there_link, token, number, is_right);
   }
-  void send_block_by(fake_network& by, peer::link_id link, std::uint64_t token, std::uint64_t number,
+  void send_block_by(fake_network& sender, peer::link_id link, std::uint64_t token, std::uint64_t number,
                      bool is_right = true) {
     sending[token] = content_of(number);
     peer::piece_header head;
@@ -187,7 +188,7 @@ struct world {
     head.what = static_cast<std::uint16_t>(cluster::piece_kind::asked);
     head.checksum =
         bind_checksum(checksum_of(sending[token]), identity_of(spec), 0, key_of(number)) ^ (is_right ? 0 : 1);
-    by.send_block(link, head, sending[token]);
+    sender.send_block(link, head, sending[token]);
     run(5ms);
   }
 
@@ -222,7 +223,7 @@ struct world {
 
 /// Another node, to which no block belongs.
 struct second_node {
-  explicit second_node(world& with) : all(with) {
+  explicit second_node(world& shared) : all(shared) {
     peer::network_events events;
     events.opened = [this](peer::link_id which, bool, const endpoint&) { link = which; };
     events.closed = [](peer::link_id, const error&) {};
@@ -259,6 +260,32 @@ struct second_node {
   std::unique_ptr<fake_network> network;
   peer::link_id link = 0;
   std::vector<frame> heard;
+};
+
+/// A worker after the first one, with what that left in the book.
+struct later_worker {
+  later_worker(world& shared, remote::removal_book book)
+      : all(shared),
+        backend(all.pool, {},
+                {.put = [](const std::vector<remote::item_outcome>&) {},
+                 .got = [](const std::vector<remote::item_outcome>&) {},
+                 .standing = [](const result<void>&) {}},
+                std::move(book)) {
+    all.pool.join(&backend, nullptr);
+  }
+  ~later_worker() {
+    backend.stop();
+    all.pool.join(&all.backend, nullptr);
+  }
+  void remove(std::uint64_t number) {
+    removed.reset();
+    backend.drop(identity_of(all.spec), {all.name(number).key()}, [this](result<std::uint64_t> how) { removed = how; });
+    all.run(5ms);
+  }
+
+  world& all;
+  std::optional<result<std::uint64_t>> removed;
+  remote::peers_backend backend;
 };
 
 }  // namespace
@@ -362,6 +389,7 @@ BOOST_AUTO_TEST_CASE(a_link_that_closes_ends_all_that_was_asked_on_it) {
   BOOST_TEST((all.was_put[2] == item_result::refused));
   BOOST_REQUIRE(found);
   BOOST_TEST(!found->is_complete);
+  all.run(250ms);
   BOOST_REQUIRE(dropped);
   BOOST_TEST(!dropped->has_value());
   BOOST_TEST((all.standing == std::vector{true, false}));
@@ -594,6 +622,7 @@ BOOST_AUTO_TEST_CASE(a_node_that_refuses_to_bind_an_instance_is_told_of_a_remova
   all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { removed = how; });
   const frame asked = all.next(frame_type::forget);
   all.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{0, "another spec"}));
+  all.run(250ms);
   BOOST_REQUIRE(removed);
   BOOST_REQUIRE(!removed->has_value());
   BOOST_TEST((removed->error().code() == error_code::removal_pending));
@@ -607,7 +636,7 @@ BOOST_AUTO_TEST_CASE(a_removal_that_a_silent_node_did_not_hear_of_is_pending_and
   all.pool.take_members(now);
   std::optional<result<void>> cleared;
   all.backend.clear(identity_of(all.spec), [&](result<void> how) { cleared = how; });
-  all.run(5ms);
+  all.run(250ms);
   BOOST_REQUIRE(cleared);
   BOOST_REQUIRE(!cleared->has_value());
   BOOST_TEST((cleared->error().code() == error_code::removal_pending));
@@ -626,9 +655,9 @@ BOOST_AUTO_TEST_CASE(a_removal_is_sent_again_to_all_when_a_node_is_back_that_had
   std::optional<result<std::uint64_t>> removed;
   all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { removed = how; });
   third.say(frame_type::forgot, third.next(frame_type::forget).request, peer::encode(peer::forget_answer{1, {}}));
+  all.run(1min);
   BOOST_REQUIRE(removed);
   BOOST_TEST(!removed->has_value());
-  all.run(1min);
   all.memory[2].assign(block_bytes, std::byte{0});
   all.backend.get({{.token = 2, .name = all.name(1), .memory = all.memory[2]}});
   all.run(5ms);
@@ -830,6 +859,91 @@ BOOST_AUTO_TEST_CASE(a_removal_of_an_earlier_worker_is_sent_again_and_its_keys_a
   BOOST_TEST(all.pool.counters.unconfirmed == 0U);
   next.stop();
   all.pool.join(&all.backend, nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_is_pending_until_all_nodes_were_met_that_an_earlier_worker_knew) {
+  world all;
+  remote::removal_book book;
+  book.set_nodes({"b", "c"});
+  later_worker next(all, std::move(book));
+  all.pool.take_members(all.pool.members());
+  next.remove(1);
+  all.say(frame_type::forgot, all.next(frame_type::forget).request, peer::encode(peer::forget_answer{1, {}}));
+  all.run(250ms);
+  BOOST_REQUIRE(next.removed);
+  BOOST_REQUIRE(!next.removed->has_value());
+  BOOST_TEST(next.removed->error().message() == "not confirmed by c");
+  all.run(1h);  // it will not come any more
+  next.remove(2);
+  frame asked = all.next(frame_type::forget);
+  while (peer::decode_forget_request(asked.body)->keys != std::vector{all.name(2).key()})
+    asked = all.next(frame_type::forget);
+  all.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{1, {}}));
+  BOOST_TEST(next.removed->has_value());
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_is_pending_while_the_link_of_a_node_carries_no_blocks_yet_or_closed_a_moment_ago) {
+  world all;
+  auto now = all.pool.members();
+  now.others.front().carries_blocks = false;
+  all.pool.take_members(now);
+  later_worker next(all, {});
+  all.pool.take_members(now);
+  next.remove(1);
+  all.run(250ms);
+  BOOST_REQUIRE(next.removed);
+  BOOST_TEST(!next.removed->has_value());
+  all.pool.closed(all.here_link);
+  next.remove(2);
+  all.run(250ms);
+  BOOST_REQUIRE(next.removed);
+  BOOST_TEST(!next.removed->has_value());
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_is_answered_as_pending_when_the_file_has_it) {
+  world all;
+  const test::scratch_folder folder;
+  const std::filesystem::path file = folder / "book";
+  later_worker next(all, std::move(*remote::removal_book::open(file, 1)));
+  auto now = all.pool.members();
+  now.others.clear();
+  now.silent = {"b"};
+  all.pool.take_members(now);
+  for (std::uint64_t number = 1; number <= 3; ++number) {
+    next.remove(number);
+    for (int i = 0; i < 100 && !next.removed; ++i) all.run(10ms);
+    BOOST_REQUIRE(next.removed);
+    const auto written = remote::removal_book::open(file, 1);
+    BOOST_TEST(written->orders().size() == number);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_is_not_answered_before_what_others_store_here_is_gone) {
+  struct slow_guest final : cluster::pool_half {
+    void members_changed() override {}
+    void heard(peer::link_id, frame_type, std::uint64_t, std::span<const std::byte>) override {}
+    [[nodiscard]] peer::landing expects(peer::link_id, const peer::piece_header&, std::size_t) override { return {}; }
+    void landed(peer::link_id, const peer::piece_header&, std::span<const std::byte>) override {}
+    void sent(peer::link_id, std::uint64_t, bool) override {}
+    void closed(peer::link_id) override {}
+    void remove_hosted(std::uint64_t, const std::vector<block_key>&, std::function<void(std::string)> then) override {
+      end = std::move(then);
+    }
+    void flush() override {}
+    void advance(std::chrono::steady_clock::time_point) override {}
+    std::function<void(std::string)> end;
+  };
+  world all;
+  slow_guest guest;
+  all.pool.join(nullptr, &guest);
+  std::optional<result<std::uint64_t>> removed;
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { removed = how; });
+  all.say(frame_type::forgot, all.next(frame_type::forget).request, peer::encode(peer::forget_answer{1, {}}));
+  all.run(10s);
+  BOOST_TEST(!removed);
+  guest.end({});
+  BOOST_REQUIRE(removed);
+  BOOST_TEST(removed->has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_that_a_node_fails_to_carry_out_is_sent_again_after_a_while) {

@@ -71,6 +71,23 @@ BOOST_AUTO_TEST_CASE(a_book_that_could_not_be_written_is_still_to_be_written) {
   BOOST_TEST(removal_book::open(place / "book", 1)->orders().size() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(the_names_of_other_nodes_are_read_by_the_next_worker) {
+  const test::scratch_folder folder;
+  const std::filesystem::path file = folder / "book";
+  {
+    auto book = removal_book::open(file, 1);
+    BOOST_REQUIRE(book);
+    book->set_nodes({"b", "c"});
+    BOOST_TEST(book->is_changed());
+    BOOST_REQUIRE(book->write({}, {}));
+    book->set_nodes({"b", "c"});
+    BOOST_TEST(!book->is_changed());
+  }
+  const auto book = removal_book::open(file, 1);
+  BOOST_REQUIRE(book);
+  BOOST_TEST((book->nodes() == std::set<std::string>{"b", "c"}));
+}
+
 BOOST_AUTO_TEST_CASE(a_damaged_file_counts_as_a_clear_of_every_instance) {
   const test::scratch_folder folder;
   const std::filesystem::path file = folder / "book";

@@ -1,0 +1,92 @@
+// Removals in a pool of nodes: what is removed stays removed, whatever goes wrong, and each rule is needed for it.
+#include <boost/test/unit_test.hpp>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "tests/unit/tiers/removals/removal_world.hpp"
+
+using namespace cenote;
+using testing::removal_figures;
+using testing::removal_rules;
+using testing::removal_world;
+
+namespace {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::uint64_t usual_worlds = 20;
+#elif defined(__OPTIMIZE__)
+constexpr std::uint64_t usual_worlds = 200;
+#else
+constexpr std::uint64_t usual_worlds = 30;
+#endif
+
+std::uint64_t worlds() {
+  if (const char* const asked = std::getenv("CENOTE_TEST_SEEDS")) return std::strtoull(asked, nullptr, 10);
+  return std::getenv("CENOTE_TEST_FULL") == nullptr ? usual_worlds : 100000;
+}
+
+/// The first seed with which something does not hold; 0: none of `count` seeds.
+std::uint64_t first_failure(const removal_rules& rules, std::uint64_t count, std::string* reason,
+                            removal_figures* all) {
+  for (std::uint64_t seed = 1; seed <= count; ++seed) {
+    removal_world world(seed, {.rules = rules});
+    const auto failed = world.run();
+    if (all != nullptr) *all += world.figures();
+    if (!failed) continue;
+    *reason = *failed;
+    return seed;
+  }
+  return 0;
+}
+
+void need(bool removal_rules::*rule, const char* name) {
+  removal_rules without;
+  without.*rule = false;
+  std::string why;
+  const auto seed = first_failure(without, worlds(), &why, nullptr);
+  BOOST_TEST(seed != 0U, name << " is not needed by any of the seeds");
+  BOOST_TEST_MESSAGE(name << ": seed " << seed << ", " << why);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(removal_model)
+
+BOOST_AUTO_TEST_CASE(what_is_removed_stays_removed_on_all_nodes) {
+  if (const char* const seed = std::getenv("CENOTE_TEST_SEED")) {  // that one alone, with all that happens
+    const auto failed = removal_world(std::strtoull(seed, nullptr, 10), {.shows = true}).run();
+    BOOST_TEST(!failed, failed.value_or(""));
+    return;
+  }
+  std::string why;
+  removal_figures all;
+  const auto seed = first_failure({}, worlds(), &why, &all);
+  BOOST_TEST(seed == 0U, "seed " << seed << ": " << why);
+  BOOST_TEST_MESSAGE(all.done << " done, " << all.pending << " pending, " << all.fetched << " moved, " << all.repeated
+                              << " repeated, " << all.restarts << " restarts, " << all.hits << " found in peace");
+  BOOST_TEST(all.done > worlds());
+  BOOST_TEST(all.pending > worlds());
+  BOOST_TEST(all.fetched > worlds());
+  BOOST_TEST(all.repeated > worlds());
+  BOOST_TEST(all.hits > worlds());
+}
+
+BOOST_AUTO_TEST_CASE(fetches_have_to_name_the_last_clear) {
+  need(&removal_rules::names_clears, "the number in fetches");
+}
+
+BOOST_AUTO_TEST_CASE(keys_have_to_be_kept_from_being_fetched_while_they_are_removed) {
+  need(&removal_rules::keeps_removed_keys, "keeping what is removed");
+}
+
+BOOST_AUTO_TEST_CASE(removals_that_wait_have_to_outlive_their_worker) {
+  need(&removal_rules::keeps_book, "the book");
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_that_waits_has_to_go_to_all_nodes_again) {
+  need(&removal_rules::repeats_to_all, "the repetition to all");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
