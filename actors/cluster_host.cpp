@@ -5,6 +5,7 @@
 
 #include "actors/ask.hpp"
 #include "actors/cluster.hpp"
+#include "actors/remote_tier.hpp"
 #include "config/cluster_rules.hpp"
 #include "config/logging.hpp"
 #include "core/random_number.hpp"
@@ -83,6 +84,11 @@ std::shared_ptr<const cluster::group_rights> group_rights_of(const config::node_
     if (!group.token.empty() || !group.uids.empty()) all.tokens.emplace(name, group.token);
   }
   return std::make_shared<const cluster::group_rights>(std::move(all));
+}
+
+void tell_groups(cluster::pool& pool, const config::node_config& config) {
+  pool.rights.store(group_rights_of(config));
+  pool.kept_here.store(std::make_shared<const cluster::group_names>(groups_kept_here(config)));
 }
 
 result<std::unique_ptr<cluster_host>> cluster_host::start(const cluster_needs& needs) {
@@ -195,10 +201,6 @@ void cluster_host::watch_over(pulse& all) {
     const auto network = network_.load();
     network ? network->run(std::move(answer)) : answer();
   });
-}
-
-void cluster_host::keep_here(std::set<std::string, std::less<>> groups) {
-  if (guest_) guest_->keep_here(std::move(groups));
 }
 
 void cluster_host::leave() {

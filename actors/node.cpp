@@ -81,13 +81,12 @@ node::behavior_type node::make_behavior() {
       [this](drain_atom) { return drain(); },
       [this](add_tier_atom, const device_news_ptr& news) { take_news(*news); },
       [this](reload_atom, const config_ptr& config) {
+        reloaded_ = config;
         send(dram_, reload_atom_v, config);
         for (const lower_tier& each : lower_) send(each.actor, reload_atom_v, config);
         send(prefetch_, reload_atom_v, config);
         for (const auto& [tier, each] : devices_) {
-          if (!each.stack) continue;
-          send(each.stack->top, reload_atom_v, config);
-          send(each.stack->planner, reload_atom_v, config);
+          if (each.stack) tell_reloaded(*each.stack);
         }
       },
   };
@@ -119,6 +118,12 @@ void node::take_news(const device_news& news) {
   monitor(news.stack->top);
   monitor(news.stack->below.actor);
   monitor(news.stack->planner);
+  if (reloaded_) tell_reloaded(*news.stack);  // it was opened with the configuration of before
+}
+
+void node::tell_reloaded(const device_stack& stack) {
+  send(stack.top, reload_atom_v, reloaded_);
+  send(stack.planner, reload_atom_v, reloaded_);
 }
 
 caf::result<outcome> node::release(std::uint64_t number) {

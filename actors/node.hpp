@@ -42,6 +42,7 @@ class node final : public node_actor::base {
   caf::result<outcome> drain();
   void went_down(const caf::down_msg& down);
   void take_news(const device_news& news);
+  void tell_reloaded(const device_stack& stack);
   [[nodiscard]] dram_tier_actor top_of(tier_number tier) const;
 
   dram_tier_actor dram_;
@@ -56,6 +57,7 @@ class node final : public node_actor::base {
   };
   std::unordered_map<std::uint64_t, served> sessions_;
   std::map<tier_number, device_news> devices_;
+  config_ptr reloaded_;  ///< none: it is the worker's first one still
   bool stopping_ = false;
 };
 

@@ -16,7 +16,7 @@ constexpr auto question_limit = std::chrono::seconds(10);  // what comes after i
 prefetch_planner::prefetch_planner(caf::actor_config& config, const prefetch::options& options, dram_tier_actor dram,
                                    std::vector<lower_tier> below, clock now, follower follow)
     : prefetch_actor::base(config),
-      windows_(options.windows),
+      first_(options),
       planner_(options),
       dram_(std::move(dram)),
       below_(std::move(below)),
@@ -59,7 +59,9 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
       },
       [this](reload_atom, const config_ptr& config) {
         prefetch::options next = prefetch_options_of(*config, {});
-        next.windows = windows_;  // the tiers' below stay as they are
+        next.windows = first_.windows;  // what a restart alone changes stays as it is, as a device has it
+        next.total_bytes = first_.total_bytes;
+        next.lookup_timeout = first_.lookup_timeout;
         planner_.reload(next);
         flush_outbox();
       },

@@ -49,7 +49,7 @@ class prefetch_planner final : public prefetch_actor::base {
   void answer(const std::vector<prefetch::answer>& answers);
   void sleep_until(prefetch::time_point when);
 
-  const std::vector<std::uint64_t> windows_;  ///< bytes under way at once, by edge
+  const prefetch::options first_;  ///< of the start
   prefetch::planner planner_;
   dram_tier_actor dram_;
   std::vector<lower_tier> below_;

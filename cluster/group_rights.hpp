@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "core/instance_spec.hpp"
@@ -11,6 +12,8 @@
 #include "transport/peer/network.hpp"
 
 namespace cenote::cluster {
+
+using group_names = std::set<std::string, std::less<>>;
 
 /// The two ends of a bind.
 enum class bind_side : std::uint8_t { asker, home };

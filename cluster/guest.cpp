@@ -90,7 +90,7 @@ guest::hosted* guest::find(peer::link_id user, std::uint32_t handle) {
 }
 
 bool guest::stays_here(const instance_spec& spec) const {
-  return kept_here_.load()->contains(spec.paying_group());
+  return pool_.kept_here.load()->contains(spec.paying_group());
 }
 
 /// The reason for which the node gets nothing of the instance; empty: there is none.

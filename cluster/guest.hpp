@@ -35,7 +35,6 @@ struct guest_options {
   /// Bytes of blocks that are pinned for all of them together; one block always may. A node that takes nothing keeps
   /// its blocks pinned until its link is closed.
   std::uint64_t most_lent = ~std::uint64_t{0};
-  std::set<std::string, std::less<>> kept_here{};  ///< groups whose blocks stay on this machine
   /// A key is not served for so long after its removal: the frame of it may reach another node later.
   std::chrono::milliseconds removal_lag{2000};
 };
@@ -53,14 +52,7 @@ class guest final : public pool_half {
   static constexpr std::chrono::seconds fetch_limit{10};  ///< for a fetch that waits; then its blocks are `missing`
   static constexpr std::chrono::seconds clear_lag{10};    ///< so late an own clear may still be heard of
 
-  guest(pool& to, guest_room& room, guest_options options) : pool_(to), room_(room), options_(std::move(options)) {
-    keep_here(std::move(options_.kept_here));
-  }
-
-  /// From now on blocks of these groups are neither lent nor taken, and those of others are. Thread-safe.
-  void keep_here(std::set<std::string, std::less<>> groups) {
-    kept_here_.store(std::make_shared<const std::set<std::string, std::less<>>>(std::move(groups)));
-  }
+  guest(pool& to, guest_room& room, guest_options options) : pool_(to), room_(room), options_(std::move(options)) {}
 
   /// Who cannot be asked may ask all the same, for as long as its link is there.
   void members_changed() override {}
@@ -213,7 +205,6 @@ class guest final : public pool_half {
   pool& pool_;
   guest_room& room_;
   guest_options options_;
-  std::atomic<std::shared_ptr<const std::set<std::string, std::less<>>>> kept_here_;
   std::map<std::uint32_t, hosted> instances_;  ///< by handle
   std::deque<left_instance> left_;             ///< the last ones, in the order in which they were closed
   std::uint32_t next_handle_ = 1;

@@ -148,7 +148,7 @@ void handovers::take(std::vector<handover::news> all) {
       const auto found = asking_.find(each.number);
       if (found == asking_.end()) continue;
       const asking by = found->second;
-      if (by.link != 0 && kept_here_.contains(each.payer)) continue;  // as if nobody had published it
+      if (by.link != 0 && pool_.kept_here.load()->contains(each.payer)) continue;  // as if nobody had published it
       if (each.is_over) {
         by_place_.erase({by.link, by.number});
         asking_.erase(found);

@@ -30,8 +30,7 @@ class handovers final : public pool_half {
     std::function<void(handover::order)> asked;  ///< to the block tier: news of it come by take()
   };
 
-  /// `kept_here`: instance groups of whose blocks other nodes hear nothing.
-  handovers(pool& with, std::set<std::string, std::less<>> kept_here) : pool_(with), kept_here_(std::move(kept_here)) {}
+  explicit handovers(pool& with) : pool_(with) {}
 
   /// Before the network is used.
   void use(events to) { to_ = std::move(to); }
@@ -79,7 +78,6 @@ class handovers final : public pool_half {
   void hear_handed(peer::link_id from, std::uint64_t number, std::span<const std::byte> body);
 
   pool& pool_;
-  const std::set<std::string, std::less<>> kept_here_;
   events to_;
 
   // The network's thread's own.

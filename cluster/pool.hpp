@@ -196,6 +196,8 @@ class pool {
   write_offs departures;     ///< nodes that never come back
   /// Of this node's configuration, which may change. Thread-safe.
   std::atomic<std::shared_ptr<const group_rights>> rights{std::make_shared<const group_rights>()};
+  /// As `rights`: instance groups of whose blocks other nodes get, store and hear nothing here.
+  std::atomic<std::shared_ptr<const group_names>> kept_here{std::make_shared<const group_names>()};
   pool_counters counters;  ///< other threads read it with copy_counters()
   [[nodiscard]] pool_counters copy_counters();
 

@@ -339,7 +339,6 @@ class worker {
          .epoch = handed.epoch,
          .serves = {.window = config_->remote.peer_window,
                     .most_lent = config_->dram.capacity / 4,
-                    .kept_here = groups_kept_here(*config_),
                     .removal_lag = std::chrono::duration_cast<std::chrono::milliseconds>(config_->remote.timeout)},
          .groups = groups_});
     if (!made) return std::unexpected(made.error());
@@ -356,8 +355,8 @@ class worker {
     blocks_ = std::make_shared<cluster::pool>([alarm = std::shared_ptr<local::alarm>(data_path_->make_alarm(std::move(
                                                    advance)))](cluster::pool::steady_time when) { alarm->set(when); });
     *made = blocks_;
-    blocks_->rights.store(group_rights_of(*config_));
-    handovers_ = std::make_shared<cluster::handovers>(*blocks_, groups_kept_here(*config_));
+    tell_groups(*blocks_, *config_);
+    handovers_ = std::make_shared<cluster::handovers>(*blocks_);
     blocks_->join_handovers(handovers_.get());
   }
 
@@ -526,8 +525,7 @@ class worker {
     (void)set_levels(config_->log.level);
     server_->reload(config_);
     caf::anon_send(node_, reload_atom_v, config_);
-    if (cluster_) cluster_->keep_here(groups_kept_here(*config_));
-    if (blocks_) blocks_->rights.store(group_rights_of(*config_));
+    if (blocks_) tell_groups(*blocks_, *config_);
     if (auto kept = keep_running(keeper_, *config_); !kept) {
       log_error(logger("worker"), "a later worker would start with the configuration of before",
                 {{"reason", kept.error().describe()}});

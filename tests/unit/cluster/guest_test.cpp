@@ -650,9 +650,10 @@ BOOST_AUTO_TEST_CASE(a_group_that_is_kept_here_from_now_on_is_served_no_more_unt
     return !std::exchange(all.room.runs, {}).empty();
   };
   BOOST_TEST(takes(1));
-  all.guest.keep_here({std::string(all.spec.paying_group())});
+  all.pool.kept_here.store(
+      std::make_shared<const cluster::group_names>(cluster::group_names{std::string(all.spec.paying_group())}));
   BOOST_TEST(!takes(3));
-  all.guest.keep_here({});
+  all.pool.kept_here.store(std::make_shared<const cluster::group_names>());
   BOOST_TEST(takes(5));
 }
 

@@ -148,7 +148,7 @@ struct world {
       [this](std::chrono::steady_clock::time_point when) { alarm = alarm ? std::min(*alarm, when) : when; },
       [this] { return wire.now(); }};
   no_half asker;
-  handovers all{pool, {"private"}};
+  handovers all{pool};
   std::shared_ptr<fake_network> here;
   std::unique_ptr<fake_network> there;
   peer::link_id here_link = 0, there_link = 0;
@@ -288,14 +288,19 @@ BOOST_AUTO_TEST_CASE(another_nodes_order_reaches_the_block_tier_and_its_news_tha
   BOOST_TEST(of.heard_of(frame_type::handed) == 2U);
 }
 
-BOOST_AUTO_TEST_CASE(what_stays_on_this_machine_is_told_to_nobody) {
+BOOST_AUTO_TEST_CASE(what_stays_on_this_machine_from_now_on_is_told_to_nobody_until_it_may_leave_again) {
   world of;
+  of.pool.kept_here.store(std::make_shared<const group_names>(group_names{"private"}));
   of.other_follows(40);
   of.tier_says(of.asked[0].number, 2, 3, true, "private");
   BOOST_TEST(of.heard.empty());
   of.follow(7, "a");
   of.tier_says(of.asked.back().number, 0, 3, false, "private");
   BOOST_TEST(of.told.size() == 1U);
+  of.pool.kept_here.store(std::make_shared<const group_names>());
+  of.other_follows(41);
+  of.tier_says(of.asked.back().number, 2, 3, true, "private");
+  BOOST_TEST(of.heard_of(frame_type::handed) == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(another_nodes_orders_end_with_a_word_with_its_link_and_with_their_time) {

@@ -1,0 +1,84 @@
+// Readers of settings that a reload may change: the new value reaches each of them.
+#include <boost/test/unit_test.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+
+#include "config/schema.hpp"
+
+namespace cenote::config::reload_test {
+
+namespace {
+
+struct reader {
+  std::ptrdiff_t reads = 0;
+  std::string_view way;  ///< of the new value to what was made of the old one
+};
+
+/// Places that read a setting which a reload may change.
+const std::map<std::string, reader> readers{
+    {"actors/cluster_host.cpp", {5, "tell_groups() into the pool, where guests and hand-overs look each time"}},
+    {"actors/dram_tier.cpp", {10, "dram_tier::reload()"}},
+    {"actors/nvme_stack.cpp", {4, "nvme_tier::reload() sets policy and times to live"}},
+    {"actors/nvme_tier.cpp", {5, "nvme_tier::reload()"}},
+    {"actors/prefetch.cpp", {1, "the reload of the planner itself"}},
+    {"actors/remote_stack.cpp", {1, "the reload of remote_tier"}},
+    {"actors/remote_tier.cpp", {3, "its own reload"}},
+    {"actors/tier_options.cpp", {37, "what asks it: dram_tier::reload(), the planner's, nvme_tier's"}},
+    {"commands/node.cpp", {4, "the keeper, which is handed what the worker accepted; set_levels()"}},
+    {"commands/replay/real.cpp", {1, "nothing: a replay has one configuration"}},
+    {"worker/access.cpp", {3, "nothing is kept: it is given what holds now"}},
+    {"worker/attachments.cpp", {2, "nothing is kept: current_config"}},
+    {"worker/device_host.cpp", {1, "a device is opened once; the node's actor tells it what was reloaded since"}},
+    {"worker/recovery.cpp", {2, "a tier is opened once: dram_tier::reload()"}},
+    {"worker/server.cpp", {2, "nothing is kept: current_config"}},
+    {"worker/status_json.cpp", {3, "nothing is kept: current_config"}},
+    {"worker/worker.cpp", {8, "worker::reload()"}},
+};
+
+/// A key as code reads it: a member of the configuration, or what makes several keys of a section into options.
+std::regex read_of_reloadable() {
+  std::string members;
+  for (const key_schema& key : all_keys()) {
+    if (!key.reloadable || key.name.contains('<')) continue;
+    members += (members.empty() ? "" : "|") + std::regex_replace(std::string(key.name), std::regex("\\."), "\\.");
+  }
+  return std::regex("(?:\\.|->)(?:" + members +
+                    ")\\b|config\\w*(?:\\.|->)groups\\b|"
+                    "\\b(?:group_options_of|limit_options_of|life_options_of|prefetch_options_of|store_options_of|"
+                    "nvme_ttls_of|group_rights_of|groups_kept_here|tell_groups)\\(");
+}
+
+std::ptrdiff_t reads_in(const std::filesystem::path& path, const std::regex& read) {
+  std::ostringstream bytes;
+  bytes << std::ifstream(path).rdbuf();
+  const std::string text = bytes.str();
+  return std::distance(std::sregex_iterator(text.begin(), text.end(), read), std::sregex_iterator());
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(reloads)
+
+/// Finds a read that was added: a reload has to reach what is made of it, by the way that `readers` names.
+BOOST_AUTO_TEST_CASE(a_reload_reaches_every_reader_of_a_setting_that_it_may_change) {
+  const std::regex read = read_of_reloadable();
+  const std::filesystem::path root(CENOTE_SOURCE_DIR);
+  for (const char* folder : {"actors", "commands", "keeper", "worker"}) {
+    for (const auto& each : std::filesystem::recursive_directory_iterator(root / folder)) {
+      if (each.path().extension() != ".cpp" || each.path().filename() == "cluster.cpp") continue;
+      const std::string name = each.path().lexically_relative(root).string();
+      const std::ptrdiff_t reads = reads_in(each.path(), read);
+      const auto known = readers.find(name);
+      BOOST_TEST(reads == (known == readers.end() ? 0 : known->second.reads), name);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::config::reload_test
