@@ -20,6 +20,7 @@ std::string places_of(const cluster::group_report& group) {
 report_part row_of(const rank_group_report& from) {
   const cluster::group_report& group = from.group;
   report_part one{.list = "rank_groups", .label = "group", .name = group.name.text, .texts = {}, .figures = {}};
+  one.owner = group.name.owner.uid;
   one.labels = {{"uid", std::to_string(group.name.owner.uid)}, {"instance_group", group.name.owner.group}};
   one.texts = {{.path = "rank_groups[].name", .value = group.name.text},
                {.path = "rank_groups[].instance_group", .value = group.name.owner.group},

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,6 +41,7 @@ struct report_part {
   std::vector<report_text> texts;
   std::vector<figure_value> figures;
   std::vector<std::pair<std::string_view, std::string>> labels{};  ///< further ones, where the name alone is not unique
+  std::optional<std::uint32_t> owner{};  ///< a user whose words it has: of the clients it is shown to that one's alone
 };
 
 /// What any tier below says of itself. One that has more to say, to those who know it, adds to it.

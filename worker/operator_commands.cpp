@@ -58,13 +58,14 @@ result<operator_commands::answer> operator_commands::run(const admin_request& re
 }
 
 result<operator_commands::answer> operator_commands::status(const admin_request& /*request*/, const caller& client) {
-  reports_.want([this, reply = client.defer()](const result<report_ptr>& report) {
+  const auto viewer = client.may_administrate ? std::nullopt : std::optional(client.uid);
+  reports_.want([this, viewer, reply = client.defer()](const result<report_ptr>& report) {
     if (!report) return reply(std::unexpected(report.error()));
-    if (rendered_turn_ != reports_.turn()) {
-      rendered_text_ = status_json(facts_(*report));
-      rendered_turn_ = reports_.turn();
-    }
-    reply(rendered_text_);
+    if (rendered_turn_ != reports_.turn()) rendered_.clear();
+    rendered_turn_ = reports_.turn();
+    const auto [text, is_new] = rendered_.try_emplace(viewer);
+    if (is_new) text->second = status_json(facts_(*report), viewer);
+    reply(text->second);
   });
   return std::nullopt;
 }

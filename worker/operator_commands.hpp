@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ class operator_commands {
  public:
   using reply = std::function<void(const result<std::string>&)>;
   struct caller {
+    std::uint32_t uid = 0;
     bool may_see = false;  ///< what a client may ask, too
     bool may_administrate = false;
     /// Has the connection wait; the reply is called once, later, on the loop's thread.
@@ -68,8 +70,8 @@ class operator_commands {
   shared_reports& reports_;
   attachments& sessions_;
   std::function<node_facts(const report_ptr&)> facts_;
-  std::uint64_t rendered_turn_ = 0;  ///< of the report that rendered_text_ was made from
-  std::string rendered_text_;
+  std::uint64_t rendered_turn_ = 0;                               ///< of the report that rendered_ was made from
+  std::map<std::optional<std::uint32_t>, std::string> rendered_;  ///< by the client's user; none: an operator's
 };
 
 }  // namespace cenote

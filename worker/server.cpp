@@ -544,12 +544,13 @@ result<void> server::admin(connection& connection, const local::frame& frame) {
   if (!request) return std::unexpected(request.error());
   const config_ptr now = config_.get();
   const bool is_operator = may_administrate(connection, *now);
-  const auto done = commands_->run(
-      *request, {.may_see = is_operator || may_attach(connection, *now), .may_administrate = is_operator, .defer = [&] {
-                   return [this, to = defer(connection, frame.header)](const result<std::string>& text) {
-                     reply(to, text);
-                   };
-                 }});
+  const auto done = commands_->run(*request, {.uid = static_cast<std::uint32_t>(connection.peer.uid),
+                                              .may_see = is_operator || may_attach(connection, *now),
+                                              .may_administrate = is_operator,
+                                              .defer = [&] {
+                                                return [this, to = defer(connection, frame.header)](
+                                                           const result<std::string>& text) { reply(to, text); };
+                                              }});
   if (!done) return std::unexpected(done.error());
   if (!*done) return {};  // it waits for its answer
   return connection.out.send_text(local::reply_to(frame.header, local::frame_type::admin_reply), **done);

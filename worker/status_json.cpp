@@ -62,14 +62,17 @@ json part_of(const report_part& part) {
   return one;
 }
 
-void put_described(json& all, const tier_report& tier) {
+void put_described(json& all, const tier_report& tier, std::optional<std::uint32_t> client) {
   for (const report_text& each : tier.texts) {
     std::visit([&](const auto& value) { at_path(all, each.path) = value; }, each.value);
   }
   put_values(all, tier.gauges);
   put_values(all, tier.counters);
   for (const report_times& each : tier.times) at_path(all, each.path) = times_of(each.of);
-  for (const report_part& each : tier.parts) at_path(all, each.list).push_back(part_of(each));
+  for (const report_part& each : tier.parts) {
+    const bool is_shown = !client || !each.owner || client == each.owner;
+    if (is_shown) at_path(all, each.list).push_back(part_of(each));
+  }
 }
 
 /// A source for each of the tiers below, in their order.
@@ -177,7 +180,7 @@ json list_of(const List& list, const Make& make) {
 
 }  // namespace
 
-std::string status_json(const node_facts& facts) {
+std::string status_json(const node_facts& facts, std::optional<std::uint32_t> client) {
   const blocks::store_status& dram = facts.report->dram;
   json all;
   all["node"] = {{"pid", ::getppid()},
@@ -191,7 +194,7 @@ std::string status_json(const node_facts& facts) {
   put_figures(all, facts.server);
   put_dram(all, facts);
   all["copies"] = copies_of(*facts.copies);
-  for (const tier_report_ptr& each : facts.report->described()) put_described(all, *each);
+  for (const tier_report_ptr& each : facts.report->described()) put_described(all, *each, client);
   put_prefetch(all, *facts.report);
   all["instances"] = list_of(dram.instances, instance_of);
   all["groups"] = list_of(dram.accounts, account_of);

@@ -1,6 +1,8 @@
-// What `cenote status --json` prints.
+// The text of `cenote status --json`.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "worker/node_facts.hpp"
@@ -8,6 +10,7 @@
 namespace cenote {
 
 /// One JSON object: node, server, dram, instances, groups, sessions, counters. Sizes in bytes, times in seconds.
-[[nodiscard]] std::string status_json(const node_facts& facts);
+/// `client`: a user; parts of other owners are left out. None: all parts are there.
+[[nodiscard]] std::string status_json(const node_facts& facts, std::optional<std::uint32_t> client = {});
 
 }  // namespace cenote

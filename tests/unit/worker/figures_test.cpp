@@ -187,6 +187,24 @@ BOOST_AUTO_TEST_CASE(a_tier_that_nobody_here_knows_is_shown_by_what_its_report_s
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_a_user_has_named_is_shown_to_that_user_and_to_operators) {
+  node_facts facts = busy_node();
+  auto tier = std::make_shared<tier_report>("tape");
+  for (const std::uint32_t uid : {7U, 8U}) {
+    report_part one{.list = "tape.reels", .label = "reel", .name = std::to_string(uid), .texts = {}, .figures = {}};
+    one.texts = {{.path = "tape.reels[].name", .value = one.name}};
+    one.owner = uid;
+    tier->parts.push_back(std::move(one));
+  }
+  tier->parts.push_back({.list = "tape.reels", .label = "reel", .name = "all", .texts = {}, .figures = {}});
+  facts.report->lower.push_back(std::move(tier));
+  BOOST_TEST(json::parse(status_json(facts))["tape"]["reels"].size() == 3U);
+  const json seen = json::parse(status_json(facts, 8))["tape"]["reels"];
+  BOOST_TEST(seen.size() == 2U);
+  BOOST_TEST(seen[0]["name"] == "8");
+  BOOST_TEST(json::parse(status_json(facts, 9))["tape"]["reels"].size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(the_documentation_is_written_from_the_tables) {
   std::ifstream file(CENOTE_SOURCE_DIR "/docs/metrics.md");
   const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
