@@ -40,6 +40,29 @@ result<Answer> attachments::ask(const Actor& whom, Arguments... arguments) {
   return cenote::ask<Answer>(context_.system, actor_deadline, whom, std::move(arguments)...);
 }
 
+/// Answers the connection by `send`, once the actor has answered, or at the deadline.
+template <class Answer, class Actor, class... Arguments>
+void attachments::ask_for(connection& waits, const local::frame_header& request,
+                          std::function<result<void>(connection&, const Answer&)> send, const Actor& actor,
+                          Arguments... arguments) {
+  const std::uint64_t ticket = ++last_ticket_;
+  deferred_.emplace(ticket, deferred{defer(waits, request), local::event_loop::clock::now() + actor_deadline});
+  const auto hear = [this, ticket, send = std::move(send)](const result<Answer>& answer) {
+    const auto asked = deferred_.extract(ticket);
+    if (asked.empty()) return;
+    hooks_.answer(asked.mapped().client, [&](connection& client) -> result<void> {
+      return answer ? send(client, *answer) : std::unexpected(answer.error());
+    });
+  };
+  ask_then<Answer>(
+      context_.system, [] { return true; },
+      // An answer may come when server and loop are gone.
+      [hear, loop = std::weak_ptr(sockets_)](const result<Answer>& answer) {
+        if (const auto still = loop.lock()) still->post([hear, answer] { hear(answer); });
+      },
+      actor, std::move(arguments)...);
+}
+
 // ---------------------------------------------------------------------------------------------- attach
 
 /// Those that are being made, too.
@@ -120,6 +143,14 @@ void attachments::end_late() {
     const opening& waiting = found->second;
     const bool has_session = waiting.session != nullptr;
     const std::string what = has_session ? "" : "instance `" + waiting.request.spec.id + "` is not ready after 5 s; ";
+  const auto is_late = [&](const auto& each) { return each.second.deadline <= now; };
+  for (auto each = std::ranges::find_if(deferred_, is_late); each != deferred_.end();
+       each = std::ranges::find_if(deferred_, is_late)) {
+    const asker to = deferred_.extract(each).mapped().client;
+    hooks_.answer(to, [](connection&) -> result<void> {
+      return fail(error_code::deadline_exceeded, "the node is too busy to answer");
+    });
+  }
     if (!waiting.has_ended)
       refuse(found, error(error_code::deadline_exceeded, what + "the node is too busy to answer"));
     if (has_session) discard(found);
@@ -436,13 +467,17 @@ result<void> attachments::reattach(connection& connection, const local::frame& f
   if (before >= 0 && before != connection.socket.get()) hooks_.replaced(before);
   // A list that was made before this worker began may lack what its predecessor handed out in between.
   const bool whole = frame.header.minor < 3 || request->listed_in == context_.epoch;
-  auto back = ask<outcome>(top_of(*found->second.resources), reattach_atom_v, request->session,
-                           whole ? std::make_shared<const std::vector<local::held_block>>(request->held) : nullptr);
-  if (!back) return std::unexpected(back.error());
-  if (const auto status = back->get(); !status) return std::unexpected(status.error());
-  byte_writer reply;
-  reply.put(context_.epoch);
-  return connection.out.send(local::reply_to(frame.header, local::frame_type::reattach_reply), std::move(reply).take());
+  ask_for<outcome>(
+      connection, frame.header,
+      [epoch = context_.epoch, header = frame.header](auto& client, const outcome& back) -> result<void> {
+        if (const auto status = back.get(); !status) return std::unexpected(status.error());
+        byte_writer reply;
+        reply.put(epoch);
+        return client.out.send(local::reply_to(header, local::frame_type::reattach_reply), std::move(reply).take());
+      },
+      top_of(*found->second.resources), reattach_atom_v, request->session,
+      whole ? std::make_shared<const std::vector<local::held_block>>(request->held) : nullptr);
+  return {};
 }
 
 result<void> attachments::send_slabs(connection& connection, const local::frame& frame) {
@@ -450,11 +485,15 @@ result<void> attachments::send_slabs(connection& connection, const local::frame&
   if (session == sessions_.end()) return fail(error_code::malformed, "slabs before attach");
   auto indices = local::decode_slab_query(frame.payload);
   if (!indices) return std::unexpected(indices.error());
-  auto handles = ask<slab_handles_ptr>(top_of(*session->second.resources), handles_atom_v,
-                                       session->second.resources->instance, *indices);
-  if (!handles) return std::unexpected(handles.error());
-  return connection.out.send(local::reply_to(frame.header, local::frame_type::slabs_reply),
-                             local::encode_slabs((*handles)->slabs), local::numbers_of((*handles)->fds));
+  connection.promised = indices->size();
+  ask_for<slab_handles_ptr>(
+      connection, frame.header,
+      [header = frame.header](auto& client, const slab_handles_ptr& handles) {
+        return client.out.send(local::reply_to(header, local::frame_type::slabs_reply),
+                               local::encode_slabs(handles->slabs), local::numbers_of(handles->fds));
+      },
+      top_of(*session->second.resources), handles_atom_v, session->second.resources->instance, *indices);
+  return {};
 }
 
 /// The network's thread knows which removals wait.

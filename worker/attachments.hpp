@@ -25,8 +25,8 @@
 namespace cenote {
 
 /// All on the socket loop's thread. An attach asks the actors one question after the other, and its connection waits
-/// without the thread: others are served while an instance is made. Everything else, and the words to the keeper, the
-/// thread waits for, for a bounded time.
+/// without the thread: others are served while an instance is made. A reattach and a query for slabs wait in the same
+/// way. The end of a session, and the words to the keeper, the thread waits for, for a bounded time.
 ///
 /// A client is its process, not its connection: a session ends when the client detaches, or when the pidfd says that
 /// its process is dead. When its socket is closed, only blocks that it is not using are taken back, and it may
@@ -103,8 +103,18 @@ class attachments {
   };
   using opening_map = std::unordered_map<std::uint64_t, opening>;
 
+  /// A connection that waits for one answer without the thread.
+  struct deferred {
+    asker client;
+    local::event_loop::clock::time_point deadline;
+  };
+
   template <class Answer, class Actor, class... Arguments>
   result<Answer> ask(const Actor& whom, Arguments... arguments);
+  template <class Answer, class Actor, class... Arguments>
+  void ask_for(connection& waits, const local::frame_header& request,
+               std::function<result<void>(connection&, const Answer&)> send, const Actor& actor,
+               Arguments... arguments);
 
   /// The next question of an attach; `next` hears the answer.
   template <class Answer, class Actor, class... Arguments>
@@ -150,6 +160,7 @@ class attachments {
   gpu_watch gpus_;
   std::unordered_map<std::uint64_t, attached> sessions_;
   opening_map openings_;
+  std::map<std::uint64_t, deferred> deferred_;  ///< by ticket
   std::map<tier_number, device_news> devices_;
   std::unordered_map<std::uint64_t, tier_number> coming_;  ///< sessions of tiers that are being opened
   std::uint64_t last_ticket_ = 0;
