@@ -5,6 +5,7 @@
 
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
+#include "core/shared_bound.hpp"
 #include "core/stored_identity.hpp"
 #include "memory/lower_hints.hpp"
 #include "memory/prefetch_terms.hpp"
@@ -112,6 +113,19 @@ void guest::refuse(peer::link_id to, std::uint64_t request, const std::string& w
   pool_.send(to, frame_type::bound, request, peer::encode(peer::bind_answer{.why = why}));
 }
 
+/// An instance that several nodes use counts for the one with the oldest link.
+std::optional<error> guest::no_room_for(peer::link_id node) const {
+  const auto opened = std::ranges::count_if(instances_, [&](const auto& entry) {
+    const auto& users = entry.second.users;
+    return !users.empty() && *users.begin() == node;
+  });
+  const pool_member* const asker = pool_.member_on(node);
+  return share_refusal(
+      node_bound::guest_instances, most_instances,
+      {.all = instances_.size(), .user = static_cast<std::uint64_t>(opened), .group = 0},
+      {.uid = share_holder::other_node, .group = asker != nullptr ? asker->name : std::string("of an unknown name")});
+}
+
 void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body) {
   auto asked = peer::decode_bind_request(body);
   if (!asked) return misbehaves(from, asked.error().message());
@@ -127,8 +141,9 @@ void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std:
   if (const auto refusal = right_refusal(from, *spec, asked->right); !refusal.empty())
     return refuse(from, request, refusal);
   hosted* of = find_identity(asked->identity);
-  if (of == nullptr && instances_.size() >= most_instances)
-    return refuse(from, request, "this node has " + std::to_string(most_instances) + " instances of others already");
+  if (of == nullptr) {
+    if (const auto full = no_room_for(from)) return refuse(from, request, full->message());
+  }
   if (of != nullptr && of->spec != *spec) {
     return refuse(from, request,
                   "another instance has this identity: " + first_difference(of->spec, *spec).value_or("another id"));

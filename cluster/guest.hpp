@@ -23,6 +23,7 @@
 #include "cluster/recent_loans.hpp"
 #include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
+#include "core/shared_bound.hpp"
 #include "memory/block_record.hpp"
 #include "memory/lookup.hpp"
 #include "memory/session_memory.hpp"
@@ -46,7 +47,7 @@ struct guest_options {
 /// their checksum is right.
 class guest final : public pool_half {
  public:
-  static constexpr std::size_t most_instances = 1024;
+  static constexpr std::size_t most_instances = total_of(node_bound::guest_instances);
   static constexpr std::size_t most_opened = 2 * most_instances;  ///< those that removals opened among them
   static constexpr std::chrono::seconds fill_limit{10};           ///< for the bytes of a block that was offered
   static constexpr std::chrono::seconds fetch_limit{10};  ///< for a fetch that waits; then its blocks are `missing`
@@ -136,6 +137,7 @@ class guest final : public pool_half {
   };
 
   void bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  [[nodiscard]] std::optional<error> no_room_for(peer::link_id node) const;
   hosted& host(instance_identity identity, instance_spec spec);
   [[nodiscard]] hosted* host(instance_identity identity, std::span<const std::byte> spec);
   void leave(const hosted& of);

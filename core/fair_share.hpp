@@ -1,4 +1,4 @@
-// How much one of many may have of what all share.
+// How much one of many may have of what all share. Asked by core/shared_bound alone, which everything else asks.
 #pragma once
 
 #include <cstdint>

@@ -38,9 +38,10 @@ std::optional<error> share_refusal(node_bound bound, std::uint64_t total, const 
                                                  std::to_string(total) + " " + things + " that there may be");
   }
   if (usage.user + count > user_share(total, usage)) {
+    const std::string raised = row.total == 0 ? "; raise " + std::string(row.place) : "";
     return error(error_code::limit_exceeded, name_of(holder) + " has " + std::to_string(usage.user) + " of the " +
                                                  std::to_string(total) + " " + things +
-                                                 " that there may be, and must leave as many to others");
+                                                 " that there may be, and must leave as many to others" + raised);
   }
   if (row.share == share_kind::user || usage.group + count <= group_share(total, usage)) return std::nullopt;
   return error(error_code::limit_exceeded,

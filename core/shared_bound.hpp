@@ -33,8 +33,9 @@ enum class node_bound : std::uint8_t {
   request_keys,
   followers,
   prefetch_keys,
+  guest_instances,
 };
-inline constexpr std::size_t node_bounds = static_cast<std::size_t>(node_bound::prefetch_keys) + 1;
+inline constexpr std::size_t node_bounds = static_cast<std::size_t>(node_bound::guest_instances) + 1;
 
 /// The holders that share a bound.
 enum class share_kind : std::uint8_t {
@@ -62,6 +63,7 @@ inline constexpr std::array<node_bound_row, node_bounds> node_bound_table{{
     {node_bound::request_keys, "published keys", std::uint64_t{1} << 19, share_kind::user_and_group, "most_keys"},
     {node_bound::followers, "followers of requests", 4096, share_kind::user_and_group, "most_followers"},
     {node_bound::prefetch_keys, "keys of prefetches", std::uint64_t{1} << 21, share_kind::user_and_group, "max_keys"},
+    {node_bound::guest_instances, "instances of other nodes", 1024, share_kind::user, "most_instances"},
 }};
 
 [[nodiscard]] constexpr const node_bound_row& row_of(node_bound bound) noexcept {

@@ -14,9 +14,9 @@
 #include "cluster/agreement.hpp"
 #include "config/logging.hpp"
 #include "core/device_spec.hpp"
-#include "core/fair_share.hpp"
 #include "core/machine_choice.hpp"
 #include "core/random_number.hpp"
+#include "core/shared_bound.hpp"
 #include "core/stored_identity.hpp"
 #include "worker/access.hpp"
 
@@ -84,14 +84,10 @@ result<void> attachments::check_limits(const connection& connection, const confi
                                                 std::to_string(own) +
                                                 " sessions, limits.sessions_per_uid allows no more");
   }
-  if (!may_administrate(connection, now) && own >= fair_share(now.node.max_sessions, all - own)) {
-    return fail(error_code::limit_exceeded, "uid " + std::to_string(connection.peer.uid) + " has " +
-                                                std::to_string(own) + " of the node's " +
-                                                std::to_string(now.node.max_sessions) +
-                                                " sessions, and must leave as many to others; raise "
-                                                "node.max_sessions");
-  }
-  return {};
+  if (may_administrate(connection, now)) return {};
+  const auto refusal = share_refusal(node_bound::sessions, now.node.max_sessions, {.all = all, .user = own, .group = 0},
+                                     {.uid = static_cast<std::uint32_t>(connection.peer.uid)});
+  return refusal ? result<void>(std::unexpected(*refusal)) : result<void>();
 }
 
 result<void> attachments::check_client(const connection& connection, const local::attach_request& request) const {

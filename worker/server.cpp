@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "config/logging.hpp"
-#include "core/fair_share.hpp"
+#include "core/shared_bound.hpp"
 #include "worker/access.hpp"
 #include "worker/metrics_text.hpp"
 #include "worker/status_json.hpp"
@@ -254,11 +254,9 @@ std::optional<error> server::reason_to_refuse(const connection& connection) cons
                  who + " has " + std::to_string(most) + " connections, limits.connections_per_uid allows no more");
   }
   const std::size_t room = open_files() / 2;  // the rest is for what sessions and instances need
-  if (is_operator || own < fair_share(room, all_connections() - own)) return std::nullopt;
-  return error(error_code::limit_exceeded,
-               who + " has " + std::to_string(own) + " of " + std::to_string(room) +
-                   " connections that there may be, and must leave as many to others; raise the daemon's limit of "
-                   "open files");
+  if (is_operator) return std::nullopt;
+  return share_refusal(node_bound::connections, room, {.all = all_connections(), .user = own, .group = 0},
+                       {.uid = static_cast<std::uint32_t>(connection.peer.uid)});
 }
 
 /// Out of descriptors, as a rule. Whoever waits is told so with the help of the spare one: left alone, the listening

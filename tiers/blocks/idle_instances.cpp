@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/fair_share.hpp"
 #include "tiers/blocks/accounts.hpp"
 #include "tiers/blocks/evictor.hpp"
 #include "tiers/blocks/instance_table.hpp"
@@ -57,8 +56,11 @@ std::optional<std::uint64_t> idle_instances::most_made_by(std::uint32_t owner) c
   const life_options& life = state_.options.life;
   if (life.per_owner == 0) return std::nullopt;
   if (life.instances == 0 || std::ranges::find(life.trusted, owner) != life.trusted.end()) return life.per_owner;
-  const std::uint64_t others = state_.instances.size() - table_.made_by(owner);
-  return std::min<std::uint64_t>(life.per_owner, fair_share(life.instances, others));
+  return std::min(std::uint64_t{life.per_owner}, user_share(life.instances, usage_of(owner)));
+}
+
+share_usage idle_instances::usage_of(std::uint32_t owner) const noexcept {
+  return {.all = state_.instances.size(), .user = table_.made_by(owner), .group = 0};
 }
 
 result<void> idle_instances::make_room(std::uint32_t owner, boot_time now) {
@@ -71,12 +73,12 @@ result<void> idle_instances::make_room(std::uint32_t owner, boot_time now) {
   const auto most = most_made_by(owner);
   const std::uint32_t made = table_.made_by(owner);
   if (!most || made < *most) return {};
-  const std::string who = "uid " + std::to_string(owner) + " made " + std::to_string(made);
   if (made >= life.per_owner) {
-    return fail(error_code::limit_exceeded, who + " instances, limits.instances_per_uid allows no more");
+    return fail(error_code::limit_exceeded, "uid " + std::to_string(owner) + " made " + std::to_string(made) +
+                                                " instances, limits.instances_per_uid allows no more");
   }
-  return fail(error_code::limit_exceeded, who + " of the node's " + std::to_string(life.instances) +
-                                              " instances, and must leave as many to others; raise limits.instances");
+  const auto refusal = share_refusal(node_bound::instances, life.instances, usage_of(owner), {.uid = owner});
+  return refusal ? result<void>(std::unexpected(*refusal)) : result<void>();
 }
 
 /// A step. Whoever attaches meanwhile ends it, and finds what is left.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/shared_bound.hpp"
 #include "tiers/blocks/state.hpp"
 
 namespace cenote::blocks {
@@ -41,6 +42,7 @@ class idle_instances {
   [[nodiscard]] bool is_crowded() const noexcept;
   [[nodiscard]] bool is_crowded(std::uint32_t owner) const noexcept;
   [[nodiscard]] std::optional<std::uint64_t> most_made_by(std::uint32_t owner) const noexcept;
+  [[nodiscard]] share_usage usage_of(std::uint32_t owner) const noexcept;
   void make_way(boot_time now);
   void empty_some(instance& instance, std::uint32_t& budget, boot_time now);
   void give_up(instance_number number);

@@ -4,6 +4,8 @@
 #include <functional>
 #include <numeric>
 
+#include "core/shared_bound.hpp"
+
 namespace cenote::blocks {
 
 using memory::block_record;
@@ -17,7 +19,12 @@ bool transfer_table::in_policy(std::uint32_t record) const noexcept {
 
 bool transfer_table::may_write(edge_number edge, const pool& pool) const noexcept {
   const std::uint64_t window = state_.options.edges[edge].write_window;
-  return writing_[edge] == 0 || writing_[edge] + pool.stride <= window;
+  const auto found = writing_by_[edge].find(pool.owner);
+  const std::uint64_t own = found == writing_by_[edge].end() ? 0 : found->second;
+  if (own == 0 && writing_[edge] == 0) return true;
+  const share_usage usage{.all = writing_[edge], .user = own, .group = 0};
+  const std::uint64_t most = state_.instances.size() > 1 ? user_share(window, usage) : window;
+  return writing_[edge] + pool.stride <= window && (own == 0 || own + pool.stride <= most);
 }
 
 bool transfer_table::may_load(edge_number edge, const pool& into) const noexcept {
@@ -29,7 +36,10 @@ std::uint64_t transfer_table::begin_moving(std::uint32_t record, moving_block wh
   if (what.serial == 0) what.serial = next_serial_++;
   (what.up ? loading_ : writing_)[what.edge] += what.stride;
   if (what.leaves) leaving_bytes_ += what.stride;
-  if (!what.up) ++what.owner->writing;
+  if (!what.up) {
+    ++what.owner->writing;
+    writing_by_[what.edge][what.owner] += what.stride;
+  }
   moving_record_.emplace(what.serial, record);
   moving_.emplace(record, what);
   return what.serial;
@@ -42,10 +52,17 @@ std::optional<std::pair<std::uint32_t, moving_block>> transfer_table::take_movin
   const moving_block& what = moved.second;
   (what.up ? loading_ : writing_)[what.edge] -= what.stride;
   if (what.leaves) leaving_bytes_ -= what.stride;
-  if (!what.up) --what.owner->writing;
+  if (!what.up) end_writing(what);
   moving_.erase(found->second);
   moving_record_.erase(found);
   return moved;
+}
+
+void transfer_table::end_writing(const moving_block& moved) {
+  --moved.owner->writing;
+  const auto own = writing_by_[moved.edge].find(moved.owner);
+  own->second -= moved.stride;
+  if (own->second == 0) writing_by_[moved.edge].erase(own);
 }
 
 void transfer_table::stay(std::uint32_t record) noexcept {

@@ -80,11 +80,14 @@ class transfer_table {
   [[nodiscard]] bool any_lost() const noexcept;
 
  private:
+  void end_writing(const moving_block& moved);
+
   state& state_;
   std::unordered_map<std::uint32_t, moving_block> moving_;          ///< by record
   std::unordered_map<std::uint64_t, std::uint32_t> moving_record_;  ///< by serial
   std::uint64_t next_serial_;
-  std::array<std::uint64_t, max_edges> writing_{};  ///< bytes
+  std::array<std::uint64_t, max_edges> writing_{};                                        ///< bytes
+  std::array<std::unordered_map<const instance*, std::uint64_t>, max_edges> writing_by_;  ///< … of each; none is 0
   std::array<std::uint64_t, max_edges> loading_{};
   std::uint64_t leaving_bytes_ = 0;
   std::array<std::vector<transfer>, max_edges> writes_;

@@ -861,11 +861,33 @@ void planner::issue_loads_from(edge_number edge, time_point now) {
   source& from = sources_[edge];
   if (from.blocked && from.blocked_until <= now) from.blocked = false;
   if (from.open || from.blocked) return;
-  for (auto& [number, each] : jobs_) {
-    if (each.finishing || (each.follow && now < each.follow->again_at)) continue;
-    const issued outcome = issue_loads(each, edge, now);
-    if (outcome == issued::yes || outcome == issued::no_room) return;  // the oldest first, always
+  for (prefetch_job* const each : loading_order(from, now)) {
+    const issued outcome = issue_loads(*each, edge, now);
+    if (outcome == issued::yes) note_turn(from, each->instance);
+    if (outcome == issued::yes || outcome == issued::no_room) return;
   }
+}
+
+/// The jobs in the order in which they may load: the oldest first of each instance, and the instances in turns of a
+/// command, so that the many chains of one do not keep another one waiting.
+std::vector<planner::prefetch_job*> planner::loading_order(const source& tier, time_point now) {
+  std::vector<prefetch_job*> all;
+  for (auto& [number, each] : jobs_) {
+    if (!each.finishing && (!each.follow || now >= each.follow->again_at)) all.push_back(&each);
+  }
+  const auto last_turn = [&](const prefetch_job* job) {
+    const auto found = tier.turns.find(job->instance);
+    return found == tier.turns.end() ? 0 : found->second;
+  };
+  const bool is_shared = std::ranges::any_of(all, [&](const auto* job) { return job->instance != all[0]->instance; });
+  if (is_shared) std::ranges::stable_sort(all, {}, last_turn);
+  return all;
+}
+
+void planner::note_turn(source& tier, std::uint32_t instance) {
+  constexpr std::size_t kept = 1024;
+  if (tier.turns.size() >= kept && !tier.turns.contains(instance)) tier.turns.clear();
+  tier.turns[instance] = ++last_turn_;
 }
 
 /// Keys of the chain that are here are named in a load command before any that are not, so that they are held before

@@ -444,7 +444,7 @@ void peers_backend::ask_next(std::uint64_t token, moving& what) {
 
 void peers_backend::queue_at(node& at, std::uint64_t token, moving& what) {
   what.at = at.link;
-  (is_offer(token) ? at.to_offer : at.to_fetch).push_back(token);
+  (is_offer(token) ? at.to_offer : at.to_fetch).push(what.what.name.identity, token);
   must_pump_ = true;
 }
 
@@ -453,7 +453,7 @@ void peers_backend::pump(node& at) {
   pump_queue(at, false);
 }
 
-/// Asks for, or offers, what the window has room for, in the order in which it was wanted.
+/// Asks for, or offers, what the window has room for: of each instance in the order in which it was wanted.
 void peers_backend::pump_queue(node& at, bool up) {
   auto& queue = up ? at.to_fetch : at.to_offer;
   std::uint64_t& under_way = up ? at.fetching : at.offering;
@@ -468,13 +468,13 @@ void peers_backend::pump_queue(node& at, bool up) {
     const auto found = moving_.find(token);
     if (found == moving_.end() || found->second.at != at.link || found->second.now != stage::queued) {
       // It ended while it waited.
-      queue.pop_front();
+      queue.pop(0);
       continue;
     }
     moving& what = found->second;
     binding& of = bound(at, what.what.name.identity);
     if (of.is_refused) {
-      queue.pop_front();
+      queue.pop(0);
       what.was_answered = true;
       if (up)
         ask_next(token, what);
@@ -483,7 +483,7 @@ void peers_backend::pump_queue(node& at, bool up) {
       continue;
     }
     if (of.handle == 0) {  // blocks of other instances do not wait for this one
-      queue.pop_front();
+      queue.pop(0);
       wait_for(of, what.begun + options_.timeout, [this, link = at.link, token] {
         node* const still = find_link(link);
         const auto waits = moving_.find(token);
@@ -506,7 +506,7 @@ void peers_backend::pump_queue(node& at, bool up) {
     frame.blocks.emplace_back(token, what.what.name.full);
     under_way += bytes;
     what.now = stage::asked;
-    queue.pop_front();
+    queue.pop(bytes);
   }
   say();
 }

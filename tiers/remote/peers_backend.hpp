@@ -24,6 +24,7 @@
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/breaker.hpp"
 #include "tiers/remote/removal_book.hpp"
+#include "tiers/remote/turn_queue.hpp"
 #include "transport/peer/block_messages.hpp"
 
 namespace cenote::remote {
@@ -117,7 +118,7 @@ class peers_backend final : public backend, public cluster::pool_half {
     std::string name;
     peer::link_id link = 0;
     std::map<instance_identity, binding> bindings{};  ///< by identity
-    std::deque<std::uint64_t> to_fetch{}, to_offer{};
+    turn_queue<instance_identity> to_fetch{}, to_offer{};
     std::uint64_t fetching = 0, offering = 0;  ///< bytes under way
     /// It was written off: the request by which it clears its blocks, and when that is repeated. 0: none is open.
     std::uint64_t clear_request = 0, clear_number = 0;

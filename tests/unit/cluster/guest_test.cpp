@@ -287,16 +287,17 @@ BOOST_AUTO_TEST_CASE(an_earlier_clear_is_known_still_when_a_later_one_could_not_
 
 BOOST_AUTO_TEST_CASE(an_instance_is_opened_for_a_clear_also_where_others_use_as_many_as_they_may) {
   guest_world all;
-  for (std::size_t i = 0; i < cluster::guest::most_instances; ++i) {
+  const std::size_t share = cluster::guest::most_instances / 2;  // the other half is for other nodes
+  for (std::size_t i = 0; i < share; ++i) {
     instance_spec other = all.spec;
     other.id = "model " + std::to_string(i);
     all.hear(frame_type::bind, peer::encode(peer::bind_request{identity_of(other), 0, encoded(other)}));
   }
-  BOOST_REQUIRE_EQUAL(all.room.opens.size(), cluster::guest::most_instances);
+  BOOST_REQUIRE_EQUAL(all.room.opens.size(), share);
   all.hear(frame_type::bind, peer::encode(peer::bind_request{all.identity, 0, encoded(all.spec)}));
   BOOST_TEST(peer::decode_bind_answer(all.last(frame_type::bound))->handle == 0U);
   all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
-  BOOST_REQUIRE_EQUAL(all.room.opens.size(), cluster::guest::most_instances + 1);
+  BOOST_REQUIRE_EQUAL(all.room.opens.size(), share + 1);
   std::swap(all.room.opens.front(), all.room.opens.back());
   all.open_next();
   BOOST_REQUIRE(all.clears());

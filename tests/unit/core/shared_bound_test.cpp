@@ -58,7 +58,6 @@ const std::map<std::string, std::string> without_share{
     {"most_queued", "fetches of one other node"},
     {"most_left", "steps of one turn"},
     {"most_lent", "bytes, each node within a window of its own"},
-    {"most_instances", "of other nodes, not of clients"},
     {"most_opened", "of other nodes, those that a removal opened among them"},
     {"most_cleared", "numbers of clears: the oldest goes"},
     {"most_closed", "links that are over: the oldest goes"},
@@ -75,6 +74,7 @@ const std::map<std::string, std::string> without_share{
     {"most_news_keys", "of one message"},
     {"most_spare", "of one session"},
     {"most_chains", "of one session"},
+    {"most_of_session", "of one session"},
     {"most_blocks", "of one session"},
     {"most_tries", "of one block"},
     {"most_looked_at", "steps of one turn"},
@@ -162,6 +162,17 @@ BOOST_AUTO_TEST_CASE(every_bound_in_the_source_has_a_share_or_a_reason) {
   const std::string limits = text_of(std::filesystem::path(CENOTE_SOURCE_DIR) / "config/schema.cpp");
   for (const auto& place : shared) {
     if (place.find('.') != std::string::npos) BOOST_TEST(limits.find('"' + place + '"') != std::string::npos, place);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(nothing_but_this_asks_for_a_fair_share) {
+  for (const char* folder : {"actors", "client", "cluster", "keeper", "memory", "tiers", "transport", "worker"}) {
+    for (const auto& each :
+         std::filesystem::recursive_directory_iterator(std::filesystem::path(CENOTE_SOURCE_DIR) / folder)) {
+      if (each.path().extension() != ".hpp" && each.path().extension() != ".cpp") continue;
+      BOOST_TEST(text_of(each.path()).find("fair_share(") == std::string::npos,
+                 each.path().filename() << " asks for one: share_refusal() and user_share() say what it is of");
+    }
   }
 }
 

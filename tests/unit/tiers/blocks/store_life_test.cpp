@@ -240,8 +240,9 @@ BOOST_AUTO_TEST_CASE(two_users_cannot_make_all_instances_that_there_may_be) {
   };
   const auto [first, why] = make(1000, 100);
   BOOST_TEST(first == 8U);
-  BOOST_TEST(why ==
-             "uid 1000 made 8 of the node's 16 instances, and must leave as many to others; raise limits.instances");
+  BOOST_TEST(
+      why ==
+      "uid 1000 has 8 of the 16 instances that there may be, and must leave as many to others; raise limits.instances");
   BOOST_TEST(make(1001, 100).first == 4U);
   BOOST_TEST(make(1002, 100).first == 2U);
   BOOST_TEST(make(1000, 100).first == 0U);

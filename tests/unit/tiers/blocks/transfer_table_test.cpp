@@ -58,6 +58,19 @@ BOOST_AUTO_TEST_CASE(a_block_that_is_to_leave_is_in_no_policy_until_it_stays) {
   BOOST_TEST(table.writing_bytes() == 4096U);  // it is still written
 }
 
+BOOST_AUTO_TEST_CASE(an_instance_leaves_as_much_of_the_window_as_it_takes_while_there_is_another_one) {
+  of.all.options.edges[0].write_window = 8 * 4096;
+  const auto taken_by = [&](instance& owner) {
+    std::uint32_t count = 0;
+    for (; table.may_write(0, pool_in(owner)); ++count)
+      (void)table.begin_moving(100 * owner.number + count, {.owner = &owner, .ref = {}, .stride = 4096});
+    return count;
+  };
+  instance& other = add("two");
+  BOOST_TEST(taken_by(in) == 4U);
+  BOOST_TEST(taken_by(other) == 2U);
+}
+
 BOOST_AUTO_TEST_CASE(windows_bound_what_is_on_its_way_but_let_one_block_through) {
   const pool& any = pool_in(in);
   BOOST_TEST(table.may_write(0, any));

@@ -59,6 +59,16 @@ BOOST_AUTO_TEST_CASE(blocks_are_asked_for_in_prefix_order_and_the_oldest_chain_f
   BOOST_TEST(ends(reason::complete) == 2U);
 }
 
+BOOST_AUTO_TEST_CASE(the_many_chains_of_one_instance_do_not_keep_another_one_waiting) {
+  fill_below(0, 10'000);
+  for (std::uint32_t chain = 1; chain <= 4; ++chain) submit({.chain = chain, .keys = chain_of(2000 * chain, 2000)});
+  submit({.session = 2, .chain = 9, .keys = chain_of(0, 10), .instance = 2});
+  for (std::uint32_t chain = 1; chain <= 4; ++chain) BOOST_TEST(run_until_answered(chain));
+  BOOST_TEST(lengths.at(9) == 10U);
+  BOOST_TEST((ended.at(9) < ended.at(3)));
+  BOOST_TEST((ended.at(1) < ended.at(2)));
+}
+
 BOOST_AUTO_TEST_CASE(two_prefetches_of_one_prefix_read_each_block_once) {
   fill_below(0, 500);
   submit({.session = 1, .chain = 1, .keys = chain_of(0, 400)});
