@@ -5,7 +5,6 @@
 
 #include "actors/ask.hpp"
 #include "actors/cluster.hpp"
-#include "actors/remote_tier.hpp"
 #include "config/cluster_rules.hpp"
 #include "config/logging.hpp"
 #include "core/random_number.hpp"
@@ -84,11 +83,6 @@ std::shared_ptr<const cluster::group_rights> group_rights_of(const config::node_
     if (!group.token.empty() || !group.uids.empty()) all.tokens.emplace(name, group.token);
   }
   return std::make_shared<const cluster::group_rights>(std::move(all));
-}
-
-void tell_groups(cluster::pool& pool, const config::node_config& config) {
-  pool.rights.store(group_rights_of(config));
-  pool.kept_here.store(std::make_shared<const cluster::group_names>(groups_kept_here(config)));
 }
 
 result<std::unique_ptr<cluster_host>> cluster_host::start(const cluster_needs& needs) {

@@ -43,8 +43,6 @@ void add_cluster_messages(caf::actor_system_config& config);
 
 /// Of the groups for which the configuration has a token or users of their own.
 [[nodiscard]] std::shared_ptr<const cluster::group_rights> group_rights_of(const config::node_config& config);
-/// Hands the pool its part of the configuration, all of which a reload may change.
-void tell_groups(cluster::pool& pool, const config::node_config& config);
 
 /// Stop it before the actor system ends, and destroy it afterwards.
 class cluster_host {

@@ -139,14 +139,14 @@ void attachments::end_late() {
     const opening& waiting = found->second;
     const bool has_session = waiting.session != nullptr;
     const std::string what = has_session ? "" : "instance `" + waiting.request.spec.id + "` is not ready after 5 s; ";
-  const auto is_late = [&](const auto& each) { return each.second.deadline <= now; };
-  for (auto each = std::ranges::find_if(deferred_, is_late); each != deferred_.end();
-       each = std::ranges::find_if(deferred_, is_late)) {
-    const asker to = deferred_.extract(each).mapped().client;
-    hooks_.answer(to, [](connection&) -> result<void> {
-      return fail(error_code::deadline_exceeded, "the node is too busy to answer");
-    });
-  }
+    const auto is_late = [&](const auto& each) { return each.second.deadline <= now; };
+    for (auto each = std::ranges::find_if(deferred_, is_late); each != deferred_.end();
+         each = std::ranges::find_if(deferred_, is_late)) {
+      const asker to = deferred_.extract(each).mapped().client;
+      hooks_.answer(to, [](connection&) -> result<void> {
+        return fail(error_code::deadline_exceeded, "the node is too busy to answer");
+      });
+    }
     if (!waiting.has_ended)
       refuse(found, error(error_code::deadline_exceeded, what + "the node is too busy to answer"));
     if (has_session) discard(found);

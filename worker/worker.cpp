@@ -42,6 +42,12 @@ namespace cenote {
 
 namespace {
 
+/// Hands the pool its part of the configuration, all of which a reload may change.
+void tell_groups(cluster::pool& pool, const config::node_config& config) {
+  pool.rights.store(group_rights_of(config));
+  pool.kept_here.store(std::make_shared<const cluster::group_names>(groups_kept_here(config)));
+}
+
 constexpr int exit_failed = 1;
 constexpr int exit_config = 2;
 

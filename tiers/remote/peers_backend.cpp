@@ -183,9 +183,11 @@ void peers_backend::members_changed() {
     repeats_at_ = pool_.now();
     breakers_.erase(each.name);  // what it did on an earlier link says nothing about this one
   }
-  std::erase_if(breakers_, [&](const auto& each) {
+  const auto is_gone = [&](const auto& each) {
     return std::ranges::find(now.others, each.first, &cluster::pool_member::name) == now.others.end();
-  });
+  };
+  std::erase_if(breakers_, is_gone);
+  std::erase_if(doubts_, is_gone);
   std::vector<peer::link_id> gone;
   for (const auto& [link, each] : nodes_) {
     if (pool_.member_on(link) == nullptr) gone.push_back(link);
@@ -244,6 +246,14 @@ bool peers_backend::admits(const std::string& name) {
 
 void peers_backend::note(const std::string& name, bool is_good) {
   breakers_[name].note(is_good, pool_.now());
+}
+
+/// Counts as an answer of the node while few instances are doubted, since one client's blocks may be wrong anywhere.
+void peers_backend::note_bytes(const std::string& name, const instance_identity& identity, bool are_right) {
+  auto& doubted = doubts_[name];
+  if (are_right) doubted.clear();
+  if (!are_right && doubted.size() < doubted_from) doubted.insert(identity);
+  note(name, doubted.size() < doubted_from);
 }
 
 peers_backend::homes peers_backend::homes_of(instance_identity identity, const block_key& key) const {
@@ -557,7 +567,7 @@ void peers_backend::landed(peer::link_id from, const peer::piece_header& head, s
   const bool is_summed = what.sum && what.sum->bytes() == what.landed;
   const std::uint64_t hash = is_summed ? what.sum->value() : checksum_of(what.what.memory);
   const bool is_right = head.checksum == bind_checksum(hash, name.identity, name.group, name.full);
-  note(at.name, is_right);
+  note_bytes(at.name, name.identity, is_right);
   if (is_right) {
     count(pool_.counters.fetched);
     count(pool_.counters.fetched_bytes, what.what.memory.size());
@@ -679,7 +689,7 @@ void peers_backend::take_stored(node& at, std::span<const std::byte> body) {
   for (const auto& [token, how] : *answers) {
     const auto found = moving_.find(token);
     if (found == moving_.end() || found->second.at != at.link || found->second.now < stage::sending) continue;
-    note(at.name, how != block_answer::wrong);
+    note_bytes(at.name, found->second.what.name.identity, how != block_answer::wrong);
     end_put(found, how == block_answer::stored ? item_result::done : item_result::full);
   }
   pump(at);

@@ -39,7 +39,8 @@ struct peers_options {
 /// The pool's half that asks others. A block belongs to the nodes that cluster::placement names, this one among them; a
 /// get asks the present homes, then those of before the last change, and on the way whom a home names; a put goes to
 /// all present ones, one after the other. Fetches from several nodes run side by side. What a node does not answer in
-/// time, or answers wrongly, opens that node's breaker and no other's.
+/// time opens that node's breaker and no other's. Wrong bytes are those of their block: they count against the node
+/// only when blocks of `doubted_from` instances were wrong there and none was right in between.
 ///
 /// Calls are carried out on the network's thread, where all state lives. The memory of a get is given back at once,
 /// since nothing but that thread fills it; that of a put when the network has let go of it: a link that takes no bytes
@@ -245,8 +246,10 @@ class peers_backend final : public backend, public cluster::pool_half {
   void end_removal_of(std::uint64_t number, std::uint64_t removed, const std::string& why);
   void wake_for_next();
   void say_standing();
+  static constexpr std::size_t doubted_from = 4;  ///< instances
   [[nodiscard]] bool admits(const std::string& name);
   void note(const std::string& name, bool is_good);
+  void note_bytes(const std::string& name, const instance_identity& identity, bool are_right);
 
   cluster::pool& pool_;
   const peers_options options_;
@@ -261,7 +264,9 @@ class peers_backend final : public backend, public cluster::pool_half {
   steady_time looks_at_bindings_{};  ///< not before
   std::map<peer::link_id, node> nodes_;
   std::map<std::string, breaker> breakers_;
-  moving_map moving_;                                            ///< by token on the wire
+  std::map<std::string, std::set<instance_identity>>
+      doubts_;         ///< by node: instances of wrong blocks since the last right one
+  moving_map moving_;  ///< by token on the wire
   std::deque<std::pair<steady_time, std::uint64_t>> deadlines_;  ///< tokens, in the order of their ends
   std::map<std::uint64_t, question> questions_;
   std::map<std::uint64_t, part> parts_;                                         ///< by request

@@ -21,7 +21,7 @@ struct reader {
 
 /// Places that read a setting which a reload may change.
 const std::map<std::string, reader> readers{
-    {"actors/cluster_host.cpp", {5, "tell_groups() into the pool, where guests and hand-overs look each time"}},
+    {"actors/cluster_host.cpp", {2, "worker::reload()"}},
     {"actors/dram_tier.cpp", {10, "dram_tier::reload()"}},
     {"actors/nvme_stack.cpp", {4, "nvme_tier::reload() sets policy and times to live"}},
     {"actors/nvme_tier.cpp", {5, "nvme_tier::reload()"}},
@@ -37,7 +37,7 @@ const std::map<std::string, reader> readers{
     {"worker/recovery.cpp", {2, "a tier is opened once: dram_tier::reload()"}},
     {"worker/server.cpp", {2, "nothing is kept: current_config"}},
     {"worker/status_json.cpp", {3, "nothing is kept: current_config"}},
-    {"worker/worker.cpp", {8, "worker::reload()"}},
+    {"worker/worker.cpp", {11, "worker::reload(); the pool, where guests and hand-overs look each time"}},
 };
 
 /// A key as code reads it: a member of the configuration, or what makes several keys of a section into options.

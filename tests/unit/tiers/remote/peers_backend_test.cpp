@@ -306,22 +306,42 @@ BOOST_AUTO_TEST_CASE(a_block_is_asked_for_once_its_instance_is_bound_and_lands_w
   BOOST_TEST((all.memory[1] == content_of(1)));
 }
 
-BOOST_AUTO_TEST_CASE(wrong_bytes_are_refused_counted_and_open_the_nodes_breaker) {
+BOOST_AUTO_TEST_CASE(wrong_bytes_of_one_instance_are_refused_and_counted_and_its_node_is_asked_on) {
   world all;
   all.get(1);
   all.accept_bind();
-  for (std::uint64_t number = 1; number <= remote::breaker::most_in_a_row; ++number) {
+  for (std::uint64_t number = 1; number <= 4 * remote::breaker::most_in_a_row; ++number) {
     if (number > 1) all.get(number);
     all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], number, false);
     BOOST_TEST((all.got[number] == item_result::wrong));
   }
-  BOOST_TEST(all.pool.counters.wrong == remote::breaker::most_in_a_row);
+  BOOST_TEST(all.pool.counters.wrong == 4 * remote::breaker::most_in_a_row);
+  all.get(101);
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 101);
+  BOOST_TEST((all.got[101] == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(wrong_bytes_of_many_instances_and_right_ones_of_none_open_the_breaker_of_their_node) {
+  world all;
+  const auto get_wrong = [&](std::uint64_t number) {
+    all.spec.id = "model " + std::to_string(number % 4);
+    all.backend.bind(all.spec);
+    all.get(number);
+    if (number < 4) all.accept_bind();
+    all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], number, false);
+    BOOST_TEST((all.got[number] == item_result::wrong));
+  };
+  for (std::uint64_t number = 0; number < 3 + remote::breaker::most_in_a_row; ++number) get_wrong(number);
   all.get(100);
   BOOST_TEST((all.got[100] == item_result::refused));  // it is not asked any more
   all.run(1100ms);
   all.get(101);
   all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 101);
   BOOST_TEST((all.got[101] == item_result::done));
+  get_wrong(200);
+  all.get(102);
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 102);
+  BOOST_TEST((all.got[102] == item_result::done));
 }
 
 BOOST_AUTO_TEST_CASE(a_node_that_does_not_answer_costs_the_time_out_and_what_it_sends_later_lands_nowhere) {
