@@ -15,6 +15,7 @@
 #include "core/checksum.hpp"
 #include "memory/lower_hints.hpp"
 #include "tests/support/fake_io.hpp"
+#include "tests/support/numbered_identity.hpp"
 #include "tiers/nvme/path_file.hpp"
 #include "tiers/nvme/store.hpp"
 #include "tiers/remote/store.hpp"
@@ -138,7 +139,7 @@ class nvme_subject final : public lower_subject {
             [this](std::span<const nvme::io_completion> batch) {
               ended_.insert(ended_.end(), batch.begin(), batch.end());
             }) {
-    store_.bind(1, 77, std::move(hints));
+    store_.bind(1, 77_identity, std::move(hints));
     store_.open_path(0, nvme::path_file::data_offset, nvme::path_file::data_offset + bytes, 1'000'000);
     pass_on();
   }

@@ -946,7 +946,8 @@ BOOST_AUTO_TEST_CASE(a_removal_is_not_answered_before_what_others_store_here_is_
     void landed(peer::link_id, const peer::piece_header&, std::span<const std::byte>) override {}
     void sent(peer::link_id, std::uint64_t, bool) override {}
     void closed(peer::link_id) override {}
-    void remove_hosted(std::uint64_t, const std::vector<block_key>&, std::function<void(std::string)> then) override {
+    void remove_hosted(instance_identity, const std::vector<block_key>&,
+                       std::function<void(std::string)> then) override {
       end = std::move(then);
     }
     void flush() override {}

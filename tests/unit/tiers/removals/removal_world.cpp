@@ -104,6 +104,8 @@ class removal_world::room final : public cluster::guest_room {
            then<std::vector<memory::completion>> done) override;
   void find_slabs(std::uint32_t instance, std::vector<std::uint32_t> target,
                   then<std::vector<memory::slab_place>> done) override;
+  /// No node is written off here.
+  void clear_node(then<result<std::uint64_t>> done) override { done(cenote::fail(error_code::unsupported, "")); }
 
  private:
   removal_world& world_;
