@@ -1020,6 +1020,7 @@ void peers_backend::release_departed(std::set<std::string>& nodes) {
 
 void peers_backend::begin_write_off(const std::string& name) {
   if (!pool_.departures.begin(name, calendar_ns())) return;
+  saves_at_ = pool_.now();  // the operator is answered when it is in the file
   note_event("a node is written off: no removal waits for it", "node", name);
   for (const auto& [link, each] : nodes_) send_write_offs(each, 0);
 }

@@ -300,6 +300,12 @@ const std::map<std::string, call_case>& writing_calls() {
       {"cenote_remove",
        {freed_by::session,
         [](handles& all, call_memory& memory) { return cenote_remove(all.session, all.keys(), 0, &memory.number); }}},
+      {"cenote_unconfirmed",
+       {freed_by::session,
+        [](handles& all, call_memory& memory) {
+          std::uint64_t nodes = 0;
+          return cenote_unconfirmed(all.session, &memory.number, &nodes);
+        }}},
       {"cenote_clear", {freed_by::session, [](handles& all, call_memory&) { return cenote_clear(all.session); }}},
       {"cenote_barrier", {freed_by::session, [](handles& all, call_memory&) { return cenote_barrier(all.session); }}},
       {"cenote_close",

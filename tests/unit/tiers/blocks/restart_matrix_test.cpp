@@ -132,7 +132,7 @@ store_options matrix_options() {
   options.low_water = 0.8;
   options.edges = {{.ingest = ingest::evicted,
                     .keep_copy = true,
-                    .write_window = 8 * block,
+                    .write_window = 14 * block,
                     .read_window = 8 * block,
                     .write_ahead = 0.2}};
   return options;
