@@ -185,7 +185,7 @@ def of_the_next_version(state: Path, *words: str) -> Iterator[tuple[str, subproc
 
 @pytest.mark.skipif(not NETWORK_PEER.exists(), reason="network_peer is not built")
 def test_nodes_of_two_versions_of_the_protocol_tell_each_other_so(cluster: Cluster, folder: Path) -> None:
-    both = "speaks version 3 of the protocol between nodes, this one 2"
+    both = "speaks version 4 of the protocol between nodes, this one 3"
     with of_the_next_version(folder.parent / "state") as (address, _):
         a = cluster.start(0, seeds=f'["{address}"]')
         until("it says why", lambda: both in str(peers(a).get(address, {}).get("why")))

@@ -121,7 +121,7 @@ def test_a_forked_child_is_told_to_open_its_own_device(node: Node, attach: Attac
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        assert "open it again in the child" in pipe.read()
+        assert "open again in the child" in pipe.read()
     assert os.waitpid(child, 0)[1] == 0
     stream.record().wait(PATIENCE)
 
