@@ -32,7 +32,7 @@ void prove_greetings(bytes_view input) {
   static_cast<void>(agree(secret({input.begin(), input.end()}), input.first(half), input.subspan(half)));
 }
 
-constexpr std::array<fuzz::codec, 28> codecs{decode_bytes,
+constexpr std::array<fuzz::codec, 29> codecs{decode_bytes,
                                              decode_body,
                                              prove_greetings,
                                              fuzz::decode<decode_hello>,
@@ -59,7 +59,8 @@ constexpr std::array<fuzz::codec, 28> codecs{decode_bytes,
                                              fuzz::decode<decode_group_saying>,
                                              fuzz::decode<decode_group_here>,
                                              fuzz::decode<decode_follow_request>,
-                                             fuzz::decode<decode_handed_keys>};
+                                             fuzz::decode<decode_handed_keys>,
+                                             fuzz::decode<decode_write_off_notice>};
 
 void write_seeds() {
   const greeting known{.cluster = "cluster", .name = "node", .version = "1"};
@@ -96,6 +97,7 @@ void write_seeds() {
   fuzz::write_seed(25, encode(group_here{}));
   fuzz::write_seed(26, encode(follow_request{}));
   fuzz::write_seed(27, encode(handed_keys{.keys = {key}}));
+  fuzz::write_seed(28, encode(write_off_notice{.nodes = {{"node", 5}}}));
 }
 
 }  // namespace
