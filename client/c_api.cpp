@@ -29,6 +29,8 @@ template <>
 struct cenote::c_api::handle_traits<cenote_prefetch> {
   struct object : client::handle_object {
     object(cenote_session* owner, client::prefetch_ticket begin) noexcept : session(owner), ticket(std::move(begin)) {}
+    object(const object&) = delete;
+    object& operator=(const object&) = delete;
     ~object() override {
       static_cast<void>(call(session, [&](session_object& target) {
         target.impl->drop(ticket);

@@ -139,7 +139,7 @@ int hand_out(Handle** out, std::unique_ptr<Object> object, Step&& before_use) {
   if (!reserved) return failed(reserved.error());
   before_use(*object, *reserved->place);
   client::handle_table::publish(*reserved, std::move(object));
-  *out = reinterpret_cast<Handle*>(reserved->handle);
+  *out = reinterpret_cast<Handle*>(reserved->handle);  // NOLINT(performance-no-int-to-ptr): a number for the table
   return CENOTE_OK;
 }
 template <class Handle, class Object>

@@ -12,6 +12,9 @@ template <class T, class Tag = T>
 T& thread_object() {
   static thread_local constinit T* object = nullptr;
   struct end_of_thread {
+    end_of_thread() = default;
+    end_of_thread(const end_of_thread&) = delete;
+    end_of_thread& operator=(const end_of_thread&) = delete;
     ~end_of_thread() { static_cast<void>(std::unique_ptr<T>(std::exchange(object, nullptr))); }
   };
   if (object == nullptr) [[unlikely]] {

@@ -119,7 +119,7 @@ function(cenote_test name)
   add_test(NAME ${name}
     COMMAND ${name} --logger=HRF,error,stdout:JUNIT,error,${PROJECT_BINARY_DIR}/test-results/${name}.xml --report_level=no --color_output=no)
   set(labels unit)
-  set(tsan_options "second_deadlock_stack=1 exitcode=66")
+  set(tsan_options "second_deadlock_stack=1 exitcode=66 die_after_fork=0")  # children of tests make threads
   if(NOT arg_NO_ASAN)
     list(APPEND labels asan)
     add_dependencies(cenote_asan_tests ${name})
