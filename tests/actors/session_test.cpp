@@ -33,6 +33,15 @@ struct session_fixture : actor_fixture {
     caf::anon_send(actor, doorbell_atom_v);
     run();
   }
+  /// Rings with full rings again and again, and fetches nothing.
+  void fill(memory::client_rings& rings, const session_actor& actor) {
+    std::uint32_t request = 0;
+    for (int round = 0; round < 16; ++round) {
+      while (rings.room() > 0) rings.push(entry_of(memory::operation::barrier, ++request));
+      (void)rings.publish();
+      ring(actor);
+    }
+  }
   static std::vector<memory::completion> fetch(memory::client_rings& rings) {
     std::vector<memory::completion> all;
     while (const auto one = rings.pop()) all.push_back(*one);
@@ -114,12 +123,7 @@ BOOST_FIXTURE_TEST_CASE(completions_that_nobody_fetches_hold_back_only_their_own
   const auto lazy_actor = serve(lazy);
   const auto other_actor = serve(other);
   memory::client_rings rings(lazy->view);
-  std::uint32_t request = 0;
-  for (int round = 0; round < 16; ++round) {
-    while (rings.room() > 0) rings.push(entry_of(memory::operation::barrier, ++request));
-    (void)rings.publish();
-    ring(lazy_actor);
-  }
+  fill(rings, lazy_actor);
   BOOST_TEST(rings.room() == 0U, "a full completion ring must stop the reading of submissions");
   memory::client_rings others(other->view);
   others.push(entry_of(memory::operation::barrier, 1));
@@ -138,12 +142,7 @@ BOOST_FIXTURE_TEST_CASE(a_client_that_rings_again_and_again_and_fetches_nothing_
   const auto client = make_client(1);
   const auto actor = serve(client);
   memory::client_rings rings(client->view);
-  std::uint32_t request = 0;
-  for (int round = 0; round < 16; ++round) {
-    while (rings.room() > 0) rings.push(entry_of(memory::operation::barrier, ++request));
-    (void)rings.publish();
-    ring(actor);
-  }
+  fill(rings, actor);
   for (int i = 0; i < 100; ++i) ring(actor);
   for (int i = 0; i < 3; ++i) {
     BOOST_TEST(scheduler().trigger_timeouts() == 1U);

@@ -102,12 +102,6 @@ void write_seeds() {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  write_seeds();
-  return 0;
-}
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fuzz::run(codecs, data, size);
-  return 0;
+cenote::fuzz::target cenote::fuzz::make_target() {
+  return {.codecs = ::codecs, .write_seeds = ::write_seeds};
 }

@@ -27,10 +27,12 @@ void decode(bytes_view input) {
 
 using codec = void (*)(bytes_view input);
 
-inline void run(std::span<const codec> codecs, const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return;
-  codecs[data[0] % codecs.size()](std::as_bytes(std::span(data, size)).subspan(1));
-}
+struct target {
+  std::span<const codec> codecs;
+  void (*write_seeds)();
+};
+/// Each program defines its own.
+[[nodiscard]] target make_target();
 
 /// Writes seed `input` of a codec into the folder $CENOTE_FUZZ_SEEDS, where that is set.
 inline void write_seed(std::size_t codec_number, bytes_view input) {

@@ -10,6 +10,7 @@
 #include "cluster/agreement.hpp"
 #include "core/stored_identity.hpp"
 #include "tests/support/aggregate_fields.hpp"
+#include "tests/support/spec_changes.hpp"
 #include "transport/peer/agreement_messages.hpp"
 #include "transport/peer/handover_messages.hpp"
 
@@ -17,22 +18,10 @@ namespace cenote::cluster::name_fields_test {
 
 namespace {
 
+using cenote::testing::changes_of;
 using cenote::testing::field_count;
+using cenote::testing::spec_changes;
 
-template <class T>
-using changes_of = std::map<std::string, std::function<void(T&)>>;
-
-const changes_of<instance_spec> spec_changes{
-    {"id", [](auto& spec) { spec.id = "other"; }},
-    {"model", [](auto& spec) { spec.model = "other"; }},
-    {"dtype", [](auto& spec) { spec.dtype = "other"; }},
-    {"layout", [](auto& spec) { spec.layout = "other"; }},
-    {"tokens_per_block", [](auto& spec) { ++spec.tokens_per_block; }},
-    {"groups", [](auto& spec) { spec.groups.push_back({.name = "other", .parts = {}}); }},
-    {"hash_scheme", [](auto& spec) { spec.hash_scheme = "other"; }},
-    {"fingerprint", [](auto& spec) { spec.fingerprint = "other"; }},
-    {"instance_group", [](auto& spec) { spec.instance_group = "other"; }},
-};
 /// Ranks that differ in these have comparable lengths all the same; the group's owner has the instance group.
 const std::set<std::string> not_compared{"id", "groups", "instance_group"};
 

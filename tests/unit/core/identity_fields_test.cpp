@@ -10,12 +10,15 @@
 #include "core/instance_spec.hpp"
 #include "core/stored_identity.hpp"
 #include "tests/support/aggregate_fields.hpp"
+#include "tests/support/spec_changes.hpp"
 
 namespace cenote::identity_fields_test {
 
 namespace {
 
+using testing::changes_of;
 using testing::field_count;
+using testing::spec_changes;
 
 instance_spec plain_spec() {
   instance_spec spec;
@@ -25,20 +28,6 @@ instance_spec plain_spec() {
   return spec;
 }
 
-template <class T>
-using changes_of = std::map<std::string, std::function<void(T&)>>;
-
-const changes_of<instance_spec> spec_changes{
-    {"id", [](auto& spec) { spec.id = "other"; }},
-    {"model", [](auto& spec) { spec.model = "other"; }},
-    {"dtype", [](auto& spec) { spec.dtype = "other"; }},
-    {"layout", [](auto& spec) { spec.layout = "other"; }},
-    {"tokens_per_block", [](auto& spec) { ++spec.tokens_per_block; }},
-    {"groups", [](auto& spec) { spec.groups.push_back({.name = "other", .parts = {{.name = "kv", .bytes = 4096}}}); }},
-    {"hash_scheme", [](auto& spec) { spec.hash_scheme = "other"; }},
-    {"fingerprint", [](auto& spec) { spec.fingerprint = "other"; }},
-    {"instance_group", [](auto& spec) { spec.instance_group = "other"; }},
-};
 const changes_of<group_spec> group_changes{
     {"name", [](auto& group) { group.name = "other"; }},
     {"parts", [](auto& group) { group.parts.pop_back(); }},
