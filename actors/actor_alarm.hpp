@@ -19,10 +19,14 @@ class actor_alarm {
   using time_point = timer_ladder::time_point;
 
   [[nodiscard]] bool is_set() const noexcept { return ladder_.is_set(); }
-  [[nodiscard]] std::optional<time_point> due() const noexcept { return ladder_.due(); }
   template <class Actor>
   void set(Actor* self, time_point due, time_point now) {
     start(self, ladder_.set(due, now), now);
+  }
+  /// Leaves a sooner time as it is.
+  template <class Actor>
+  void hasten(Actor* self, time_point due, time_point now) {
+    if (!is_set() || due < *ladder_.due()) set(self, due, now);
   }
   /// True: the time has come. The alarm is not set any more.
   template <class Actor>

@@ -191,7 +191,7 @@ void cluster_shell::send_frame(peer::link_id to, std::vector<std::byte> frame) {
 /// The alarm is moved only to a sooner time.
 void cluster_shell::look_when_due() {
   const auto due = members_->wake_at();
-  if (!alarm_.is_set() || due < *alarm_.due()) alarm_.set(this, due, start_->clock());
+  alarm_.hasten(this, due, start_->clock());
 }
 
 /// Each node that there is a link to has an actor, which knows the link.

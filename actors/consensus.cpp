@@ -254,11 +254,11 @@ void consensus::send_answers() {
 
 /// The alarm is moved only to a sooner time.
 void consensus::sleep_until(steady_time when) {
-  if (when == steady_time::max() || (alarm_.is_set() && *alarm_.due() <= when)) return;
+  if (when == steady_time::max()) return;
   const auto now = now_();
   constexpr std::chrono::hours longest{1};  // far away: nothing is open
   if (when - now > longest) return;
-  alarm_.set(this, when, now);
+  alarm_.hasten(this, when, now);
 }
 
 // ---------------------------------------------------------------------------------------------- status

@@ -135,7 +135,7 @@ void prefetch_planner::answer(const std::vector<prefetch::answer>& answers) {
 
 /// The alarm is moved only to a sooner time.
 void prefetch_planner::sleep_until(prefetch::time_point when) {
-  if (!alarm_.is_set() || when < *alarm_.due()) alarm_.set(this, when, now_());
+  alarm_.hasten(this, when, now_());
 }
 
 }  // namespace cenote

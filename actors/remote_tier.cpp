@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "config/logging.hpp"
-#include "core/stored_identity.hpp"
 
 namespace cenote {
 
@@ -86,12 +85,13 @@ void remote_tier::bind(const blocks::instance_binding& instance) {
   store_.bind(instance.number, instance.spec, !kept_here_.contains(instance.spec.paying_group()));
   specs_.insert_or_assign(instance.number, instance.spec);
   for (const auto& each : backends_) each->bind(instance.spec);
-  look_for_clears(instance.spec);
-  names_.insert_or_assign(identity_of(instance.spec), instance.spec.id);
-  if (owed_.erase(instance.spec.id) > 0) ask_to_clear(0, identity_of(instance.spec));
+  const instance_identity identity = *store_.identity_of(instance.number);
+  look_for_clears(instance.spec, identity);
+  names_.insert_or_assign(identity, instance.spec.id);
+  if (owed_.erase(instance.spec.id) > 0) ask_to_clear(0, identity);
   for (auto each = names_.begin(); names_.size() > most_names && each != names_.end();) {
     const bool bound =
-        std::ranges::any_of(specs_, [&](const auto& of) { return identity_of(of.second) == each->first; });
+        std::ranges::any_of(specs_, [&](const auto& of) { return store_.identity_of(of.first) == each->first; });
     each = bound ? std::next(each) : names_.erase(each);
   }
 }
@@ -299,7 +299,7 @@ void remote_tier::take_standing(const remote_standing& heard) {
   if (heard.how) {
     for (const auto& [number, spec] : specs_) {  // it may not have been there to hear
       backends_[heard.of]->bind(spec);
-      look_for_clears(spec);
+      look_for_clears(spec, *store_.identity_of(number));
     }
     log_info(logger("remote"), "a backend answers", {{"backend", name}});
   } else {
@@ -310,16 +310,16 @@ void remote_tier::take_standing(const remote_standing& heard) {
 }
 
 /// An instance that may not leave the machine is not named outside it.
-void remote_tier::look_for_clears(const instance_spec& spec) {
+void remote_tier::look_for_clears(const instance_spec& spec, const instance_identity& identity) {
   if (kept_here_.contains(spec.paying_group())) return;
-  for (const auto& each : backends_) each->look_for_clear(identity_of(spec));
+  for (const auto& each : backends_) each->look_for_clear(identity);
 }
 
 /// Blocks that another node cleared at a backend go from all tiers of this machine, before the backend has more of it.
 void remote_tier::take_clear(const remote_clear& clear) {
   index_list instances;
   for (const auto& [number, spec] : specs_) {
-    if (identity_of(spec) == clear.identity) instances.push_back(number);
+    if (store_.identity_of(number) == clear.identity) instances.push_back(number);
   }
   if (!above_ || instances.empty()) {  // it is asked for again when the instance is used
     if (clear.backend < backends_.size()) {

@@ -86,7 +86,7 @@ class remote_tier final : public remote_tier_actor::base {
   void answer_overdue();
   void take_outcomes(const remote_outcomes& ended);
   void take_standing(const remote_standing& heard);
-  void look_for_clears(const instance_spec& spec);
+  void look_for_clears(const instance_spec& spec, const instance_identity& identity);
   void take_clear(const remote_clear& clear);
   void end_clear(const remote_clear& clear, const result<void>& cleared);
   [[nodiscard]] tier_report_ptr report();

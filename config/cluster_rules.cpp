@@ -157,9 +157,7 @@ result<std::vector<std::byte>> cluster_secret(const cluster_section& cluster) {
   if (cluster.secret_file.empty() && ::access(path->c_str(), F_OK) != 0) {
     std::array<std::byte, own_secret_bytes> bytes{};
     fill_randomly(bytes);
-    std::string text;
-    for (const std::byte each : bytes) text += fmt::format("{:02x}", std::to_integer<unsigned>(each));
-    if (const auto made = make_private_file(*path, text + "\n"); !made) {
+    if (const auto made = make_private_file(*path, hex_text(bytes) + "\n"); !made) {
       return fail(error_code::invalid_config,
                   "cluster.secret_file: name one, since the secret of this user's nodes "
                   "cannot be made: " +

@@ -2,7 +2,7 @@
 
 #include <openssl/sha.h>
 
-#include <string_view>
+#include "core/text.hpp"
 
 namespace cenote {
 
@@ -15,15 +15,7 @@ instance_identity identity_of_bytes(std::span<const std::byte> text) {
 }
 
 std::string identity_text(const instance_identity& identity) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * identity.bytes.size());
-  for (const std::byte each : identity.bytes) {
-    const auto value = std::to_integer<unsigned>(each);
-    text += digits[value >> 4U];
-    text += digits[value & 0xfU];
-  }
-  return text;
+  return hex_text(identity.bytes);
 }
 
 }  // namespace cenote

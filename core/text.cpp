@@ -88,6 +88,18 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string hex_text(std::span<const std::byte> bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const std::byte each : bytes) {
+    const auto value = std::to_integer<unsigned>(each);
+    text += digits[value >> 4U];
+    text += digits[value & 0xfU];
+  }
+  return text;
+}
+
 std::string_view trimmed(std::string_view text) noexcept {
   const auto first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,9 @@ namespace cenote {
 /// `text` for a terminal: what would steer it (control characters, C1 and bidirectional ones included) and bytes that
 /// are not UTF-8 come as \n, \t, \x1b, \u009b. Thread-safe.
 [[nodiscard]] std::string printable(std::string_view text);
+
+/// Two hexadecimal digits a byte. Thread-safe.
+[[nodiscard]] std::string hex_text(std::span<const std::byte> bytes);
 
 /// `text` without spaces and tabs at its ends.
 [[nodiscard]] std::string_view trimmed(std::string_view text) noexcept;

@@ -10,6 +10,7 @@
 
 #include "commands/common.hpp"
 #include "commands/table.hpp"
+#include "core/text.hpp"
 #include "core/units.hpp"
 
 namespace cenote {
@@ -25,12 +26,6 @@ struct nvme_options {
 
 std::string hex(std::uint64_t number) {
   return fmt::format("{:016x}", number);
-}
-
-std::string hex(std::span<const std::byte> bytes) {
-  std::string out;
-  for (const std::byte each : bytes) out += fmt::format("{:02x}", static_cast<unsigned>(each));
-  return out;
 }
 
 std::string time_text(std::uint32_t seconds) {
@@ -140,7 +135,7 @@ json to_json(const verify_report& report) {
     all["wrong_blocks"].push_back({{"instance", each.instance},
                                    {"identity", identity_text(each.block.instance)},
                                    {"group", each.block.group},
-                                   {"key", hex(each.block.full.view())},
+                                   {"key", hex_text(each.block.full.view())},
                                    {"offset", each.block.offset},
                                    {"bytes", each.block.bytes},
                                    {"why", each.why}});
@@ -169,7 +164,7 @@ std::string text_of(const verify_report& report) {
   if (report.named.empty()) return text;
   table rows({"INSTANCE", ">GROUP", "KEY", ">OFFSET", ">BYTES", "WHY"});
   for (const wrong_block& each : report.named) {
-    rows.add({each.instance, std::to_string(each.block.group), hex(each.block.full.view()),
+    rows.add({each.instance, std::to_string(each.block.group), hex_text(each.block.full.view()),
               std::to_string(each.block.offset), std::to_string(each.block.bytes), each.why});
   }
   const std::uint64_t more = report.wrong - report.named.size();

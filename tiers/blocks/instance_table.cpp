@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/stored_identity.hpp"
 #include "tiers/blocks/accounts.hpp"
 #include "tiers/blocks/eviction_order.hpp"
 #include "tiers/blocks/slab_space.hpp"
@@ -66,6 +67,7 @@ instance& instance_table::make_instance(instance_number number, const instance_s
   made->owner = owner;
   ++made_by_[owner];
   made->spec = spec;
+  made->identity = identity_of(spec);
   made->payer = &accounts_.open_account(spec, owner);
   for (std::uint32_t g = 0; g < spec.groups.size(); ++g) {
     auto group = std::make_unique<pool>();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/stored_identity.hpp"
 #include "tiers/blocks/lower_edges.hpp"
 #include "tiers/blocks/pin_looks.hpp"
 #include "tiers/blocks/prefetch_holds.hpp"
@@ -117,7 +116,7 @@ publication prefetch_requests::name_of_publication(const session& session, const
 }
 
 handover::request_name prefetch_requests::request_of(const session& session, const submission& entry) {
-  return {.identity = identity_of(session.of->spec),
+  return {.identity = session.of->identity,
           .group = entry.group,
           .text = {reinterpret_cast<const char*>(entry.key), entry.key_size}};
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/device_spec.hpp"
+#include "core/instance_identity.hpp"
 #include "memory/block_record.hpp"
 #include "memory/index.hpp"
 #include "memory/slab_mapping.hpp"
@@ -91,6 +92,7 @@ struct instance {
   instance_number number = 0;
   std::uint32_t owner = 0;  ///< the uid of who made it
   instance_spec spec;
+  instance_identity identity;                     ///< of the spec
   std::shared_ptr<const instance_share> share{};  ///< of a device: what it is of a whole instance
   account* payer = nullptr;
   memory::index_writer index;

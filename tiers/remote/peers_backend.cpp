@@ -214,9 +214,8 @@ void peers_backend::note_members() {
 
 void peers_backend::forget_unmet(steady_time now) {
   if (unmet_.empty() || now < unmet_until_) return;
-  auto names = book_.nodes();
-  for (const std::string& each : std::exchange(unmet_, {})) names.erase(each);
-  book_.set_nodes(std::move(names));
+  unmet_.clear();
+  note_members();
 }
 
 void peers_backend::say_standing() {
@@ -835,7 +834,7 @@ void peers_backend::begin_removal(removal round) {
   made.order.nodes.insert(book_.nodes().begin(), book_.nodes().end());
   for (auto& [link, each] : nodes_) {
     made.order.nodes.erase(each.name);
-    if (made.why.empty()) send_forget(each, number, made);
+    send_forget(each, number, made);
   }
   pool_.wake_at(made.until);
   if (made.repeats == 0) remove_hosted(number, made);
