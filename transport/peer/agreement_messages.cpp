@@ -226,7 +226,7 @@ result<group_formed> decode_group_formed(std::span<const std::byte> body) {
   what.nodes.reserve(count);
   for (std::uint32_t i = 0; is_good && i < count; ++i) {
     node_ranks& each = what.nodes.emplace_back();
-    each.node = get_text(reader, longest_plain_name, is_good);
+    each.node = get_name(reader, is_good);
     each.born.number = reader.get<std::uint64_t>();
     each.ranks = get_ranks(reader, is_good);
   }

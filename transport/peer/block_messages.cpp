@@ -249,7 +249,7 @@ result<elsewhere_answer> decode_elsewhere_answer(std::span<const std::byte> body
   byte_reader reader(body);
   bool is_good = true;
   elsewhere_answer what;
-  what.node = get_text(reader, longest_why, is_good);
+  what.node = get_name(reader, is_good);
   const auto count = reader.get<std::uint32_t>();
   is_good = is_good && count <= most_keys && count <= reader.remaining() / token_bytes;
   if (is_good) what.tokens.reserve(count);
@@ -289,8 +289,7 @@ result<write_off_notice> decode_write_off_notice(std::span<const std::byte> body
   const auto count = reader.get<std::uint32_t>();
   is_good = count <= most_members && count <= reader.remaining() / least_write_off_bytes;
   for (std::uint32_t i = 0; is_good && i < count; ++i) {
-    std::string name = get_text(reader, longest_plain_name, is_good);
-    is_good = is_good && is_plain_name(name);
+    std::string name = get_name(reader, is_good);
     notice.nodes.emplace_back(std::move(name), reader.get<std::uint64_t>());
   }
   return checked(std::move(notice), reader, is_good, "list of nodes that are written off");

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/byte_io.hpp"
@@ -11,14 +12,24 @@
 
 namespace cenote::peer {
 
-/// A text that is longer than allowed spoils the reader's message.
+/// A text that another node wrote for people; bytes that are not UTF-8 are replaced, and what grows by that is cut. One
+/// that is longer than allowed spoils the reader's message.
 inline std::string get_text(byte_reader& reader, std::size_t longest, bool& is_good) {
   const auto bytes = reader.get_bytes();
   if (bytes.size() > longest) {
     is_good = false;
     return {};
   }
-  return as_utf8({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const std::string text = as_utf8({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return std::string(cut_text(text, longest));
+}
+
+/// What a node or cluster is called. A name is compared byte by byte: one that is not plain spoils the message.
+inline std::string get_name(byte_reader& reader, bool& is_good) {
+  const auto bytes = reader.get_bytes();
+  const std::string_view name(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  is_good = is_good && is_plain_name(name);
+  return is_good ? std::string(name) : std::string();
 }
 
 /// What was read, unless it was too short or made no sense. Errors: malformed, by its name.

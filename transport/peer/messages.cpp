@@ -27,12 +27,6 @@ endpoint get_endpoint(byte_reader& reader, bool& is_good) {
   return what;
 }
 
-std::string get_name(byte_reader& reader, bool& is_good) {
-  auto name = get_text(reader, longest_plain_name, is_good);
-  is_good = is_good && is_plain_name(name);
-  return name;
-}
-
 greeting get_greeting(byte_reader& reader, bool& is_good) {
   greeting who;
   who.cluster = get_name(reader, is_good);

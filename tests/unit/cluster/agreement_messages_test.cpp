@@ -5,6 +5,7 @@
 #include <functional>
 #include <random>
 
+#include "core/text.hpp"
 #include "tests/support/numbered_identity.hpp"
 #include "transport/peer/network.hpp"
 
@@ -102,6 +103,28 @@ BOOST_AUTO_TEST_CASE(a_kind_of_a_later_version_is_read_as_nothing) {
   const auto later = decode_group_saying(bytes);
   BOOST_REQUIRE(later);
   BOOST_TEST(std::holds_alternative<std::monostate>(*later));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_with_a_name_that_is_not_plain_is_refused) {
+  const auto formed = [](std::string name) {
+    return decode_group_formed(encode(group_formed{{"g"}, some_epoch, {{std::move(name), {1}, {{0, 2}}}}}));
+  };
+  BOOST_TEST(formed(std::string(longest_plain_name, 'a')).has_value());
+  BOOST_TEST(!formed(std::string(longest_plain_name + 1, 'a')));
+  BOOST_TEST(!formed(""));
+  BOOST_TEST(!formed("a\xff"));
+  BOOST_TEST(!formed("a b"));
+}
+
+BOOST_AUTO_TEST_CASE(a_reason_whose_bytes_are_replaced_is_as_long_as_one_may_be_and_reads_again) {
+  const auto reason = [](std::string why) {
+    const auto read = decode_propose_lengths(encode(propose_lengths{{"g"}, some_epoch, 9, true, std::move(why), {}}));
+    return read ? read->why : "refused";
+  };
+  const std::string once = reason(std::string(longest_group_reason, '\xff'));
+  BOOST_TEST(once.size() <= longest_group_reason);
+  BOOST_TEST(once.starts_with("\ufffd\ufffd"));
+  BOOST_TEST(reason(once) == once);
 }
 
 BOOST_AUTO_TEST_CASE(a_body_that_was_cut_is_refused_and_one_that_grew_is_not) {
