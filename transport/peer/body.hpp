@@ -24,7 +24,7 @@ inline std::string get_text(byte_reader& reader, std::size_t longest, bool& is_g
   return std::string(cut_text(text, longest));
 }
 
-/// What a node or cluster is called. A name is compared byte by byte: one that is not plain spoils the message.
+/// The name of a node or a cluster, compared byte by byte: one that is not plain spoils the message.
 inline std::string get_name(byte_reader& reader, bool& is_good) {
   const auto bytes = reader.get_bytes();
   const std::string_view name(reinterpret_cast<const char*>(bytes.data()), bytes.size());

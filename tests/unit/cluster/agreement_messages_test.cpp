@@ -117,8 +117,8 @@ BOOST_AUTO_TEST_CASE(a_node_with_a_name_that_is_not_plain_is_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(a_reason_whose_bytes_are_replaced_is_as_long_as_one_may_be_and_reads_again) {
-  const auto reason = [](std::string why) {
-    const auto read = decode_propose_lengths(encode(propose_lengths{{"g"}, some_epoch, 9, true, std::move(why), {}}));
+  const auto reason = [](std::string text) {
+    const auto read = decode_propose_lengths(encode(propose_lengths{{"g"}, some_epoch, 9, true, std::move(text), {}}));
     return read ? read->why : "refused";
   };
   const std::string once = reason(std::string(longest_group_reason, '\xff'));
