@@ -65,13 +65,13 @@ def test_a_fresh_process_takes_prompts_and_continuations_from_the_node_and_says_
     node: Node, reference: Engine, llama: Path, start_engine: StartEngine
 ) -> None:
     prompts = list(PROMPTS.values())
-    cold = start_engine(llama, kv_transfer_config=connector(node.socket))
+    cold = start_engine(llama, kv_transfer_config=connector(node.socket), fresh=True)
     expected = reference.tokens(prompts, 48)
     assert cold.tokens(prompts, 48) == expected
     assert cold.metrics()["cenote_blocks_stored"] > 0
     cold.stop()  # also what is on its way is stored then
 
-    warm = start_engine(llama, kv_transfer_config=connector(node.socket))
+    warm = start_engine(llama, kv_transfer_config=connector(node.socket), fresh=True)
     for number, (name, each) in enumerate(PROMPTS.items()):
         (answer,) = warm.generate([each], 48)
         assert answer["tokens"] == expected[number], name

@@ -1,20 +1,28 @@
 """A real vLLM engine in a process of its own, steered through pipes: one line of JSON a call and an answer.
 
-Engine (the class) is the test's side and needs no vLLM; run as a script, this file is the engine's side.
+Engine (the class) is the test's side and needs no vLLM; run as a script, this file is the engine's side. Importing vLLM
+takes longer than starting it: a template process does so once, and each engine is a fork of it. Engines with variables
+of their own, or `fresh` ones, import it themselves.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
+import importlib
 import json
 import os
 import random
 import select
+import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -55,22 +63,88 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **ENVIRONMENT, "PYTHONPATH": path, **more}
 
 
+class Fork:
+    """A process that another one forked: what Engine needs of subprocess.Popen."""
+
+    def __init__(self, pid: int, handle: int, stdin: BinaryIO, stdout: BinaryIO) -> None:
+        self.pid, self.stdin, self.stdout = pid, stdin, stdout
+        self._handle = handle
+
+    def poll(self) -> int | None:
+        return 0 if select.select([self._handle], [], [], 0)[0] else None
+
+    def wait(self, limit: float) -> None:
+        if not select.select([self._handle], [], [], limit)[0]:
+            raise subprocess.TimeoutExpired("an engine", limit)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def __del__(self) -> None:
+        os.close(self._handle)
+
+
+class Template:
+    """The process that has imported vLLM. It ends with the process that made it."""
+
+    def __init__(self, python: str) -> None:
+        self._near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        number = str(far.fileno())
+        subprocess.Popen(
+            [python, str(HERE / "vllm_engine.py"), "--template", number],
+            stdin=subprocess.DEVNULL,
+            env=environment(),
+            pass_fds=[far.fileno()],
+        )
+        far.close()
+
+    def fork(self, arguments: dict[str, Any], log: BinaryIO) -> Fork:
+        """Waits until vLLM is imported."""
+        engine_in, stdin = os.pipe()
+        stdout, engine_out = os.pipe()
+        order = json.dumps([arguments, environment()]).encode()
+        socket.send_fds(self._near, [order], [engine_in, engine_out, log.fileno()])
+        os.close(engine_in)
+        os.close(engine_out)
+        self._near.settimeout(START_LIMIT)
+        answer, handles, *_ = socket.recv_fds(self._near, 64, 1)
+        assert handles, "the template of vLLM's engines ended"
+        return Fork(int(answer), handles[0], os.fdopen(stdin, "wb", buffering=0), os.fdopen(stdout, "rb", buffering=0))
+
+
+@functools.cache
+def template(python: str) -> Template:
+    return Template(python)
+
+
+def _start(python: str, arguments: dict[str, Any], log: BinaryIO, environ: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [python, str(HERE / "vllm_engine.py"), json.dumps(arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env=environment(**environ),
+        bufsize=0,
+    )
+
+
 class Engine:
     """The test's side. Started without waiting: several may start together."""
 
     def __init__(self, python: str, model: Path, log: Path, **arguments: Any) -> None:
-        """`arguments` go to vllm.LLM; `environ` to the process."""
+        """`arguments` go to vllm.LLM; `environ` to the process. A `fresh` engine shares nothing with those before it,
+        the seed of Python's hashes included."""
         environ = arguments.pop("environ", {})
+        fresh = arguments.pop("fresh", False)
+        arguments = {"model": str(model), **arguments}
         self.log = log
         self._said = log.open("ab", buffering=0)
-        self._process = subprocess.Popen(
-            [python, str(HERE / "vllm_engine.py"), json.dumps({"model": str(model), **arguments})],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            env=environment(**environ),
-            bufsize=0,
-        )
+        self._process: subprocess.Popen[bytes] | Fork
+        if fresh or environ:
+            self._process = _start(python, arguments, self._said, environ)
+        else:
+            self._process = template(python).fork(arguments, self._said)
         self._buffer = b""
         self.ready = False
 
@@ -399,5 +473,45 @@ def _serve(arguments: dict[str, Any]) -> None:
     llm.llm_engine.engine_core.shutdown()
 
 
+def _next_engine(orders: socket.socket) -> dict[str, Any]:
+    """Imports vLLM and forks for each order; returns in the forks alone, with the order's arguments."""
+    for name in ("vllm.entrypoints.llm", "vllm.v1.engine.llm_engine", "vllm.v1.worker.cpu_worker"):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # the forks collect what is theirs alone
+    running: dict[int, int] = {}  # process numbers by handle
+    while True:
+        readable = set(select.select([orders.fileno(), *running], [], [])[0])
+        for handle in readable & running.keys():
+            os.waitpid(running.pop(handle), 0)
+            os.close(handle)
+        if orders.fileno() in readable:
+            order, files, *_ = socket.recv_fds(orders, 1 << 20, 3)
+            if not order:
+                sys.exit()
+            arguments, variables = json.loads(order)
+            child = os.fork()
+            if child == 0:
+                _become_engine(files, variables, [orders.detach(), *running])
+                return dict(arguments)
+            for each in files:
+                os.close(each)
+            running[pidfd := os.pidfd_open(child)] = child
+            socket.send_fds(orders, [str(child).encode()], [pidfd])
+
+
+def _become_engine(files: Iterable[int], variables: dict[str, str], unused: Iterable[int]) -> None:
+    for number, each in enumerate(files):
+        os.dup2(each, number)
+        os.close(each)
+    for each in unused:
+        os.close(each)
+    os.environ.clear()
+    os.environ.update(variables)
+
+
 if __name__ == "__main__":
-    _serve(json.loads(sys.argv[1]))
+    if sys.argv[1] == "--template":
+        _serve(_next_engine(socket.socket(fileno=int(sys.argv[2]))))
+    else:
+        _serve(json.loads(sys.argv[1]))

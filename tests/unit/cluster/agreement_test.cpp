@@ -24,7 +24,7 @@ namespace {
 #ifdef __SANITIZE_ADDRESS__
 constexpr std::uint64_t usual_worlds = 2000;
 #elif defined(__OPTIMIZE__)
-constexpr std::uint64_t usual_worlds = 100000;
+constexpr std::uint64_t usual_worlds = 25000;
 #else
 constexpr std::uint64_t usual_worlds = 1000;
 #endif

@@ -21,7 +21,7 @@ namespace {
 #ifdef __SANITIZE_ADDRESS__
 constexpr std::uint64_t usual_seeds = 200;
 #elif defined(__OPTIMIZE__)
-constexpr std::uint64_t usual_seeds = 4000;
+constexpr std::uint64_t usual_seeds = 1500;
 #else
 constexpr std::uint64_t usual_seeds = 300;
 #endif

@@ -6,17 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <thread>
 #include <vector>
 
 #include "config/level_spec.hpp"
+#include "tests/support/product_sources.hpp"
 #include "tests/unit/config/config_support.hpp"
 
 using namespace cenote;
@@ -173,19 +170,16 @@ BOOST_AUTO_TEST_CASE(a_bad_level_is_refused_with_the_nearest_name_and_all_names)
   refused_with("info,,warn", "unknown log level ``");
 }
 
-BOOST_AUTO_TEST_CASE(every_component_that_writes_to_the_log_has_a_level_of_its_own) {
-  const std::regex named("\\blogger\\(\"([^\"]+)\"\\)");
+BOOST_AUTO_TEST_CASE(every_component_that_writes_to_the_log_has_a_level_of_its_own,
+                     *boost::unit_test::enable_if<testing::reads_sources>()) {
+  constexpr std::string_view call = "logger(\"";
   std::set<std::string> components;
-  for (const char* folder : {"actors", "client", "commands", "config", "core", "keeper", "memory", "simulation",
-                             "tiers", "transport", "worker"}) {
-    for (const auto& entry :
-         std::filesystem::recursive_directory_iterator(std::filesystem::path(CENOTE_SOURCE_DIR) / folder)) {
-      if (entry.path().extension() != ".cpp" && entry.path().extension() != ".hpp") continue;
-      std::ifstream file(entry.path());
-      const std::string text{std::istreambuf_iterator<char>(file), {}};
-      for (std::sregex_iterator at(text.begin(), text.end(), named), end; at != end; ++at) {
-        components.insert((*at)[1].str());
-      }
+  for (const auto& [path, text] :
+       testing::product_sources({"actors", "client", "cluster", "commands", "config", "core", "keeper", "memory",
+                                 "simulation", "tiers", "transport", "worker"})) {
+    for (std::size_t at = text.find(call); at != std::string::npos; at = text.find(call, at)) {
+      at += call.size();
+      components.insert(text.substr(at, text.find('"', at) - at));
     }
   }
   BOOST_TEST(components.size() >= 5U);

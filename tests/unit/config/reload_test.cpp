@@ -1,14 +1,12 @@
 // Readers of settings that a reload may change: the new value reaches each of them.
 #include <boost/test/unit_test.hpp>
 
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <regex>
-#include <sstream>
 #include <string>
 
 #include "config/schema.hpp"
+#include "tests/support/product_sources.hpp"
 
 namespace cenote::config::reload_test {
 
@@ -53,10 +51,7 @@ std::regex read_of_reloadable() {
                     "nvme_ttls_of|group_rights_of|groups_kept_here|tell_groups)\\(");
 }
 
-std::ptrdiff_t reads_in(const std::filesystem::path& path, const std::regex& read) {
-  std::ostringstream bytes;
-  bytes << std::ifstream(path).rdbuf();
-  const std::string text = bytes.str();
+std::ptrdiff_t reads_in(const std::string& text, const std::regex& read) {
   return std::distance(std::sregex_iterator(text.begin(), text.end(), read), std::sregex_iterator());
 }
 
@@ -65,17 +60,13 @@ std::ptrdiff_t reads_in(const std::filesystem::path& path, const std::regex& rea
 BOOST_AUTO_TEST_SUITE(reloads)
 
 /// Finds a read that was added: a reload has to reach what is made of it, by the way that `readers` names.
-BOOST_AUTO_TEST_CASE(a_reload_reaches_every_reader_of_a_setting_that_it_may_change) {
+BOOST_AUTO_TEST_CASE(a_reload_reaches_every_reader_of_a_setting_that_it_may_change,
+                     *boost::unit_test::enable_if<testing::reads_sources>()) {
   const std::regex read = read_of_reloadable();
-  const std::filesystem::path root(CENOTE_SOURCE_DIR);
-  for (const char* folder : {"actors", "commands", "keeper", "worker"}) {
-    for (const auto& each : std::filesystem::recursive_directory_iterator(root / folder)) {
-      if (each.path().extension() != ".cpp" || each.path().filename() == "cluster.cpp") continue;
-      const std::string name = each.path().lexically_relative(root).string();
-      const std::ptrdiff_t reads = reads_in(each.path(), read);
-      const auto known = readers.find(name);
-      BOOST_TEST(reads == (known == readers.end() ? 0 : known->second.reads), name);
-    }
+  for (const auto& [path, text] : testing::product_sources({"actors", "commands", "keeper", "worker"})) {
+    if (path.ends_with(".hpp") || path.ends_with("/cluster.cpp")) continue;
+    const auto known = readers.find(path);
+    BOOST_TEST(reads_in(text, read) == (known == readers.end() ? 0 : known->second.reads), path);
   }
 }
 

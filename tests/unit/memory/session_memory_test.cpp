@@ -3,6 +3,7 @@
 
 #include <sys/eventfd.h>
 
+#include <barrier>
 #include <boost/test/unit_test.hpp>
 #include <cstddef>
 #include <random>
@@ -254,27 +255,33 @@ BOOST_AUTO_TEST_CASE(no_wake_up_is_lost_between_two_threads) {
 }
 
 BOOST_AUTO_TEST_CASE(a_grant_is_either_taken_or_revoked) {
+  constexpr std::uint32_t slots = session_memory::grants;
+  const std::uint64_t rounds = 200 / scale;
   std::atomic<std::uint64_t> taken{0}, revoked{0};
-  const std::uint64_t rounds = 20'000 / scale;
-  std::atomic<std::uint64_t> turn{0}, finished{0};
+  std::barrier turn(3);
+  const auto granted = [](std::uint64_t round) {
+    return grant_slot::make(static_cast<std::uint32_t>(round), 3, grant_slot::granted);
+  };
   const auto contend = [&](std::uint64_t to, std::atomic<std::uint64_t>& won) {
     for (std::uint64_t round = 1; round <= rounds; ++round) {
-      while (turn.load() < round) std::this_thread::yield();
-      std::uint64_t word = grant_slot::make(static_cast<std::uint32_t>(round), 3, grant_slot::granted);
-      if (view.grant(5).word.compare_exchange_strong(word, to)) ++won;
-      ++finished;
+      turn.arrive_and_wait();
+      for (std::uint32_t slot = 0; slot < slots; ++slot) {
+        std::uint64_t word = granted(round);
+        if (view.grant(slot).word.compare_exchange_strong(word, to)) ++won;
+      }
+      turn.arrive_and_wait();
     }
   };
   std::thread a([&] { contend(grant_slot::taken, taken); });
   std::thread b([&] { contend(0, revoked); });
   for (std::uint64_t round = 1; round <= rounds; ++round) {
-    view.grant(5).word.store(grant_slot::make(static_cast<std::uint32_t>(round), 3, grant_slot::granted));
-    turn.store(round);
-    while (finished.load() < 2 * round) std::this_thread::yield();
+    for (std::uint32_t slot = 0; slot < slots; ++slot) view.grant(slot).word.store(granted(round));
+    turn.arrive_and_wait();  // both begin
+    turn.arrive_and_wait();  // both are through
   }
   a.join();
   b.join();
-  BOOST_TEST(taken + revoked == rounds);
+  BOOST_TEST(taken + revoked == rounds * slots);
   const std::uint64_t word = grant_slot::make(0xfffffffe, 0xabcd, grant_slot::taken);
   BOOST_TEST(grant_slot::version_of(word) == 0xfffffffeU);
   BOOST_TEST(grant_slot::group_of(word) == 0xabcdU);
