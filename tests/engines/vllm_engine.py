@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-START_LIMIT, CALL_LIMIT, STOP_LIMIT = 180.0, 120.0, 60.0  # seconds
+START_LIMIT, CALL_LIMIT, STOP_LIMIT = 500.0, 300.0, 120.0  # seconds
 
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -89,7 +89,7 @@ class Template:
     """The process that has imported vLLM. It ends with the process that made it."""
 
     def __init__(self, python: str) -> None:
-        self._near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._orders, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = str(far.fileno())
         subprocess.Popen(
             [python, str(HERE / "vllm_engine.py"), "--template", number],
@@ -104,11 +104,11 @@ class Template:
         engine_in, stdin = os.pipe()
         stdout, engine_out = os.pipe()
         order = json.dumps([arguments, environment()]).encode()
-        socket.send_fds(self._near, [order], [engine_in, engine_out, log.fileno()])
+        socket.send_fds(self._orders, [order], [engine_in, engine_out, log.fileno()])
         os.close(engine_in)
         os.close(engine_out)
-        self._near.settimeout(START_LIMIT)
-        answer, handles, *_ = socket.recv_fds(self._near, 64, 1)
+        self._orders.settimeout(START_LIMIT)
+        answer, handles, *_ = socket.recv_fds(self._orders, 64, 1)
         assert handles, "the template of vLLM's engines ended"
         return Fork(int(answer), handles[0], os.fdopen(stdin, "wb", buffering=0), os.fdopen(stdout, "rb", buffering=0))
 
@@ -475,6 +475,7 @@ def _serve(arguments: dict[str, Any]) -> None:
 
 def _next_engine(orders: socket.socket) -> dict[str, Any]:
     """Imports vLLM and forks for each order; returns in the forks alone, with the order's arguments."""
+    inherited = dict(os.environ)  # the import sets variables of its own
     for name in ("vllm.entrypoints.llm", "vllm.v1.engine.llm_engine", "vllm.v1.worker.cpu_worker"):
         importlib.import_module(name)
     gc.collect()
@@ -492,7 +493,10 @@ def _next_engine(orders: socket.socket) -> dict[str, Any]:
             arguments, variables = json.loads(order)
             child = os.fork()
             if child == 0:
-                _become_engine(files, variables, [orders.detach(), *running])
+                _become_engine(files, [orders.detach(), *running])
+                for name in inherited.keys() - variables.keys():
+                    os.environ.pop(name, None)
+                os.environ.update(variables.items() - inherited.items())
                 return dict(arguments)
             for each in files:
                 os.close(each)
@@ -500,14 +504,13 @@ def _next_engine(orders: socket.socket) -> dict[str, Any]:
             socket.send_fds(orders, [str(child).encode()], [pidfd])
 
 
-def _become_engine(files: Iterable[int], variables: dict[str, str], unused: Iterable[int]) -> None:
+def _become_engine(files: Iterable[int], unused: Iterable[int]) -> None:
+    """`files` become input, output and errors."""
     for number, each in enumerate(files):
         os.dup2(each, number)
         os.close(each)
     for each in unused:
         os.close(each)
-    os.environ.clear()
-    os.environ.update(variables)
 
 
 if __name__ == "__main__":
