@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import tempfile
 import textwrap
+from pathlib import Path
 from typing import Any
 
-from conftest import HERE
-from vllm_engine import environment
+from vllm_engine import template
 
 
 def run(vllm_python: str, code: str, **values: Any) -> Any:
     """Runs `code` with `values` as globals; what it leaves in `result`."""
     script = f"import json\nglobals().update(json.loads({json.dumps(json.dumps(values))}))\n{textwrap.dedent(code)}\n"
     script += "print('result', json.dumps(result))"
-    done = subprocess.run(
-        [vllm_python, "-c", script], capture_output=True, text=True, cwd=HERE, env=environment(), check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("result "))[7:])
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        printed = template(vllm_python).run(script, log)
+        results = [line[7:] for line in printed.splitlines() if line.startswith("result ")]
+        assert results, log.read_text(errors="replace")[-3000:]
+    return json.loads(results[0])
 
 
 def test_pieces_name_every_byte_of_a_block_once_whatever_the_strides(vllm_python: str) -> None:

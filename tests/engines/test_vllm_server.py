@@ -64,7 +64,7 @@ def test_a_server_stores_the_last_block_of_a_request_and_finds_it_again(
         # the last token is not computed: 384 are, which are 12 blocks
         first, tokens = prompt(300, 61), 85
         expected = plain.tokens([first], tokens)[0]
-        until("the server answers", answers, limit=150, pause=0.2)
+        until("the server answers", answers, limit=500, pause=0.2)
 
         def complete(asked: list[int], count: int) -> list[int]:
             body = {"model": "tiny", "prompt": asked, "max_tokens": count, "temperature": 0, "ignore_eos": True}

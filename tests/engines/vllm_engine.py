@@ -1,8 +1,8 @@
 """A real vLLM engine in a process of its own, steered through pipes: one line of JSON a call and an answer.
 
 Engine (the class) is the test's side and needs no vLLM; run as a script, this file is the engine's side. Importing vLLM
-takes longer than starting it: a template process does so once, and each engine is a fork of it. Engines with variables
-of their own, or `fresh` ones, import it themselves.
+takes longer than starting it: a template process does so once, and each engine, or piece of code, runs in a fork of it.
+Engines with variables of their own, or `fresh` ones, import it themselves.
 """
 
 from __future__ import annotations
@@ -111,6 +111,14 @@ class Template:
         answer, handles, *_ = socket.recv_fds(self._orders, 64, 1)
         assert handles, "the template of vLLM's engines ended"
         return Fork(int(answer), handles[0], os.fdopen(stdin, "wb", buffering=0), os.fdopen(stdout, "rb", buffering=0))
+
+    def run(self, code: str, log: Path) -> str:
+        """What it prints, in a process of its own; its errors are in the log."""
+        with log.open("ab", buffering=0) as errors:
+            process = self.fork({"code": code}, errors)
+        process.stdin.close()
+        with process.stdout:
+            return process.stdout.read().decode()
 
 
 @functools.cache
@@ -515,6 +523,7 @@ def _become_engine(files: Iterable[int], unused: Iterable[int]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--template":
-        _serve(_next_engine(socket.socket(fileno=int(sys.argv[2]))))
+        order = _next_engine(socket.socket(fileno=int(sys.argv[2])))
+        exec(order["code"], {"__name__": "__main__"}) if "code" in order else _serve(order)
     else:
         _serve(json.loads(sys.argv[1]))
