@@ -113,7 +113,7 @@ class Template:
         return Fork(int(answer), handles[0], os.fdopen(stdin, "wb", buffering=0), os.fdopen(stdout, "rb", buffering=0))
 
     def run(self, code: str, log: Path) -> str:
-        """What it prints, in a process of its own; its errors are in the log."""
+        """The output of a process of its own. The log has its errors."""
         with log.open("ab", buffering=0) as errors:
             process = self.fork({"code": code}, errors)
         process.stdin.close()
