@@ -94,6 +94,7 @@ result<epoch_book> epoch_book::open(std::filesystem::path file, epoch now, std::
   epoch_book book(std::move(file), std::move(*lock));
   if (*bytes && !book.decode(**bytes)) {
     book.entries_.clear();
+    book.pending_ = 0;
     book.floor_ = now;
     book.was_damaged_ = true;
   }
@@ -124,10 +125,16 @@ bool epoch_book::decode(std::string_view bytes) {
     if (number >= epoch_limit || (flags & ~(pending_flag | clear_above_flag)) != 0) return false;
     entry& read = entries_[{server, identity}];
     read.number = number;
-    read.is_pending = (flags & pending_flag) != 0;
+    set_pending(read, (flags & pending_flag) != 0);
     read.is_uncleared_above = (flags & clear_above_flag) != 0;
   }
   return reader.ok() && entries_.size() == count;
+}
+
+void epoch_book::set_pending(entry& kept, bool is_pending) noexcept {
+  pending_ += is_pending ? 1 : 0;
+  pending_ -= kept.is_pending ? 1 : 0;
+  kept.is_pending = is_pending;
 }
 
 epoch epoch_book::known(const place& where) const noexcept {
@@ -190,7 +197,7 @@ result<void> epoch_book::keep_cleared_above(const place& location) {
 result<void> epoch_book::keep(const place& where, epoch number) {
   entry& kept = entry_of(where);
   kept.number = number;
-  kept.is_pending = false;
+  set_pending(kept, false);
   return write();
 }
 
@@ -200,7 +207,7 @@ result<void> epoch_book::keep_pending(std::uint64_t server, const std::set<insta
     const epoch number = known(where);
     entry& kept = entry_of(where);
     kept.number = number;
-    kept.is_pending = true;
+    set_pending(kept, true);
     ++kept.clears;
   }
   if (identities.empty()) return {};
@@ -230,6 +237,7 @@ void epoch_book::forget_lowest() {
     return std::pair(each.second.is_pending || each.second.is_uncleared_above, each.second.number);
   });
   floor_ = std::max(floor_, lowest->second.number + (lowest->second.is_pending ? 1 : 0));
+  set_pending(lowest->second, false);
   entries_.erase(lowest);
 }
 

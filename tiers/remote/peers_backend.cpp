@@ -144,6 +144,18 @@ void peers_backend::clear_all(std::vector<instance_identity> identities, std::fu
       [answer] { answer({}); });
 }
 
+void peers_backend::count_unconfirmed(instance_identity identity, std::function<void(unconfirmed_removals)> answer) {
+  enter([this, identity, answer] { answer(book_.count(identity)); }, [answer] { answer({}); });
+}
+
+removal_figures peers_backend::removals() const {
+  const auto counted = pool_.copy_counters();
+  return {.unconfirmed = counted.unconfirmed,
+          .repeated = counted.repeated_removals,
+          .dropped = counted.dropped_removals,
+          .failed_saves = counted.failed_saves};
+}
+
 /// The network's thread has ended, or there never was one.
 void peers_backend::stop() noexcept {
   for (auto each = moving_.begin(); each != moving_.end();) {
@@ -1042,18 +1054,6 @@ result<std::uint64_t> peers_backend::write_off(const std::string& name) {
   repeat_removals(repeats_at_);
   count_orders();
   return waiting;
-}
-
-cluster::unconfirmed_removals peers_backend::unconfirmed(instance_identity identity) const {
-  cluster::unconfirmed_removals counted;
-  std::set<std::string> nodes;
-  for (const auto& [number, each] : book_.orders()) {
-    if (each.identity != identity) continue;
-    ++counted.removals;
-    nodes.insert(each.nodes.begin(), each.nodes.end());
-  }
-  counted.nodes = nodes.size();
-  return counted;
 }
 
 /// A node that is here ends what is under way with it by the end of its link, and clears its blocks on the next one.

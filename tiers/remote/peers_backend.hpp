@@ -73,6 +73,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   /// On all nodes; one that is away hears of it when it binds the instance again, before anything of it is served.
   void clear(instance_identity identity, std::function<void(result<void>)> answer) override;
   void clear_all(std::vector<instance_identity> identities, std::function<void(result<void>)> answer) override;
+  void count_unconfirmed(instance_identity identity, std::function<void(unconfirmed_removals)> answer) override;
+  [[nodiscard]] removal_figures removals() const override;
   void stop() noexcept override;
   [[nodiscard]] std::string_view name() const noexcept override { return "peers"; }
 
@@ -86,7 +88,6 @@ class peers_backend final : public backend, public cluster::pool_half {
   void closed(peer::link_id which) override;
   [[nodiscard]] result<std::uint64_t> write_off(const std::string& name) override;
   void take_write_off(const std::string& name) override;
-  [[nodiscard]] cluster::unconfirmed_removals unconfirmed(instance_identity identity) const override;
   void flush() override;
   void advance(steady_time now) override;
 

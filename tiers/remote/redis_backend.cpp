@@ -143,15 +143,15 @@ void redis_backend::locate(std::vector<block_name> keys, std::chrono::millisecon
 void redis_backend::drop(instance_identity identity, std::vector<block_key> keys,
                          std::function<void(result<std::uint64_t>)> answer) {
   enter([this, identity, keys = std::move(keys), answer = std::move(answer), call_time = steady_now()](steady_time) {
-    begin_drop(identity, keys, call_time, [this, identity, keys, answer](const result<std::uint64_t>& outcome) {
-      if (!outcome) keep_removal(identity, keys);
+    begin_drop(identity, keys, call_time, [this, identity, keys, answer](const auto& outcome, const auto& silent) {
+      if (!outcome) keep_removal(identity, keys, silent);
       answer(outcome);
     });
   });
 }
 
 void redis_backend::begin_drop(instance_identity identity, const std::vector<block_key>& keys, steady_time call_time,
-                               std::function<void(result<std::uint64_t>)> answer) {
+                               drop_receiver answer) {
   auto asked = std::make_shared<redis_question>();
   asked->dropped = std::move(answer);
   const redis_request like{.kind = request_kind::drop,
@@ -163,20 +163,29 @@ void redis_backend::begin_drop(instance_identity identity, const std::vector<blo
 }
 
 /// Its keys stay unserved until it is confirmed, those of an order that it replaces no longer.
-void redis_backend::keep_removal(instance_identity identity, std::vector<block_key> keys) {
+void redis_backend::keep_removal(instance_identity identity, std::vector<block_key> keys,
+                                 const std::set<std::size_t>& silent) {
   const auto now = steady_now();
   if (removals_.orders().empty()) repeats_at_ = now + repeat_pause;
-  const std::uint64_t number =
-      removals_.add({.identity = identity, .cleared = 0, .keys = std::move(keys), .spec = {}, .nodes = {name_}});
+  const std::uint64_t number = removals_.add(
+      {.identity = identity, .cleared = 0, .keys = std::move(keys), .spec = {}, .nodes = names_of(silent)});
   for (const auto& each : removals_.take_replaced()) unserved_.end(each.identity, each.keys, now, now);
   unserved_.begin(identity, removals_.find(number)->keys, now);
   saves_at_ = now;
 }
 
-void redis_backend::end_repeat(std::uint64_t number, const result<std::uint64_t>& outcome) {
+std::set<std::string> redis_backend::names_of(const std::set<std::size_t>& servers) const {
+  std::set<std::string> names;
+  for (const std::size_t each : servers) names.insert(servers_[each].site.name());
+  return names;
+}
+
+void redis_backend::end_repeat(std::uint64_t number, const result<std::uint64_t>& outcome,
+                               const std::set<std::size_t>& silent) {
   repeated_.erase(number);
   const auto* const order = removals_.find(number);
-  if (!outcome || order == nullptr) return;
+  if (order == nullptr) return;
+  if (!outcome) return removals_.keep(number, names_of(silent));
   const auto now = steady_now();
   unserved_.end(order->identity, order->keys, now, now);
   removals_.keep(number, {});
@@ -194,8 +203,9 @@ void redis_backend::repeat_removals(steady_time now) {
   }
   for (const std::uint64_t number : numbers) {
     const auto* const order = removals_.find(number);
+    ++repeats_;
     begin_drop(order->identity, order->keys, now,
-               [this, number](const result<std::uint64_t>& outcome) { end_repeat(number, outcome); });
+               [this, number](const auto& outcome, const auto& silent) { end_repeat(number, outcome, silent); });
   }
 }
 
@@ -203,10 +213,44 @@ void redis_backend::save_removals(steady_time now) {
   if (!removals_.is_changed() || now < saves_at_) return;
   const auto written = removals_.write(removals_.clears(), removals_.departures());
   if (written) return;
+  ++failed_saves_;
   saves_at_ = now + repeat_pause;
   if (told_.notice)
     told_.notice("removals that wait are not kept over a restart until the file can be written", "reason",
                  written.error().describe());
+}
+
+/// A clear that waits is in the book of epochs.
+void redis_backend::count_unconfirmed(instance_identity identity, std::function<void(unconfirmed_removals)> answer) {
+  enter([this, identity, answer = std::move(answer)](steady_time) {
+    std::set<std::string> uncleared;
+    for (server& each : servers_) {
+      if (each.site.book().is_pending(each.site.place_of(identity))) uncleared.insert(each.site.name());
+    }
+    const std::uint64_t clears = uncleared.empty() ? 0 : 1;
+    auto counted = removals_.count(identity, std::move(uncleared));
+    counted.removals += clears;
+    answer(counted);
+  });
+}
+
+removal_figures redis_backend::removals() const {
+  const std::lock_guard lock(counts_mutex_);
+  return figures_;
+}
+
+/// Orders that wait, and instances with a clear that waits.
+removal_figures redis_backend::count_removals() {
+  std::set<instance_identity> uncleared;
+  for (server& each : servers_) {
+    if (!each.site.book().has_pending()) continue;
+    const auto waiting = each.site.book().pending_on(each.site.id());
+    uncleared.insert(waiting.begin(), waiting.end());
+  }
+  return {.unconfirmed = removals_.orders().size() + uncleared.size(),
+          .repeated = repeats_,
+          .dropped = removals_.dropped(),
+          .failed_saves = failed_saves_};
 }
 
 void redis_backend::clear(instance_identity identity, std::function<void(result<void>)> answer) {
@@ -286,9 +330,11 @@ bool redis_backend::turn() {
   save_removals(now);
   if (is_stopping) return false;
   say_standing();
+  const auto counted = count_removals();
   {
     const std::lock_guard lock(counts_mutex_);
     counts_ = answers_.counts;
+    figures_ = counted;
   }
   is_at_work_ = true;
   wait(steady_now());
@@ -403,7 +449,8 @@ void redis_backend::begin_question(const redis_request& like, const std::vector<
     redis_request request = like;
     request.key = keys[i];
     request.index = i;
-    auto& lanes = home(request).lanes;
+    request.server = home_of(request.name.identity, request.key, seeds_);
+    auto& lanes = servers_[request.server].lanes;
     if (like.kind == request_kind::exists && unserved_.has(like.name.identity, request.key, now)) {
       answers_.end(request, item_result::missing, now);
     } else if (is_too_much) {

@@ -80,6 +80,8 @@ class redis_backend final : public backend {
   /// the instance is asked there again, also by the node's next process.
   void clear(instance_identity identity, std::function<void(result<void>)> answer) override;
   void clear_all(std::vector<instance_identity> identities, std::function<void(result<void>)> answer) override;
+  void count_unconfirmed(instance_identity identity, std::function<void(unconfirmed_removals)> answer) override;
+  [[nodiscard]] removal_figures removals() const override;
   void stop() noexcept override;
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
 
@@ -94,6 +96,7 @@ class redis_backend final : public backend {
     redis_site site;
     std::array<redis_lane, lanes_a_server> lanes;
   };
+  using drop_receiver = std::function<void(const result<std::uint64_t>&, const std::set<std::size_t>& silent)>;
   using call = std::function<void(steady_time)>;  ///< one that throws is made once more
 
   redis_backend(redis_options options, events told, std::deque<epoch_book> books, removal_book removals,
@@ -113,9 +116,11 @@ class redis_backend final : public backend {
   [[nodiscard]] std::vector<block_key> end_puts(instance_identity identity, std::vector<block_key> keys,
                                                 steady_time now);
   void begin_drop(instance_identity identity, const std::vector<block_key>& keys, steady_time call_time,
-                  std::function<void(result<std::uint64_t>)> answer);
-  void keep_removal(instance_identity identity, std::vector<block_key> keys);
-  void end_repeat(std::uint64_t number, const result<std::uint64_t>& outcome);
+                  drop_receiver answer);
+  void keep_removal(instance_identity identity, std::vector<block_key> keys, const std::set<std::size_t>& silent);
+  void end_repeat(std::uint64_t number, const result<std::uint64_t>& outcome, const std::set<std::size_t>& silent);
+  [[nodiscard]] std::set<std::string> names_of(const std::set<std::size_t>& servers) const;
+  [[nodiscard]] removal_figures count_removals();
   void repeat_removals(steady_time now);
   void save_removals(steady_time now);
   void look_everywhere(instance_identity identity);
@@ -137,7 +142,8 @@ class redis_backend final : public backend {
   std::deque<call> inbox_;    // guarded by mutex_
   bool is_stopping_ = false;  // guarded by mutex_
   mutable std::mutex counts_mutex_;
-  redis_counts counts_;  // guarded by counts_mutex_
+  redis_counts counts_;      // guarded by counts_mutex_
+  removal_figures figures_;  // guarded by counts_mutex_
 
   // The thread's own.
   std::deque<call> calls_;        ///< taken from inbox_, and not made
@@ -152,7 +158,8 @@ class redis_backend final : public backend {
   cluster::recent_removals unserved_;  ///< their keys
   std::set<std::uint64_t> repeated_;   ///< numbers of those that are asked for again now
   steady_time repeats_at_{};
-  steady_time saves_at_{};  ///< after a write of the book that failed
+  steady_time saves_at_{};                        ///< after a write of the book that failed
+  std::uint64_t repeats_ = 0, failed_saves_ = 0;  ///< of removals, so far
   std::optional<bool> stands_;
   std::string said_reason_;  ///< why it does not stand, as it was said
   std::thread thread_;
