@@ -335,8 +335,8 @@ CENOTE_API int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t g
 
 /* Forgets keys; *removed: how many were there. CENOTE_OK: nothing brings them back. CENOTE_REMOVAL_PENDING: they are
  * gone from memory and are not served here now, but a tier below DRAM could not write that down, or another node
- * or a server has not confirmed it; the node goes on trying. cenote_last_error says how many removals of the
- * instance wait for nodes and servers; `cenote status` and the node's log name the place. */
+ * or a server has not confirmed it; the node goes on trying. cenote_last_error names the number of
+ * removals of the instance that wait for nodes and servers; `cenote status` and the node's log name the place. */
 CENOTE_API int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed);
 /* Forgets the whole instance in all tiers; done when it returns CENOTE_OK. CENOTE_REMOVAL_PENDING: as above. */
 CENOTE_API int cenote_clear(cenote_session* session);

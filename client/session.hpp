@@ -425,7 +425,7 @@ class session {
   void give_back(std::span<const memory::completion> reserved, std::uint64_t parts);
   result<std::uint64_t> finish_parts(std::span<const reserved_block> blocks);
   result<std::uint64_t> send_in_batches(std::span<memory::submission> entries);
-  [[nodiscard]] error counted(const error& pending, time_point until);
+  [[nodiscard]] error counted(const error& pending, time_point end);
 
   session_options options_;
   fork_guard process_;

@@ -499,9 +499,9 @@ result<std::uint64_t> session::send_in_batches(std::span<submission> entries) {
   return total;
 }
 
-/// Says with a pending removal how many wait, if the node says so in time.
-error session::counted(const error& pending, time_point until) {
-  const auto waiting = socket_.ask_unconfirmed(until);
+/// Adds to a pending removal how many wait, if the node answers in time.
+error session::counted(const error& pending, time_point end) {
+  const auto waiting = socket_.ask_unconfirmed(end);
   if (!waiting) return pending;
   return {error_code::removal_pending, std::to_string(waiting->removals) +
                                            " removals or clears of the instance wait for " +

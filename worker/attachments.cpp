@@ -50,7 +50,7 @@ void attachments::ask_for(connection& waits, const local::frame_header& request,
       std::move(arguments)...);
 }
 
-/// Has the connection wait for an answer, which any thread may give, until the deadline: `send` says it to the client.
+/// Has the connection wait for an answer, which any thread may give, until the deadline: `send` passes it on.
 template <class Answer>
 std::function<void(const result<Answer>&)> attachments::await_answer(
     connection& client, const local::frame_header& request,

@@ -31,7 +31,7 @@ std::string epoch_key_of(const instance_identity& identity = some_identity) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(redis_servers)
+BOOST_AUTO_TEST_SUITE(real_redis_servers)
 
 BOOST_AUTO_TEST_CASE(what_is_put_is_there_and_comes_back_also_for_another_node) {
   const test::redis_server server;
