@@ -24,7 +24,7 @@ constexpr std::uint32_t book_version = 3;
 constexpr std::uint8_t pending_flag = 1;
 constexpr std::uint8_t clear_above_flag = 2;
 constexpr epoch first_clear = epoch{1} << 52U;
-constexpr unsigned clear_bits = 32;  // of an epoch's low half
+constexpr unsigned clear_bits = 22;  // of an epoch's low part: two clears within 4 ms may look like one
 constexpr std::size_t entry_bytes = 8 + sizeof(instance_identity) + 8 + 1;
 constexpr std::size_t book_header_bytes = 8 + 4 + 8 + 4;
 constexpr std::size_t most_book_bytes = book_header_bytes + epoch_book::most_entries * entry_bytes + 8;
@@ -69,19 +69,20 @@ bool differ_by_clear(epoch one, epoch other) noexcept {
 
 namespace {
 
-constexpr epoch low_half = (epoch{1} << clear_bits) - 1;
+constexpr epoch low_part = (epoch{1} << clear_bits) - 1;
 
 epoch epoch_of_clear(epoch floor, epoch now) noexcept {
-  return std::max((floor >> clear_bits) + 1, now >> clear_bits) << clear_bits | ((now & low_half) >> 1U);
+  return std::max((floor >> clear_bits) + 1, now >> clear_bits) << clear_bits | ((now & low_part) >> 1U);
 }
 
-/// Another one without a clear. What two nodes make of the same one differs, but for one time in a million.
+/// Another one without a clear, a small part of what is left until the next clear's number. What two nodes make of the
+/// same one differs as a rule.
 epoch epoch_after(epoch floor, epoch now) noexcept {
   constexpr epoch spread = 0x9e3779b97f4a7c15;
-  constexpr unsigned most_step_bits = 20;
+  constexpr unsigned part_bits = 7;
   if (floor < first_clear) return std::max(floor + 1, now / 1000);
-  const epoch next = floor + 1 + ((now * spread) >> (64 - most_step_bits));
-  return differ_by_clear(next, floor) ? floor + 1 : next;
+  const epoch left = low_part - (floor & low_part);
+  return floor + 1 + (((left >> part_bits) * ((now * spread) >> 32U)) >> 32U);
 }
 
 }  // namespace

@@ -24,8 +24,10 @@ namespace cenote::remote {
 /// increasing; 0: none.
 ///
 ///     below 2^52          of an instance that was never cleared: microseconds of the calendar, or one more than
-///     another high half | low half    high: the last clear, from the calendar's nanoseconds, above all that was seen
+///     other high bits | 22 low bits   high: the last clear, from the calendar's nanoseconds, above all that was seen
 ///                             low: grows when a server had lost the epoch and was given one anew
+///
+/// Nodes of before went by 32 low bits: what they made anew may count as a clear, and then clears more than it has to.
 using epoch = std::uint64_t;
 
 /// Whether the two are epochs before and after a clear, and not only of a server that had forgotten.
