@@ -14,6 +14,7 @@
 #include "cluster/pool.hpp"
 #include "memory/segment.hpp"
 #include "tiers/blocks/provisioner.hpp"
+#include "tiers/remote/backend.hpp"
 
 namespace cenote {
 
@@ -42,6 +43,12 @@ class lower_tier_host {
   /// Opens files or connections, after the tier above was told of this one. `checked`: waits until they are open, and
   /// fails if something is set up wrongly.
   virtual result<void> open(bool checked) = 0;
+  /// Counts removals and clears of an instance that places outside this machine have not confirmed. `answer` is called
+  /// on any thread, not at all after stop().
+  virtual void count_unconfirmed(const instance_identity& /*identity*/,
+                                 const std::function<void(remote::unconfirmed_removals)>& answer) {
+    answer({});
+  }
   /// Ends what is under way. The actors have ended.
   virtual void stop() = 0;
 };

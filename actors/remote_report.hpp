@@ -12,6 +12,7 @@ namespace cenote {
 struct remote_backend_report {
   std::string name;
   remote::backend_status state;
+  remote::removal_figures removals{};
 };
 
 /// Puts and gets are timed from the hand-over to a backend until it answered.

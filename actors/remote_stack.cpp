@@ -94,6 +94,12 @@ class remote_host final : public lower_tier_host {
     log_error(logger("remote"), "a backend is not used", {{"reason", opened_.error().describe()}});
     return {};
   }
+  void count_unconfirmed(const instance_identity& identity,
+                         const std::function<void(remote::unconfirmed_removals)>& answer) override {
+    const auto add = remote::sum_of(backends_.size() + 1, answer);
+    for (const auto& each : backends_) each->count_unconfirmed(identity, add);
+    add({});
+  }
   void stop() override { end_backends(); }
 
  private:

@@ -358,7 +358,8 @@ tier_report_ptr remote_tier::report() {
   made->now = store_.gauges();
   made->totals = store_.counters;
   for (remote::backend_number number = 0; number < backends_.size(); ++number) {
-    made->backends.push_back({std::string(backends_[number]->name()), store_.status_of(number, steady_now())});
+    made->backends.push_back({std::string(backends_[number]->name()), store_.status_of(number, steady_now()),
+                              backends_[number]->removals()});
   }
   made->gets = gets_;
   made->puts = puts_;

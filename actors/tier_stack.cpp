@@ -38,6 +38,13 @@ std::vector<lower_tier> tiers_of(const std::vector<std::unique_ptr<lower_tier_ho
   return all;
 }
 
+void count_unconfirmed(const std::vector<std::unique_ptr<lower_tier_host>>& hosts, const instance_identity& identity,
+                       const std::function<void(remote::unconfirmed_removals)>& answer) {
+  const auto add = remote::sum_of(hosts.size() + 1, answer);
+  for (const auto& each : hosts) each->count_unconfirmed(identity, add);
+  add({});
+}
+
 tier_stack make_tiers(caf::actor_system& system, data_path& path, stack_parts parts) {
   tier_stack made;
   made.lower = std::move(parts.lower);

@@ -22,6 +22,10 @@ namespace cenote {
 [[nodiscard]] std::vector<std::unique_ptr<lower_tier_host>> make_lower_tiers(const lower_tier_needs& needs);
 [[nodiscard]] std::vector<lower_tier> tiers_of(const std::vector<std::unique_ptr<lower_tier_host>>& hosts);
 
+/// Counts what waits below all of them, as lower_tier_host::count_unconfirmed().
+void count_unconfirmed(const std::vector<std::unique_ptr<lower_tier_host>>& hosts, const instance_identity& identity,
+                       const std::function<void(remote::unconfirmed_removals)>& answer);
+
 struct tier_stack {
   dram_tier_actor top;
   std::vector<lower_tier> lower;  ///< by edge

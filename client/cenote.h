@@ -335,14 +335,15 @@ CENOTE_API int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t g
 
 /* Forgets keys; *removed: how many were there. CENOTE_OK: nothing brings them back. CENOTE_REMOVAL_PENDING: they are
  * gone from memory and are not served here now, but a tier below DRAM could not write that down, or another node
- * or a server has not confirmed it; the node goes on trying. `cenote status` and the node's log name the place. */
+ * or a server has not confirmed it; the node goes on trying. cenote_last_error names the number of
+ * removals of the instance that wait for nodes and servers; `cenote status` and the node's log name the place. */
 CENOTE_API int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed);
 /* Forgets the whole instance in all tiers; done when it returns CENOTE_OK. CENOTE_REMOVAL_PENDING: as above. */
 CENOTE_API int cenote_clear(cenote_session* session);
-/* Removals and clears of the instance that other nodes have not confirmed yet, of all sessions, and how many
- * nodes have not confirmed one of them. 0: each that was answered with CENOTE_REMOVAL_PENDING for the sake of other
- * nodes is done now, or was dropped because too many waited (`cluster.pool.dropped_removals` in `cenote status`).
- * Servers and disks are not counted. Since 1.9. */
+/* Removals and clears of the instance that other nodes or Redis servers have not confirmed yet, of all sessions, and
+ * how many nodes and servers have not confirmed one of them. 0: each that was answered with CENOTE_REMOVAL_PENDING for
+ * the sake of nodes or servers is done now, or was dropped because too many waited
+ * (`remote.backends[].dropped_removals` in `cenote status`). Disks are not counted. Since 1.9. */
 CENOTE_API int cenote_unconfirmed(cenote_session* session, uint64_t* removals, uint64_t* nodes);
 /* Returns when everything that this session handed in before is done. */
 CENOTE_API int cenote_barrier(cenote_session* session);

@@ -291,8 +291,8 @@ class session {
   result<std::uint64_t> keep(key_batch keys, std::uint32_t group, bool kept);
   /// Forgets the whole instance; done when it returns.
   result<void> clear();
-  /// Removals and clears of the instance that are answered as pending and wait still, and how many nodes have not
-  /// confirmed one of them.
+  /// Removals and clears of the instance that are answered as pending and wait still, and how many nodes and servers
+  /// have not confirmed one of them.
   result<local::unconfirmed_reply> unconfirmed();
   /// Waits until all that this session submitted before has been carried out.
   result<void> barrier();
@@ -425,6 +425,7 @@ class session {
   void give_back(std::span<const memory::completion> reserved, std::uint64_t parts);
   result<std::uint64_t> finish_parts(std::span<const reserved_block> blocks);
   result<std::uint64_t> send_in_batches(std::span<memory::submission> entries);
+  [[nodiscard]] error counted(const error& pending, time_point end);
 
   session_options options_;
   fork_guard process_;

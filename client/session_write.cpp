@@ -77,7 +77,7 @@ error refusal(std::uint16_t code) {
           error_code::removal_pending,
           "removed and not served here any more, but a tier below DRAM has not written that down, or another node or "
           "a server has not confirmed it, so that blocks may be served again; `cenote status --json` shows it "
-          "(pending_removals, cluster.pool.unconfirmed, remote.counters.unremoved)"};
+          "(nvme.paths[].pending_removals, remote.backends[].unconfirmed)"};
     case error_code::ok: break;
     default: return {static_cast<error_code>(code), "the node refused the batch"};
   }
@@ -494,8 +494,18 @@ result<std::uint64_t> session::send_in_batches(std::span<submission> entries) {
       refused = refusal(outcome->code).in("entry " + std::to_string(outcome->index) + " of the batch");
     }
   }
+  if (refused && refused->code() == error_code::removal_pending) return std::unexpected(counted(*refused, until));
   if (refused) return std::unexpected(*refused);
   return total;
+}
+
+/// Adds to a pending removal how many wait, if the node answers in time.
+error session::counted(const error& pending, time_point end) {
+  const auto waiting = socket_.ask_unconfirmed(end);
+  if (!waiting) return pending;
+  return {error_code::removal_pending, std::to_string(waiting->removals) +
+                                           " removals or clears of the instance wait for " +
+                                           std::to_string(waiting->nodes) + " nodes or servers: " + pending.message()};
 }
 
 result<void> session::reserve(key_batch keys, std::uint32_t group, maybe_part part, std::span<reserved_block> out) {

@@ -53,12 +53,6 @@ struct clear_record {
   std::map<instance_identity, clear_numbers> numbers{};  ///< by identity
 };
 
-/// Removals of an instance that wait.
-struct unconfirmed_removals {
-  std::uint64_t removals = 0;
-  std::uint64_t nodes = 0;  ///< that have not confirmed one of them
-};
-
 /// One of the two halves: the asker (this node wants blocks of others) and the guest (others want blocks of this one).
 /// All of it is called on the network's thread.
 class pool_half {
@@ -88,7 +82,6 @@ class pool_half {
   [[nodiscard]] virtual result<std::uint64_t> write_off(const std::string& /*node*/) {
     return fail(error_code::unsupported, "this node gives no blocks to others");
   }
-  [[nodiscard]] virtual unconfirmed_removals unconfirmed(instance_identity /*identity*/) const { return {}; }
   /// Another node knows of a write-off that this one did not know.
   virtual void take_write_off(const std::string& /*node*/) {}
   /// The same of keys. As pool::remove_hosted().
@@ -186,9 +179,6 @@ class pool {
   /// As pool_half::write_off().
   [[nodiscard]] result<std::uint64_t> write_off(const std::string& node);
   void learn_write_off(const std::string& node, std::uint64_t number);
-  [[nodiscard]] unconfirmed_removals unconfirmed(instance_identity identity) const {
-    return asker_ == nullptr ? unconfirmed_removals{} : asker_->unconfirmed(identity);
-  }
 
   static constexpr std::size_t most_cleared = 4096;  ///< instances of whose clears is known
 

@@ -45,22 +45,29 @@ template <class Answer, class Actor, class... Arguments>
 void attachments::ask_for(connection& waits, const local::frame_header& request,
                           std::function<result<void>(connection&, const Answer&)> send, const Actor& actor,
                           Arguments... arguments) {
+  ask_then<Answer>(
+      context_.system, [] { return true; }, await_answer<Answer>(waits, request, std::move(send)), actor,
+      std::move(arguments)...);
+}
+
+/// Has the connection wait for an answer, which any thread may give, until the deadline: `send` passes it on.
+template <class Answer>
+std::function<void(const result<Answer>&)> attachments::await_answer(
+    connection& client, const local::frame_header& request,
+    std::function<result<void>(connection&, const Answer&)> send) {
   const std::uint64_t ticket = ++last_ticket_;
-  deferred_.emplace(ticket, deferred{defer(waits, request), local::event_loop::clock::now() + actor_deadline});
-  const auto hear = [this, ticket, send = std::move(send)](const result<Answer>& answer) {
+  deferred_.emplace(ticket, deferred{defer(client, request), local::event_loop::clock::now() + actor_deadline});
+  const auto take = [this, ticket, send = std::move(send)](const result<Answer>& answer) {
     const auto asked = deferred_.extract(ticket);
     if (asked.empty()) return;
-    hooks_.answer(asked.mapped().client, [&](connection& client) -> result<void> {
-      return answer ? send(client, *answer) : std::unexpected(answer.error());
+    hooks_.answer(asked.mapped().client, [&](connection& waiting) -> result<void> {
+      return answer ? send(waiting, *answer) : std::unexpected(answer.error());
     });
   };
-  ask_then<Answer>(
-      context_.system, [] { return true; },
-      // An answer may come when server and loop are gone.
-      [hear, loop = std::weak_ptr(sockets_)](const result<Answer>& answer) {
-        if (const auto still = loop.lock()) still->post([hear, answer] { hear(answer); });
-      },
-      actor, std::move(arguments)...);
+  // An answer may come when server and loop are gone.
+  return [take, loop = std::weak_ptr(sockets_)](const result<Answer>& answer) {
+    if (const auto still = loop.lock()) still->post([take, answer] { take(answer); });
+  };
 }
 
 // ---------------------------------------------------------------------------------------------- attach
@@ -492,25 +499,16 @@ result<void> attachments::send_slabs(connection& connection, const local::frame&
   return {};
 }
 
-/// The network's thread knows which removals wait.
+/// Backends know which removals wait, on threads of their own.
 result<void> attachments::send_unconfirmed(connection& connection, const local::frame& frame) {
   const auto session = sessions_.find(connection.session);
   if (session == sessions_.end()) return fail(error_code::malformed, "a question about removals before attach");
-  const auto reply = [](const local::frame_header& request, const cluster::unconfirmed_removals& counted) {
-    return [request, counted](cenote::connection& receiver) {
-      return receiver.out.send(local::reply_to(request, local::frame_type::unconfirmed_reply),
-                               local::encode(local::unconfirmed_reply{counted.removals, counted.nodes}));
-    };
-  };
-  const auto asker = defer(connection, frame.header);
-  const bool is_asked =
-      context_.blocks && context_.blocks->post([this, asker, reply, identity = session->second.resources->identity,
-                                                blocks = context_.blocks, loop = std::weak_ptr(sockets_)] {
-        const auto counted = blocks->unconfirmed(identity);
-        if (const auto still = loop.lock())
-          still->post([this, asker, send = reply(asker.request, counted)] { hooks_.answer(asker, send); });
+  const auto take = await_answer<remote::unconfirmed_removals>(
+      connection, frame.header, [header = frame.header](auto& client, const remote::unconfirmed_removals& counted) {
+        return client.out.send(local::reply_to(header, local::frame_type::unconfirmed_reply),
+                               local::encode(local::unconfirmed_reply{counted.removals, counted.places}));
       });
-  if (!is_asked) hooks_.answer(asker, reply(asker.request, {}));
+  context_.count_unconfirmed(session->second.resources->identity, take);
   return {};
 }
 

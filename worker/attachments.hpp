@@ -116,6 +116,11 @@ class attachments {
                std::function<result<void>(connection&, const Answer&)> send, const Actor& actor,
                Arguments... arguments);
 
+  template <class Answer>
+  [[nodiscard]] std::function<void(const result<Answer>&)> await_answer(
+      connection& client, const local::frame_header& request,
+      std::function<result<void>(connection&, const Answer&)> send);
+
   /// The next question of an attach; `next` hears the answer.
   template <class Answer, class Actor, class... Arguments>
   void ask_for(std::uint64_t ticket, void (attachments::*next)(opening_map::iterator, const Answer&), const Actor& whom,

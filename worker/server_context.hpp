@@ -12,7 +12,9 @@
 #include "actors/data_path.hpp"
 #include "actors/messages.hpp"
 #include "cluster/pool.hpp"
+#include "core/instance_identity.hpp"
 #include "core/machine_decisions.hpp"
+#include "tiers/remote/backend.hpp"
 #include "transport/local/keeper_link.hpp"
 
 namespace cenote {
@@ -37,6 +39,9 @@ struct server_context {
   std::function<std::shared_ptr<const machine_decisions>()> copies = [] {
     return std::make_shared<const machine_decisions>();
   };
+  /// Counts removals and clears of an instance that wait for places outside this machine; `answer` comes on any thread.
+  std::function<void(const instance_identity&, const std::function<void(remote::unconfirmed_removals)>& answer)>
+      count_unconfirmed = [](const auto&, const auto& answer) { answer({}); };
   bool has_lower = false;                   ///< there are tiers below, which want the checksums of what is stored
   bool asks_tiers = false;                  ///< one of them says what it holds only when it is asked
   cluster_actor cluster{};                  ///< none: the node is alone

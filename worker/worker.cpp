@@ -189,24 +189,26 @@ class worker {
     node_ = system_.spawn<node>(
         tiers_.top, tiers_.planner, [this](const std::string& reason) { fatal(reason); }, tiers_.lower, others,
         groups_);
-    server_context context{system_,
-                           keeper_,
-                           *data_path_,
-                           tiers_.top,
-                           node_,
-                           handed.epoch,
-                           handed.node_started,
-                           handed.restarts,
-                           config::socket_path(*config_),
-                           bind_http(),
-                           exceptions_,
-                           [this] { return provisioner_->populated(); },
-                           [this] { return copies_.decisions(); },
-                           !lower_.empty(),
-                           std::ranges::any_of(edges_of(*config_), [](const auto& each) { return !each.hinted; }),
-                           others,
-                           blocks_,
-                           groups_};
+    server_context context{
+        system_,
+        keeper_,
+        *data_path_,
+        tiers_.top,
+        node_,
+        handed.epoch,
+        handed.node_started,
+        handed.restarts,
+        config::socket_path(*config_),
+        bind_http(),
+        exceptions_,
+        [this] { return provisioner_->populated(); },
+        [this] { return copies_.decisions(); },
+        [this](const auto& identity, const auto& answer) { cenote::count_unconfirmed(lower_, identity, answer); },
+        !lower_.empty(),
+        std::ranges::any_of(edges_of(*config_), [](const auto& each) { return !each.hinted; }),
+        others,
+        blocks_,
+        groups_};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);

@@ -152,8 +152,10 @@ std::string remote_text(const json& status) {
                   counters.wrong, counters.dropped + counters.full + counters.unreachable);
   for (const json& each : member(said, "backends")) {
     const std::string why = text_of(each, "last_error");
-    text += fmt::format("          {} {}, breaker {}{}{}\n", text_of(each, "name"),
+    const auto waiting = figures_in<remote::removal_figures>(each).unconfirmed;
+    text += fmt::format("          {} {}, breaker {}{}{}{}\n", text_of(each, "name"),
                         member(each, "serves") == true ? "answers" : "away", text_of(each, "breaker"),
+                        waiting == 0 ? "" : fmt::format(", {} removals not confirmed", waiting),
                         why.empty() ? "" : ": ", why);
   }
   return text;

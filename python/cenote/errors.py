@@ -136,7 +136,8 @@ class RemovalPending(CenoteError):
     """The blocks are removed here, but a tier below DRAM, another node or a server has not confirmed it.
 
     A restart of the node, or that place when it is back, may serve them until it has. The node goes on trying;
-    `Session.unconfirmed` counts what waits for other nodes. ``cenote status`` and the node's log name the place.
+    `Session.unconfirmed` counts what waits for other nodes and servers. ``cenote status`` and the node's log name the
+    place.
     """
 
     code, number = "removal_pending", 22

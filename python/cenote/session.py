@@ -30,14 +30,14 @@ _LONGEST_LOCATE = 3600.0  # seconds
 
 
 class Unconfirmed(NamedTuple):
-    """Removals that other nodes have not confirmed.
+    """Removals that other nodes or Redis servers have not confirmed.
 
     Attributes
     ----------
     removals : int
         Removals and clears of the instance, whichever session asked for them.
     nodes : int
-        Nodes that have not confirmed one of them.
+        Nodes and servers that have not confirmed one of them.
     """
 
     removals: int
@@ -809,9 +809,9 @@ class Session:
         lib.check(lib.library.cenote_clear(self._core))
 
     def unconfirmed(self) -> Unconfirmed:
-        """Removals and clears of this instance that other nodes have not confirmed yet.
+        """Removals and clears of this instance that other nodes or Redis servers have not confirmed yet.
 
-        Both are 0 when each removal that raised `RemovalPending` for the sake of other nodes is done.
+        Both are 0 when each removal that raised `RemovalPending` for the sake of nodes or servers is done.
         """
         removals, nodes = ctypes.c_uint64(), ctypes.c_uint64()
         lib.check(lib.library.cenote_unconfirmed(self._core, byref(removals), byref(nodes)))

@@ -15,6 +15,7 @@
 #include "core/error.hpp"
 #include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
+#include "tiers/remote/counters.hpp"
 #include "tiers/steps.hpp"
 
 namespace cenote::remote {
@@ -62,6 +63,16 @@ struct presence {
   bool is_complete = true;  ///< false: a part of the question was not answered in time
 };
 
+/// Removals and clears of an instance that wait for a confirmation.
+struct unconfirmed_removals {
+  std::uint64_t removals = 0;
+  std::uint64_t places = 0;  ///< nodes and servers that have not confirmed one of them
+};
+
+/// Called `parts` times, from any threads, it calls `then` with the sum at the last one.
+[[nodiscard]] std::function<void(unconfirmed_removals)> sum_of(std::size_t parts,
+                                                               std::function<void(unconfirmed_removals)> then);
+
 /// One place. Its calls come from one thread at a time, never block and never fail: each item, question and removal is
 /// answered once, within `timeout` of the call, on a thread of the backend; after stop() nothing is called any more,
 /// and what was open is answered `unreachable` before it returns.
@@ -106,6 +117,10 @@ class backend {
   virtual void clear(instance_identity identity, std::function<void(result<void>)> answer) = 0;
   /// The same of these instances and of all that this node knows to have been there, earlier processes included.
   virtual void clear_all(std::vector<instance_identity> identities, std::function<void(result<void>)> answer) = 0;
+  /// Counts what is not confirmed of an instance; on any thread. After stop() `answer` may never be called.
+  virtual void count_unconfirmed(instance_identity identity, std::function<void(unconfirmed_removals)> answer) = 0;
+  /// Of all instances; on any thread.
+  [[nodiscard]] virtual removal_figures removals() const = 0;
   virtual void stop() noexcept = 0;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;  ///< as configured, without passwords
 };

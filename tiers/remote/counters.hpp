@@ -16,6 +16,11 @@ struct store_gauges {
   std::uint64_t putting = 0, putting_bytes = 0, getting = 0, getting_bytes = 0, serving = 0;
 };
 
+/// Removals and clears that a backend has not confirmed, and what became of earlier ones.
+struct removal_figures {
+  std::uint64_t unconfirmed = 0, repeated = 0, dropped = 0, failed_saves = 0;
+};
+
 }  // namespace cenote::remote
 
 namespace cenote {
@@ -66,5 +71,23 @@ struct figure_table<remote::store_gauges> {
   });
 };
 static_assert(rows_are_complete<remote::store_gauges>(), "a gauge has no row");
+
+template <>
+struct figure_table<remote::removal_figures> {
+  using all = remote::removal_figures;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"remote.backends[].unconfirmed", "cenote_remote_backend_unconfirmed_removals", figure_kind::gauge, "removals",
+       "Removals and clears that a backend has not confirmed: they are asked for again.", &all::unconfirmed},
+      {"remote.backends[].repeated_removals", "cenote_remote_backend_repeated_removals_total", counter, "removals",
+       "Removals asked for again.", &all::repeated},
+      {"remote.backends[].dropped_removals", "cenote_remote_backend_dropped_removals_total", counter, "removals",
+       "Removals that are not repeated any more, since too many wait: copies may remain there.", &all::dropped},
+      {"remote.backends[].failed_saves", "cenote_remote_backend_failed_saves_total", counter, "saves",
+       "Times that the file of unconfirmed removals in `remote.state_dir` could not be written: it is tried again.",
+       &all::failed_saves},
+  });
+};
+static_assert(rows_are_complete<remote::removal_figures>(), "a figure has no row");
 
 }  // namespace cenote

@@ -24,7 +24,7 @@ constexpr std::uint32_t book_version = 3;
 constexpr std::uint8_t pending_flag = 1;
 constexpr std::uint8_t clear_above_flag = 2;
 constexpr epoch first_clear = epoch{1} << 52U;
-constexpr unsigned clear_bits = 32;  // of an epoch's low half
+constexpr unsigned clear_bits = 22;  // of an epoch's low part: two clears within 4 ms may look like one
 constexpr std::size_t entry_bytes = 8 + sizeof(instance_identity) + 8 + 1;
 constexpr std::size_t book_header_bytes = 8 + 4 + 8 + 4;
 constexpr std::size_t most_book_bytes = book_header_bytes + epoch_book::most_entries * entry_bytes + 8;
@@ -69,19 +69,20 @@ bool differ_by_clear(epoch one, epoch other) noexcept {
 
 namespace {
 
-constexpr epoch low_half = (epoch{1} << clear_bits) - 1;
+constexpr epoch low_part = (epoch{1} << clear_bits) - 1;
 
 epoch epoch_of_clear(epoch floor, epoch now) noexcept {
-  return std::max((floor >> clear_bits) + 1, now >> clear_bits) << clear_bits | ((now & low_half) >> 1U);
+  return std::max((floor >> clear_bits) + 1, now >> clear_bits) << clear_bits | ((now & low_part) >> 1U);
 }
 
-/// Another one without a clear. What two nodes make of the same one differs, but for one time in a million.
+/// Another one without a clear, a small part of what is left until the next clear's number. What two nodes make of the
+/// same one differs as a rule.
 epoch epoch_after(epoch floor, epoch now) noexcept {
   constexpr epoch spread = 0x9e3779b97f4a7c15;
-  constexpr unsigned most_step_bits = 20;
+  constexpr unsigned part_bits = 7;
   if (floor < first_clear) return std::max(floor + 1, now / 1000);
-  const epoch next = floor + 1 + ((now * spread) >> (64 - most_step_bits));
-  return differ_by_clear(next, floor) ? floor + 1 : next;
+  const epoch left = low_part - (floor & low_part);
+  return floor + 1 + (((left >> part_bits) * ((now * spread) >> 32U)) >> 32U);
 }
 
 }  // namespace
@@ -94,6 +95,7 @@ result<epoch_book> epoch_book::open(std::filesystem::path file, epoch now, std::
   epoch_book book(std::move(file), std::move(*lock));
   if (*bytes && !book.decode(**bytes)) {
     book.entries_.clear();
+    book.pending_ = 0;
     book.floor_ = now;
     book.was_damaged_ = true;
   }
@@ -124,10 +126,16 @@ bool epoch_book::decode(std::string_view bytes) {
     if (number >= epoch_limit || (flags & ~(pending_flag | clear_above_flag)) != 0) return false;
     entry& read = entries_[{server, identity}];
     read.number = number;
-    read.is_pending = (flags & pending_flag) != 0;
+    set_pending(read, (flags & pending_flag) != 0);
     read.is_uncleared_above = (flags & clear_above_flag) != 0;
   }
   return reader.ok() && entries_.size() == count;
+}
+
+void epoch_book::set_pending(entry& kept, bool is_pending) noexcept {
+  pending_ += is_pending ? 1 : 0;
+  pending_ -= kept.is_pending ? 1 : 0;
+  kept.is_pending = is_pending;
 }
 
 epoch epoch_book::known(const place& where) const noexcept {
@@ -190,7 +198,7 @@ result<void> epoch_book::keep_cleared_above(const place& location) {
 result<void> epoch_book::keep(const place& where, epoch number) {
   entry& kept = entry_of(where);
   kept.number = number;
-  kept.is_pending = false;
+  set_pending(kept, false);
   return write();
 }
 
@@ -200,7 +208,7 @@ result<void> epoch_book::keep_pending(std::uint64_t server, const std::set<insta
     const epoch number = known(where);
     entry& kept = entry_of(where);
     kept.number = number;
-    kept.is_pending = true;
+    set_pending(kept, true);
     ++kept.clears;
   }
   if (identities.empty()) return {};
@@ -230,6 +238,7 @@ void epoch_book::forget_lowest() {
     return std::pair(each.second.is_pending || each.second.is_uncleared_above, each.second.number);
   });
   floor_ = std::max(floor_, lowest->second.number + (lowest->second.is_pending ? 1 : 0));
+  set_pending(lowest->second, false);
   entries_.erase(lowest);
 }
 

@@ -24,8 +24,10 @@ namespace cenote::remote {
 /// increasing; 0: none.
 ///
 ///     below 2^52          of an instance that was never cleared: microseconds of the calendar, or one more than
-///     another high half | low half    high: the last clear, from the calendar's nanoseconds, above all that was seen
+///     other high bits | 22 low bits   high: the last clear, from the calendar's nanoseconds, above all that was seen
 ///                             low: grows when a server had lost the epoch and was given one anew
+///
+/// Nodes of before went by 32 low bits: what they made anew may count as a clear, and then clears more than it has to.
 using epoch = std::uint64_t;
 
 /// Whether the two are epochs before and after a clear, and not only of a server that had forgotten.
@@ -61,6 +63,8 @@ class epoch_book {
   [[nodiscard]] epoch known(const place& where) const noexcept;
   /// Instances whose clear the server has not heard of yet.
   [[nodiscard]] std::vector<instance_identity> pending_on(std::uint64_t server) const;
+  /// Some server has not heard of a clear yet.
+  [[nodiscard]] bool has_pending() const noexcept { return pending_ > 0; }
   /// A clear that the server has not heard of yet.
   [[nodiscard]] bool is_pending(const place& where) const noexcept;
   /// An epoch above all that we know of and above `seen`: that of a clear if one is to be carried out. `now`:
@@ -104,12 +108,14 @@ class epoch_book {
   [[nodiscard]] bool decode(std::string_view bytes);
   [[nodiscard]] result<void> write();
   [[nodiscard]] entry& entry_of(const place& where);
+  void set_pending(entry& kept, bool is_pending) noexcept;
   void forget_lowest();
 
   std::filesystem::path file_;
   unique_fd lock_;
   std::map<place, entry> entries_;
-  epoch floor_ = 0;  ///< of what has no entry
+  epoch floor_ = 0;          ///< of what has no entry
+  std::size_t pending_ = 0;  ///< entries with a clear that a server has not heard of
   bool was_damaged_ = false;
 };
 

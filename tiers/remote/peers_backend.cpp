@@ -144,6 +144,18 @@ void peers_backend::clear_all(std::vector<instance_identity> identities, std::fu
       [answer] { answer({}); });
 }
 
+void peers_backend::count_unconfirmed(instance_identity identity, std::function<void(unconfirmed_removals)> answer) {
+  enter([this, identity, answer] { answer(book_.count(identity)); }, [answer] { answer({}); });
+}
+
+removal_figures peers_backend::removals() const {
+  const auto counted = pool_.copy_counters();
+  return {.unconfirmed = counted.unconfirmed,
+          .repeated = counted.repeated_removals,
+          .dropped = counted.dropped_removals,
+          .failed_saves = counted.failed_saves};
+}
+
 /// The network's thread has ended, or there never was one.
 void peers_backend::stop() noexcept {
   for (auto each = moving_.begin(); each != moving_.end();) {
@@ -152,10 +164,7 @@ void peers_backend::stop() noexcept {
     each = next;
   }
   for (auto each = questions_.begin(); each != questions_.end(); each = questions_.begin()) answer(each);
-  for (auto& [number, each] : std::exchange(removals_, {})) {
-    if (each.answer) each.answer(fail(error_code::closed, "this node stops"));
-  }
-  for (const auto& each : std::exchange(unsaved_answers_, {})) each();
+  removals_.stop();
   for (auto* const list : {&put_outcomes_, &got_outcomes_}) {
     if (!list->empty()) (list == &got_outcomes_ ? told_.got : told_.put)(std::exchange(*list, {}));
   }
@@ -180,7 +189,7 @@ void peers_backend::members_changed() {
     at->second = node{.name = each.name, .link = each.link};
     if (!pool_.departures.record().nodes.empty()) send_write_offs(at->second, 0);
     clear_returned(at->second, pool_.now());
-    repeats_at_ = pool_.now();
+    removals_.hasten(pool_.now());
     breakers_.erase(each.name);  // what it did on an earlier link says nothing about this one
   }
   const auto is_gone = [&](const auto& each) {
@@ -194,7 +203,8 @@ void peers_backend::members_changed() {
   }
   for (const peer::link_id each : gone) closed(each);
   for (const auto& [number, each] : book_.orders()) {
-    if (std::ranges::any_of(each.nodes, [&](const auto& name) { return is_departed(name); })) repeats_at_ = pool_.now();
+    if (std::ranges::any_of(each.nodes, [&](const auto& name) { return is_departed(name); }))
+      removals_.hasten(pool_.now());
   }
   note_members();
   repeat_removals(pool_.now());
@@ -813,7 +823,7 @@ void peers_backend::answer(std::map<std::uint64_t, question>::iterator which) {
 void peers_backend::tell_all(instance_identity identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                              std::function<void(result<std::uint64_t>)> answer_to) {
   const auto spec = specs_.find(identity);
-  removal made;
+  remote::removals::round made;
   made.order = {.identity = identity,
                 .cleared = cleared,
                 .keys = keys,
@@ -824,32 +834,32 @@ void peers_backend::tell_all(instance_identity identity, std::uint64_t cleared, 
 
 /// A round goes to all nodes, also to those that have confirmed an earlier one: they may have got a block since from a
 /// node that had not.
-void peers_backend::begin_removal(removal round) {
-  const std::uint64_t number = next_number_++;
-  removal& made = removals_[number];
-  made = std::move(round);
+void peers_backend::begin_removal(remote::removals::round made) {
   made.open = 1;
-  made.until = pool_.now() + options_.timeout;
-  pool_.removals.begin(made.order.identity, made.order.keys, pool_.now());
+  made.deadline = pool_.now() + options_.timeout;
   made.order.nodes.insert(book_.nodes().begin(), book_.nodes().end());
+  const steady_time until = made.deadline;
+  const bool is_repeated = made.repeats != 0;
+  const std::uint64_t number = removals_.begin(std::move(made), pool_.now());
   for (auto& [link, each] : nodes_) {
-    made.order.nodes.erase(each.name);
-    send_forget(each, number, made);
+    removals_.find(number)->order.nodes.erase(each.name);
+    send_forget(each, number);
   }
-  pool_.wake_at(made.until);
-  if (made.repeats == 0) remove_hosted(number, made);
+  pool_.wake_at(until);
+  if (!is_repeated) remove_hosted(number);
   end_removal_of(number, 0, {});
 }
 
 /// Removes blocks that other nodes stored here since this one's own went. The answer waits for it beyond its time.
-void peers_backend::remove_hosted(std::uint64_t number, removal& round) {
+void peers_backend::remove_hosted(std::uint64_t number) {
+  remote::removals::round& round = *removals_.find(number);
   ++round.open;
   round.is_own_open = true;
   const auto end = [this, number](const std::string& reason) {
-    const auto found = removals_.find(number);
-    if (found == removals_.end()) return;
-    found->second.is_own_open = false;
-    if (found->second.until <= pool_.now()) found->second.open = 1;
+    auto* const found = removals_.find(number);
+    if (found == nullptr) return;
+    found->is_own_open = false;
+    if (found->deadline <= pool_.now()) found->open = 1;
     end_removal_of(number, 0, reason);
   };
   if (round.order.cleared != 0)
@@ -859,7 +869,8 @@ void peers_backend::remove_hosted(std::uint64_t number, removal& round) {
 }
 
 /// Whether the node has bound the instance, or refused to, means nothing: it may have blocks of it all the same.
-void peers_backend::send_forget(const node& home, std::uint64_t number, removal& round) {
+void peers_backend::send_forget(const node& home, std::uint64_t number) {
+  remote::removals::round& round = *removals_.find(number);
   const auto& keys = round.order.keys;
   const auto right = right_of(pool_, home.link, round.order.spec);
   for (std::size_t first = 0; first == 0 || first < keys.size(); first += peer::most_keys) {
@@ -883,115 +894,54 @@ void peers_backend::end_removal(std::uint64_t number, std::uint64_t removed, con
   if (found == forgets_.end()) return;
   const forget asked = std::move(found->second);
   forgets_.erase(found);
-  if (const auto of = removals_.find(asked.removal); of != removals_.end() && !why.empty())
-    of->second.order.nodes.insert(asked.node);
+  if (auto* const of = removals_.find(asked.removal); of != nullptr && !why.empty()) of->order.nodes.insert(asked.node);
   end_removal_of(asked.removal, removed, why);
 }
 
 void peers_backend::end_removal_of(std::uint64_t number, std::uint64_t removed, const std::string& why) {
-  const auto found = removals_.find(number);
-  if (found == removals_.end()) return;
-  removal& of = found->second;
-  of.removed += removed;
-  if (!why.empty()) of.why = why;
-  if (--of.open == 0) answer_removal(found);
+  auto* const of = removals_.find(number);
+  if (of == nullptr) return;
+  of->removed += removed;
+  if (!why.empty()) of->reason = why;
+  if (--of->open == 0) answer_removal(number);
 }
 
-/// A removal that is not confirmed by all is not done: it stands in the book, and none of its keys is fetched, until a
-/// round of it is.
-void peers_backend::answer_removal(std::map<std::uint64_t, removal>::iterator round) {
-  removal over = std::move(round->second);
+void peers_backend::answer_removal(std::uint64_t number) {
+  remote::removals::round& over = *removals_.find(number);
   for (auto asked = forgets_.begin(); asked != forgets_.end();) {
-    const bool is_open = asked->second.removal == round->first;
+    const bool is_open = asked->second.removal == number;
     if (is_open) over.order.nodes.insert(asked->second.node);
     asked = is_open ? forgets_.erase(asked) : std::next(asked);
   }
-  removals_.erase(round);
   release_departed(over.order.nodes);
-  std::string nodes;
-  for (const std::string& each : over.order.nodes) nodes += (nodes.empty() ? "not confirmed by " : ", ") + each;
-  const std::string why = over.why.empty() || nodes.empty() ? over.why + nodes : over.why + "; " + nodes;
-  const bool is_done = over.order.nodes.empty();
-  end_keys(over.order);
-  if (is_done && book_.find(over.repeats) != nullptr) end_keys(over.order);  // also as one that waits
-  if (over.repeats != 0)
-    book_.keep(over.repeats, std::move(over.order.nodes));  // another one may have its place
-  else if (!is_done)
-    add_unconfirmed(std::move(over.order));
+  removals_.end(number, pool_.now());
   count_orders();
-  if (over.answer && why.empty()) over.answer(over.removed);
-  if (over.answer && !why.empty())
-    unsaved_answers_.emplace_back([answer = over.answer, why] { answer(fail(error_code::removal_pending, why)); });
   save_removals(pool_.now());
-}
-
-/// A round, or an order that waits, is over: it may reach other nodes later.
-void peers_backend::end_keys(const removal_book::open_removal& order) {
-  pool_.removals.end(order.identity, order.keys, pool_.now() + options_.timeout, pool_.now());
-}
-
-/// Its keys stay removed until it is confirmed, those of an order that it replaces no longer than usual.
-void peers_backend::add_unconfirmed(removal_book::open_removal order) {
-  const auto now = pool_.now();
-  if (book_.orders().empty()) repeats_at_ = now + repeat_pause;
-  const auto& added = *book_.find(book_.add(std::move(order)));
-  pool_.removals.begin(added.identity, added.keys, now);
-  for (const auto& each : book_.take_replaced()) end_keys(each);
-  pool_.wake_at(repeats_at_);
 }
 
 /// Those that a node which is here has not confirmed, or one that never comes back, a round of each at a time.
 void peers_backend::repeat_removals(steady_time now) {
-  if (now < repeats_at_ || book_.orders().empty()) return;
-  repeats_at_ = now + repeat_pause;
-  std::vector<std::uint64_t> useful;
-  for (const auto& [number, each] : book_.orders()) {
-    const bool is_begun =
-        std::ranges::any_of(removals_, [&](const auto& open) { return open.second.repeats == number; });
-    const bool is_useful =
-        std::ranges::any_of(each.nodes, [&](const std::string& name) { return is_linked(name) || is_departed(name); });
-    if (is_useful && !is_begun) useful.push_back(number);
-  }
-  for (const std::uint64_t number : useful) {
-    count(pool_.counters.repeated_removals);
-    removal made;
-    made.order = *book_.find(number);
-    made.repeats = number;
-    begin_removal(std::move(made));
-  }
+  const auto is_useful = [this](const removal_book::open_removal& order) {
+    return std::ranges::any_of(order.nodes,
+                               [&](const std::string& name) { return is_linked(name) || is_departed(name); });
+  };
+  for (auto& each : removals_.take_due(now, is_useful)) begin_removal(std::move(each));
 }
 
 void peers_backend::count_orders() {
-  std::atomic_ref(pool_.counters.unconfirmed).store(book_.orders().size(), std::memory_order_relaxed);
-  std::atomic_ref(pool_.counters.dropped_removals).store(book_.dropped(), std::memory_order_relaxed);
+  const auto figures = removals_.figures();
+  std::atomic_ref(pool_.counters.unconfirmed).store(figures.unconfirmed, std::memory_order_relaxed);
+  std::atomic_ref(pool_.counters.repeated_removals).store(figures.repeated, std::memory_order_relaxed);
+  std::atomic_ref(pool_.counters.dropped_removals).store(figures.dropped, std::memory_order_relaxed);
+  std::atomic_ref(pool_.counters.failed_saves).store(figures.failed_saves, std::memory_order_relaxed);
   std::atomic_ref(pool_.counters.write_offs).store(pool_.departures.record().nodes.size(), std::memory_order_relaxed);
 }
 
 /// At once, or with the next alarm where the file was written a moment ago: what is answered as pending is in it.
 void peers_backend::save_removals(steady_time now) {
-  const std::uint64_t changes = pool_.clear_changes() + pool_.departures.changes();
-  if (book_.is_changed() || saved_changes_ != changes) {
-    if (now < saves_at_) return pool_.wake_at(saves_at_);
-    write_book(now, changes);
-  }
-  for (const auto& each : std::exchange(unsaved_answers_, {})) each();
-}
-
-/// What cannot be written is answered all the same, and said in the log.
-void peers_backend::write_book(steady_time now, std::uint64_t changes) {
-  const auto written = book_.write(pool_.clears(), pool_.departures.record());
-  saves_at_ = now + (written ? save_pause : repeat_pause);
-  if (written) {
-    saved_changes_ = changes;
-    if (std::exchange(is_unsaved_, false))
-      note_event("removals that wait are kept again", "pending", std::to_string(book_.orders().size()));
-    return;
-  }
-  count(pool_.counters.failed_saves);
-  pool_.wake_at(saves_at_);
-  if (!std::exchange(is_unsaved_, true))
-    note_event("removals that wait are not kept over a restart until the file can be written", "reason",
-               written.error().describe());
+  removals_.save(now, pool_.clear_changes() + pool_.departures.changes());
+  count_orders();
+  pool_.wake_at(removals_.next());
 }
 
 void peers_backend::note_event(const std::string& event, const std::string& field, const std::string& value) const {
@@ -1019,7 +969,7 @@ void peers_backend::release_departed(std::set<std::string>& nodes) {
 
 void peers_backend::begin_write_off(const std::string& name) {
   if (!pool_.departures.begin(name, calendar_ns())) return;
-  saves_at_ = pool_.now();  // the operator is answered when it is in the file
+  removals_.hasten_save(pool_.now());  // the operator is answered when it is in the file
   note_event("a node is written off: no removal waits for it", "node", name);
   for (const auto& [link, each] : nodes_) send_write_offs(each, 0);
 }
@@ -1038,22 +988,10 @@ result<std::uint64_t> peers_backend::write_off(const std::string& name) {
     return fail(error_code::invalid_argument, "no node `" + name + "` is known here; `cenote peers` lists them");
   if (!pool_.departures.has(name)) begin_write_off(name);
   if (!pool_.departures.has(name)) return fail(error_code::limit_exceeded, "too many nodes are written off already");
-  repeats_at_ = pool_.now();
-  repeat_removals(repeats_at_);
+  removals_.hasten(pool_.now());
+  repeat_removals(pool_.now());
   count_orders();
   return waiting;
-}
-
-cluster::unconfirmed_removals peers_backend::unconfirmed(instance_identity identity) const {
-  cluster::unconfirmed_removals counted;
-  std::set<std::string> nodes;
-  for (const auto& [number, each] : book_.orders()) {
-    if (each.identity != identity) continue;
-    ++counted.removals;
-    nodes.insert(each.nodes.begin(), each.nodes.end());
-  }
-  counted.nodes = nodes.size();
-  return counted;
 }
 
 /// A node that is here ends what is under way with it by the end of its link, and clears its blocks on the next one.
@@ -1062,8 +1000,8 @@ void peers_backend::take_write_off(const std::string& name) {
   count_orders();
   const auto found = std::ranges::find_if(nodes_, [&](const auto& each) { return each.second.name == name; });
   if (found != nodes_.end()) return pool_.close(found->first, "the node was written off, and has blocks");
-  repeats_at_ = pool_.now();
-  repeat_removals(repeats_at_);
+  removals_.hasten(pool_.now());
+  repeat_removals(pool_.now());
 }
 
 void peers_backend::send_write_offs(const node& receiver, std::uint64_t request) {
@@ -1078,7 +1016,7 @@ void peers_backend::clear_returned(node& returned, steady_time now) {
   if (number == 0 || now < returned.clear_again) return;
   returned.clear_request = next_number_++;
   returned.clear_number = number;
-  returned.clear_again = now + repeat_pause;
+  returned.clear_again = now + clear_pause;
   send_write_offs(returned, returned.clear_request);
   pool_.wake_at(returned.clear_again);
 }
@@ -1147,11 +1085,11 @@ void peers_backend::advance(steady_time now) {
     if (each->second.until <= now) answer(each);
     each = next;
   }
-  for (auto each = removals_.begin(); each != removals_.end();) {
-    const auto next = std::next(each);
-    if (each->second.until <= now && !each->second.is_own_open) answer_removal(each);
-    each = next;
+  std::vector<std::uint64_t> overdue;
+  for (const auto& [number, each] : removals_.rounds()) {
+    if (each.deadline <= now && !each.is_own_open) overdue.push_back(number);
   }
+  for (const std::uint64_t each : overdue) answer_removal(each);
   for (auto& [link, each] : nodes_) {
     pump(each);
     clear_returned(each, now);
@@ -1165,10 +1103,10 @@ void peers_backend::advance(steady_time now) {
 void peers_backend::wake_for_next() {
   if (!deadlines_.empty()) pool_.wake_at(deadlines_.front().first);
   for (const auto& [number, each] : questions_) pool_.wake_at(each.until);
-  for (const auto& [number, each] : removals_) {
-    if (!each.is_own_open || each.until > pool_.now()) pool_.wake_at(each.until);
+  for (const auto& [number, each] : removals_.rounds()) {
+    if (!each.is_own_open || each.deadline > pool_.now()) pool_.wake_at(each.deadline);
   }
-  if (!book_.orders().empty()) pool_.wake_at(repeats_at_);
+  pool_.wake_at(removals_.next());
   for (const auto& [link, each] : nodes_) {
     if (pool_.departures.has(each.name)) pool_.wake_at(each.clear_again);
   }

@@ -24,6 +24,7 @@
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/breaker.hpp"
 #include "tiers/remote/removal_book.hpp"
+#include "tiers/remote/removals.hpp"
 #include "tiers/remote/turn_queue.hpp"
 #include "transport/peer/block_messages.hpp"
 
@@ -53,11 +54,18 @@ class peers_backend final : public backend, public cluster::pool_half {
         options_(options),
         told_(std::move(callbacks)),
         book_(std::move(book)),
+        removals_(book_, pool.removals,
+                  {.lag = options.timeout,
+                   .notice = told_.notice,
+                   .copy_records =
+                       [this] {
+                         return remote::removals::records{pool_.clears(), pool_.departures.record()};
+                       }},
+                  pool.now()),
         unmet_(book_.nodes()),
         unmet_until_(pool.now() + unmet_lasts) {
     pool_.restore_clears(book_.clears());
     pool_.departures.restore(book_.departures());
-    for (const auto& [number, each] : book_.orders()) pool_.removals.begin(each.identity, each.keys, pool_.now());
     count_orders();
   }
 
@@ -73,6 +81,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   /// On all nodes; one that is away hears of it when it binds the instance again, before anything of it is served.
   void clear(instance_identity identity, std::function<void(result<void>)> answer) override;
   void clear_all(std::vector<instance_identity> identities, std::function<void(result<void>)> answer) override;
+  void count_unconfirmed(instance_identity identity, std::function<void(unconfirmed_removals)> answer) override;
+  [[nodiscard]] removal_figures removals() const override;
   void stop() noexcept override;
   [[nodiscard]] std::string_view name() const noexcept override { return "peers"; }
 
@@ -86,15 +96,13 @@ class peers_backend final : public backend, public cluster::pool_half {
   void closed(peer::link_id which) override;
   [[nodiscard]] result<std::uint64_t> write_off(const std::string& name) override;
   void take_write_off(const std::string& name) override;
-  [[nodiscard]] cluster::unconfirmed_removals unconfirmed(instance_identity identity) const override;
   void flush() override;
   void advance(steady_time now) override;
 
  private:
   static constexpr std::size_t most_replicas = 2;
   static constexpr std::chrono::minutes binding_lasts{10};
-  static constexpr std::chrono::seconds repeat_pause{10};
-  static constexpr std::chrono::milliseconds save_pause{200};
+  static constexpr std::chrono::seconds clear_pause{10};  ///< of a returned node's clear
   static constexpr std::chrono::minutes unmet_lasts{60};  ///< as long as membership remembers nodes that are gone
 
   /// The nodes that a block belongs to, then those that it belonged to before the last change. No name: none.
@@ -162,16 +170,6 @@ class peers_backend final : public backend, public cluster::pool_half {
     peer::link_id at = 0;
     std::vector<std::uint32_t> which{};  ///< places in the question
   };
-  struct removal {
-    removal_book::open_removal order{};  ///< its nodes: those without a confirmation
-    std::uint64_t repeats = 0;           ///< number of the order in the book; 0: none
-    std::size_t open = 0;
-    bool is_own_open = false;  ///< this node's own blocks may be there still: it is not answered before
-    std::uint64_t removed = 0;
-    std::string why{};
-    steady_time until{};
-    std::function<void(result<std::uint64_t>)> answer;  ///< none of one that is repeated
-  };
   /// A frame of a removal that a node has not answered.
   struct forget {
     peer::link_id link = 0;
@@ -223,14 +221,11 @@ class peers_backend final : public backend, public cluster::pool_half {
   void answer(std::map<std::uint64_t, question>::iterator which);
   void tell_all(instance_identity identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                 std::function<void(result<std::uint64_t>)> answer);
-  void begin_removal(removal round);
-  void remove_hosted(std::uint64_t number, removal& round);
-  void send_forget(const node& home, std::uint64_t number, removal& round);
-  void add_unconfirmed(removal_book::open_removal order);
-  void end_keys(const removal_book::open_removal& order);
+  void begin_removal(remote::removals::round made);
+  void remove_hosted(std::uint64_t number);
+  void send_forget(const node& home, std::uint64_t number);
   void repeat_removals(steady_time now);
   void save_removals(steady_time now);
-  void write_book(steady_time now, std::uint64_t changes);
   void note_event(const std::string& event, const std::string& field, const std::string& value) const;
   void note_members();
   void forget_unmet(steady_time now);
@@ -241,7 +236,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void send_write_offs(const node& receiver, std::uint64_t request);
   void clear_returned(node& returned, steady_time now);
   void take_cleared(node& returned, std::span<const std::byte> body);
-  void answer_removal(std::map<std::uint64_t, removal>::iterator round);
+  void answer_removal(std::uint64_t number);
   void end_removal(std::uint64_t number, std::uint64_t removed, const std::string& why);
   void end_removal_of(std::uint64_t number, std::uint64_t removed, const std::string& why);
   void wake_for_next();
@@ -271,21 +266,16 @@ class peers_backend final : public backend, public cluster::pool_half {
   std::map<std::uint64_t, question> questions_;
   std::map<std::uint64_t, part> parts_;                                         ///< by request
   std::map<std::uint64_t, std::pair<peer::link_id, instance_identity>> binds_;  ///< by request: link, identity
-  std::map<std::uint64_t, removal> removals_;
-  std::map<std::uint64_t, forget> forgets_;  ///< by request
+  std::map<std::uint64_t, forget> forgets_;                                     ///< by request
   removal_book book_;
+  remote::removals removals_;
   /// Nodes that earlier workers knew, until this one meets them, or has waited for them for long enough.
   std::set<std::string> unmet_;
   steady_time unmet_until_;
-  std::vector<std::function<void()>> unsaved_answers_;  ///< of removals that the file does not have yet
-  steady_time repeats_at_{};                            ///< removals that not every node has confirmed
-  steady_time saves_at_{};                              ///< the book: not before
-  std::uint64_t saved_changes_ = 0;                     ///< of the pool's clears and write-offs
   std::uint64_t next_number_ = 1;
   std::vector<item_outcome> put_outcomes_, got_outcomes_;
   std::optional<bool> stands_;
-  bool is_unsaved_ = false;  ///< the last write of the book failed
-  bool must_pump_ = false;   ///< something waits for a node that was not pumped since
+  bool must_pump_ = false;  ///< something waits for a node that was not pumped since
 };
 
 }  // namespace cenote::remote

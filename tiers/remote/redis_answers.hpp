@@ -68,8 +68,9 @@ class redis_answers {
       told_.emplace_back(
           [told = std::move(asked.told), found = std::move(asked.found)]() mutable { told(std::move(found)); });
     } else if (asked.dropped) {
-      told_.emplace_back([told = std::move(asked.dropped), failure = std::move(asked.failure), n = asked.removed] {
-        told(failure ? result<std::uint64_t>(std::unexpected(*failure)) : result<std::uint64_t>(n));
+      told_.emplace_back([told = std::move(asked.dropped), failure = std::move(asked.failure), n = asked.removed,
+                          silent = std::move(asked.silent)] {
+        told(failure ? result<std::uint64_t>(std::unexpected(*failure)) : result<std::uint64_t>(n), silent);
       });
     } else if (asked.cleared) {
       told_.emplace_back([told = std::move(asked.cleared), outcome = outcome_of_clear(asked)] { told(outcome); });
@@ -123,8 +124,10 @@ class redis_answers {
       if (what == item_result::unreachable) asked.found.is_complete = false;
     } else if (what == item_result::done) {
       ++asked.removed;
-    } else if (what != item_result::missing && !asked.failure) {
-      asked.failure = why != nullptr ? *why : error(error_code::deadline_exceeded, "no answer in time");
+    } else if (what != item_result::missing) {
+      asked.silent.insert(request.server);
+      if (!asked.failure)
+        asked.failure = why != nullptr ? *why : error(error_code::deadline_exceeded, "no answer in time");
     }
   }
 

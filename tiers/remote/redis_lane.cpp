@@ -8,7 +8,6 @@
 #include <ranges>
 #include <utility>
 
-#include "core/calendar_clock.hpp"
 #include "core/checksum.hpp"
 #include "tiers/remote/redis_errors.hpp"
 
@@ -480,7 +479,7 @@ void redis_lane::settle(instance_identity identity, instance& of, std::string_vi
   }
   if (++of.rounds > most_rounds) return give_up(of, "others renew it all the time", now);
   redis_request renew{.kind = request_kind::renew, .name = {.identity = identity}, .deadline = steady_time::max()};
-  renew.number = book.next(where, of.seen, calendar_ns());
+  renew.number = book.next(where, of.seen, settings_->calendar());
   renew.clears = book.clears(where);
   book.propose(where, renew.number);
   renew.head = wire_command({"EVAL", renew_script, "1", epoch_key(identity), raw, epoch_text(renew.number)});

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,7 @@ struct redis_request {
   std::optional<std::uint64_t> hash{};
   std::shared_ptr<redis_question> asked{};  ///< exists, drop
   std::size_t index = 0;                    ///< in the question
+  std::size_t server = 0;                   ///< of the backend's, that it goes to
   steady_time begun{};                      ///< of the call
   steady_time deadline{};                   ///< for the answer to whoever asked
   bool is_answered = false;                 ///< the reply is for nobody
@@ -82,11 +84,13 @@ struct redis_request {
 /// Asked for many keys or of several servers. Shared by its requests, on the backend's thread alone.
 struct redis_question {
   std::function<void(presence)> told{};
-  std::function<void(result<std::uint64_t>)> dropped{};
+  /// With the numbers of the servers that did not confirm it.
+  std::function<void(const result<std::uint64_t>&, const std::set<std::size_t>& silent)> dropped{};
   std::function<void(result<void>)> cleared{};
   std::size_t open = 0;  ///< keys, or servers, without an answer
   presence found{};
   std::uint64_t removed = 0;
+  std::set<std::size_t> silent{};  ///< servers with a key whose removal they did not confirm
   std::optional<error> failure{};
   std::optional<error> unwritten{};  ///< clear: why it would not outlive this process
 };

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "core/calendar_clock.hpp"
 #include "core/error.hpp"
 #include "core/instance_identity.hpp"
 #include "tiers/remote/epoch_book.hpp"
@@ -28,6 +29,7 @@ struct redis_settings {
   std::chrono::milliseconds first_back_off{1000};
   std::chrono::milliseconds last_back_off{30000};
   std::chrono::milliseconds ping_every{2000};
+  std::function<std::uint64_t()> calendar = calendar_ns;  ///< nanoseconds since 1970, for epochs
 };
 
 /// Shared by the connections to a server. Not thread-safe.

@@ -114,6 +114,17 @@ const removal_book::open_removal* removal_book::find(std::uint64_t number) const
   return found == orders_.end() ? nullptr : &found->second;
 }
 
+unconfirmed_removals removal_book::count(const instance_identity& identity, std::set<std::string> nodes) const {
+  unconfirmed_removals counted;
+  for (const auto& [number, each] : orders_) {
+    if (each.identity != identity) continue;
+    ++counted.removals;
+    nodes.insert(each.nodes.begin(), each.nodes.end());
+  }
+  counted.places = nodes.size();
+  return counted;
+}
+
 bool removal_book::decode_order(byte_reader& reader) {
   open_removal what;
   what.identity.bytes = reader.get_array<sizeof(instance_identity)>();

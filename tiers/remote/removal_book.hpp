@@ -17,6 +17,7 @@
 #include "core/block_key.hpp"
 #include "core/error.hpp"
 #include "core/instance_identity.hpp"
+#include "tiers/remote/backend.hpp"
 
 namespace cenote {
 class byte_reader;
@@ -54,6 +55,8 @@ class removal_book {
   void keep(std::uint64_t number, std::set<std::string> nodes);
   [[nodiscard]] const open_removal* find(std::uint64_t number) const noexcept;
   [[nodiscard]] const std::map<std::uint64_t, open_removal>& orders() const noexcept { return orders_; }
+  /// Counts the orders of an instance, and the nodes that have not confirmed one of them or are in `nodes`.
+  [[nodiscard]] unconfirmed_removals count(const instance_identity& identity, std::set<std::string> nodes = {}) const;
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
   /// Orders that made room since the last call, or that a later one covers.
   [[nodiscard]] std::vector<open_removal> take_replaced() { return std::exchange(replaced_, {}); }

@@ -39,7 +39,7 @@ enum class frame_type : std::uint16_t {
   admin = 10,              ///< text: a JSON object {"command": …, …}
   admin_reply = 11,        ///< text: a JSON object; flag_more: the text goes on in the next frame
   unconfirmed = 12,        ///< since 1.9: removals of the session's instance that wait; no payload
-  unconfirmed_reply = 13,  ///< u64 removals that wait, u64 nodes that have not confirmed one of them
+  unconfirmed_reply = 13,  ///< u64 removals that wait, u64 nodes and servers that have not confirmed one
 };
 
 struct frame_header {

@@ -124,6 +124,22 @@ class backend_under_test {
     return told.get_future().get();
   }
 
+  /// Removals and clears that wait, and the servers that have not confirmed one of them.
+  std::pair<std::uint64_t, std::uint64_t> count_unconfirmed(const numbered_identity& identity = some_identity) {
+    std::promise<unconfirmed_removals> told;
+    backend_->count_unconfirmed(identity, [&](const auto& counted) { told.set_value(counted); });
+    const auto counted = told.get_future().get();
+    return {counted.removals, counted.places};
+  }
+  bool is_confirmed_in_time() {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (count_unconfirmed().first > 0 || backend_->removals().unconfirmed > 0) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
   /// Waits until the backend last said that the place answers, or does not; gives the text of the latter.
   std::string wait_until(bool stands) {
     std::unique_lock lock(mutex_);

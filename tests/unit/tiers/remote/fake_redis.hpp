@@ -9,9 +9,7 @@
 #include <atomic>
 #include <boost/test/unit_test.hpp>
 #include <cstddef>
-#include <cstdlib>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -21,20 +19,15 @@
 #include <vector>
 
 #include "core/unique_fd.hpp"
+#include "tests/unit/tiers/remote/redis_values.hpp"
 
 namespace cenote::remote {
-
-using redis_words = std::vector<std::string>;
 
 /// Bytes to answer with.
 struct fake_reply {
   std::string bytes{};
   bool closes = false;  ///< the connection, behind these bytes
 };
-
-inline std::string bulk(std::string_view text) {
-  return "$" + std::to_string(text.size()) + "\r\n" + std::string(text) + "\r\n";
-}
 
 /// Listens on a port of the loopback, a thread a connection. `play` answers a command; nothing: as a right server does.
 class fake_redis {
@@ -83,7 +76,7 @@ class fake_redis {
       const ssize_t n = ::recv(socket, some.data(), some.size(), 0);
       if (n <= 0) return;
       in.append(some, 0, static_cast<std::size_t>(n));
-      while (const auto command = take_command(in)) {
+      while (const auto command = take_redis_command(in)) {
         auto reply = play_(*command);
         if (!reply) reply = fake_reply{.bytes = right_answer(*command)};
         if (!send_all(socket, reply->bytes) || reply->closes) return;
@@ -100,43 +93,9 @@ class fake_redis {
     return true;
   }
 
-  static std::optional<redis_words> take_command(std::string& in) {
-    std::size_t at = 0;
-    const auto number = [&](char mark) -> std::optional<std::size_t> {
-      const auto end = in.find("\r\n", at);
-      if (end == std::string::npos || in[at] != mark) return std::nullopt;
-      const auto value = static_cast<std::size_t>(std::atoll(in.c_str() + at + 1));
-      at = end + 2;
-      return value;
-    };
-    const auto count = number('*');
-    if (!count) return std::nullopt;
-    redis_words words;
-    for (std::size_t i = 0; i < *count; ++i) {
-      const auto size = number('$');
-      if (!size || in.size() < at + *size + 2) return std::nullopt;
-      words.push_back(in.substr(at, *size));
-      at += *size + 2;
-    }
-    in.erase(0, at);
-    return words;
-  }
-
   std::string right_answer(const redis_words& words) {
     const std::lock_guard lock(mutex_);
-    const std::string& what = words.front();
-    if (what == "PING") return "+PONG\r\n";
-    if (what == "GET") return kept_.contains(words[1]) ? bulk(kept_[words[1]]) : "$-1\r\n";
-    if (what == "EXISTS") return kept_.contains(words[1]) ? ":1\r\n" : ":0\r\n";
-    if (what == "DEL") return kept_.erase(words[1]) > 0 ? ":1\r\n" : ":0\r\n";
-    if (what == "SET") return kept_[words[1]] = words[2], "+OK\r\n";
-    if (what == "SETNX") return kept_.emplace(words[1], words[2]).second ? ":1\r\n" : ":0\r\n";
-    if (what == "EVAL") {
-      std::string& now = kept_[words[3]];
-      if (now == words[4]) now = words[5];
-      return bulk(now);
-    }
-    return "-ERR unknown command\r\n";
+    return kept_.answer(words);
   }
 
   script play_;
@@ -145,7 +104,7 @@ class fake_redis {
   std::atomic<bool> ends_ = false;
   std::atomic<int> connections_ = 0;
   std::mutex mutex_;
-  std::map<std::string, std::string> kept_;
+  redis_values kept_;                 // guarded by mutex_
   std::vector<std::thread> serving_;  // of accepting_ alone until it has ended
   std::thread accepting_;
 };

@@ -660,7 +660,7 @@ BOOST_AUTO_TEST_CASE(a_removal_that_a_silent_node_did_not_hear_of_is_pending_and
   BOOST_REQUIRE(cleared);
   BOOST_REQUIRE(!cleared->has_value());
   BOOST_TEST((cleared->error().code() == error_code::removal_pending));
-  BOOST_TEST(cleared->error().message() == "not confirmed by b");
+  BOOST_TEST(cleared->error().message() == "not confirmed by b; 1 removals wait");
   BOOST_TEST(all.pool.counters.unconfirmed == 1U);
 }
 
@@ -894,7 +894,7 @@ BOOST_AUTO_TEST_CASE(a_removal_is_pending_until_all_nodes_were_met_that_an_earli
   all.run(250ms);
   BOOST_REQUIRE(next.removed);
   BOOST_REQUIRE(!next.removed->has_value());
-  BOOST_TEST(next.removed->error().message() == "not confirmed by c");
+  BOOST_TEST(next.removed->error().message() == "not confirmed by c; 1 removals wait");
   all.run(1h);  // it will not come any more
   next.remove(2);
   frame asked = all.next(frame_type::forget);

@@ -88,7 +88,7 @@ class lane_under_test {
     redis_request made = request(request_kind::drop);
     made.asked = std::make_shared<redis_question>();
     made.asked->open = 1;
-    made.asked->dropped = [heard](auto count) { *heard = std::move(count); };
+    made.asked->dropped = [heard](const auto& count, const auto&) { *heard = count; };
     lane_.take_first(std::move(made), now_);
     return heard;
   }

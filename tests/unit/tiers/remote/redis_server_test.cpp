@@ -31,7 +31,7 @@ std::string epoch_key_of(const instance_identity& identity = some_identity) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(redis_servers)
+BOOST_AUTO_TEST_SUITE(real_redis_servers)
 
 BOOST_AUTO_TEST_CASE(what_is_put_is_there_and_comes_back_also_for_another_node) {
   const test::redis_server server;
@@ -129,12 +129,17 @@ BOOST_AUTO_TEST_CASE(a_removal_that_was_not_confirmed_is_carried_out_by_the_next
     server.kill();
     node.wait_until(false);
     BOOST_TEST(!node.drop({1}).has_value());
+    BOOST_TEST((node.count_unconfirmed() == std::pair<std::uint64_t, std::uint64_t>(1, 1)));
+    BOOST_TEST((node.count_unconfirmed(7) == std::pair<std::uint64_t, std::uint64_t>(0, 0)));
+    BOOST_TEST(!node.clear(7).has_value());
+    BOOST_TEST((node.count_unconfirmed(7) == std::pair<std::uint64_t, std::uint64_t>(1, 1)));
   }
   BOOST_TEST(removal_book::open(file, 1)->orders().size() == 1U);
   server.start();
   BOOST_TEST(other.gets_to_be(item_result::done, [&] { return other.put(1); }));
   backend_under_test next(server.url(), {}, {}, {}, removal_book::open(file, 1).value());
   BOOST_TEST(other.gets_to_be(item_result::missing, [&] { return other.get(1); }));
+  BOOST_TEST(next.is_confirmed_in_time());
   BOOST_TEST(next.gets_to_be(item_result::done, [&] { return next.put(1); }));
   next->stop();
   BOOST_TEST(removal_book::open(file, 1)->orders().empty());

@@ -1,13 +1,17 @@
-// Removals in a pool of nodes: what is removed stays removed, whatever goes wrong, and each rule is needed for it.
+// Removals in a pool of nodes, and over a Redis server: what is removed stays removed, whatever goes wrong, and each
+// rule is needed for it.
 #include <boost/test/unit_test.hpp>
 
 #include <cstdlib>
 #include <optional>
 #include <string>
 
+#include "tests/unit/tiers/removals/redis_world.hpp"
 #include "tests/unit/tiers/removals/removal_world.hpp"
 
 using namespace cenote;
+using testing::redis_rules;
+using testing::redis_world;
 using testing::removal_figures;
 using testing::removal_rules;
 using testing::removal_world;
@@ -28,10 +32,11 @@ std::uint64_t worlds() {
 }
 
 /// The first seed with which something does not hold; 0: none of `count` seeds.
-std::uint64_t first_failure(const removal_rules& rules, std::uint64_t count, std::string* reason,
-                            removal_figures* all) {
+template <class World, class Rules>
+std::uint64_t first_failure(const Rules& rules, std::uint64_t count, std::string* reason,
+                            typename World::figures_type* all) {
   for (std::uint64_t seed = 1; seed <= count; ++seed) {
-    removal_world world(seed, {.rules = rules});
+    World world(seed, {.rules = rules});
     const auto failed = world.run();
     if (all != nullptr) *all += world.figures();
     if (!failed) continue;
@@ -41,11 +46,12 @@ std::uint64_t first_failure(const removal_rules& rules, std::uint64_t count, std
   return 0;
 }
 
-void need(bool removal_rules::*rule, const char* name) {
-  removal_rules without;
+template <class World, class Rules>
+void need(bool Rules::*rule, const char* name) {
+  Rules without;
   without.*rule = false;
   std::string why;
-  const auto seed = first_failure(without, worlds(), &why, nullptr);
+  const auto seed = first_failure<World>(without, worlds(), &why, nullptr);
   BOOST_TEST(seed != 0U, name << " is not needed by any of the seeds");
   BOOST_TEST_MESSAGE(name << ": seed " << seed << ", " << why);
 }
@@ -62,7 +68,7 @@ BOOST_AUTO_TEST_CASE(what_is_removed_stays_removed_on_all_nodes) {
   }
   std::string why;
   removal_figures all;
-  const auto seed = first_failure({}, worlds(), &why, &all);
+  const auto seed = first_failure<removal_world>(removal_rules(), worlds(), &why, &all);
   BOOST_TEST(seed == 0U, "seed " << seed << ": " << why);
   BOOST_TEST_MESSAGE(all.done << " done, " << all.pending << " pending, " << all.fetched << " moved, " << all.repeated
                               << " repeated, " << all.restarts << " restarts, " << all.hits << " found in peace");
@@ -74,19 +80,57 @@ BOOST_AUTO_TEST_CASE(what_is_removed_stays_removed_on_all_nodes) {
 }
 
 BOOST_AUTO_TEST_CASE(fetches_have_to_name_the_last_clear) {
-  need(&removal_rules::names_clears, "the number in fetches");
+  need<removal_world>(&removal_rules::names_clears, "the number in fetches");
 }
 
 BOOST_AUTO_TEST_CASE(keys_have_to_be_kept_from_being_fetched_while_they_are_removed) {
-  need(&removal_rules::keeps_removed_keys, "keeping what is removed");
+  need<removal_world>(&removal_rules::keeps_removed_keys, "keeping what is removed");
 }
 
 BOOST_AUTO_TEST_CASE(removals_that_wait_have_to_outlive_their_worker) {
-  need(&removal_rules::keeps_book, "the book");
+  need<removal_world>(&removal_rules::keeps_book, "the book");
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_that_waits_has_to_go_to_all_nodes_again) {
-  need(&removal_rules::repeats_to_all, "the repetition to all");
+  need<removal_world>(&removal_rules::repeats_to_all, "the repetition to all");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(redis_removal_model)
+
+BOOST_AUTO_TEST_CASE(what_is_removed_over_a_redis_server_stays_removed) {
+  if (const char* const seed = std::getenv("CENOTE_TEST_SEED")) {  // that one alone, with all that happens
+    const auto failed = redis_world(std::strtoull(seed, nullptr, 10), {.shows = true}).run();
+    BOOST_TEST(!failed, failed.value_or(""));
+    return;
+  }
+  std::string why;
+  redis_world::figures_type all;
+  const auto seed = first_failure<redis_world>(redis_rules(), worlds(), &why, &all);
+  BOOST_TEST(seed == 0U, "seed " << seed << ": " << why);
+  BOOST_TEST_MESSAGE(all.done << " done, " << all.pending << " pending, " << all.fetched << " got, " << all.repeated
+                              << " repeated, " << all.restarts << " restarts, " << all.failovers << " failovers");
+  BOOST_TEST(all.done > worlds());
+  BOOST_TEST(all.pending > worlds());
+  BOOST_TEST(all.fetched > worlds());
+  BOOST_TEST(all.repeated > worlds());
+}
+
+BOOST_AUTO_TEST_CASE(an_epoch_of_another_nodes_clear_has_to_empty_the_tiers_above) {
+  need<redis_world>(&redis_rules::clears_above, "the clear of the tiers above");
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_behind_a_look_that_was_over_has_to_be_sent_again) {
+  need<redis_world>(&redis_rules::repeats_stale_drops, "the removal that is sent again");
+}
+
+BOOST_AUTO_TEST_CASE(a_put_that_was_given_up_has_to_be_followed_by_a_deletion) {
+  need<redis_world>(&redis_rules::deletes_late_puts, "the deletion behind a put");
+}
+
+BOOST_AUTO_TEST_CASE(removals_that_a_server_has_not_confirmed_have_to_outlive_their_worker) {
+  need<redis_world>(&redis_rules::keeps_book, "the book");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

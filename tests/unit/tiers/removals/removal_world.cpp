@@ -35,16 +35,6 @@ bool is_answer(frame_type type) {
   return type == bound || type == fetched || type == accept || type == stored || type == forgot;
 }
 
-std::string temporary_folder() {
-  const std::filesystem::path memory = "/dev/shm";  // a file there is synced at once
-  std::error_code ignored;
-  const auto parent =
-      std::filesystem::is_directory(memory, ignored) ? memory : std::filesystem::temp_directory_path(ignored);
-  std::string path = (parent / "cenote-removals-XXXXXX").native();
-  if (::mkdtemp(path.data()) == nullptr) std::abort();
-  return path;
-}
-
 blocks::store_options store_options_of_test() {
   auto options = blocks::testing::options_of(std::uint64_t{1} << 20U);
   options.edges.push_back(
@@ -57,6 +47,16 @@ boot_time boot_time_at(fake_wire::time_point time) {
 }
 
 }  // namespace
+
+std::string temporary_folder() {
+  const std::filesystem::path memory = "/dev/shm";  // a file there is synced at once
+  std::error_code ignored;
+  const auto parent =
+      std::filesystem::is_directory(memory, ignored) ? memory : std::filesystem::temp_directory_path(ignored);
+  std::string path = (parent / "cenote-removals-XXXXXX").native();
+  if (::mkdtemp(path.data()) == nullptr) std::abort();
+  return path;
+}
 
 removal_figures& removal_figures::operator+=(const removal_figures& other) {
   done += other.done, pending += other.pending, fetched += other.fetched;

@@ -28,6 +28,9 @@
 
 namespace cenote::testing {
 
+/// A new folder, in memory where there is a file system for that: a file there is synced at once.
+[[nodiscard]] std::string temporary_folder();
+
 /// Rules that the test leaves out one by one, to show that each is needed.
 struct removal_rules {
   bool names_clears = true;        ///< questions and fetches name the last clear
@@ -55,6 +58,8 @@ struct removal_figures {
 /// - in peace no removal waits.
 class removal_world {
  public:
+  using figures_type = removal_figures;
+
   removal_world(std::uint64_t seed, removal_options options);
   removal_world(const removal_world&) = delete;
   removal_world& operator=(const removal_world&) = delete;
