@@ -8,7 +8,6 @@
 #include "actors/ask.hpp"
 #include "config/logging.hpp"
 #include "core/text.hpp"
-#include "worker/status_json.hpp"
 
 namespace cenote {
 
@@ -58,13 +57,13 @@ result<operator_commands::answer> operator_commands::run(const admin_request& re
 }
 
 result<operator_commands::answer> operator_commands::status(const admin_request& /*request*/, const caller& client) {
-  const auto viewer = client.may_administrate ? std::nullopt : std::optional(client.uid);
-  reports_.want([this, viewer, reply = client.defer()](const result<report_ptr>& report) {
+  const auto reader = client.may_administrate ? status_reader::administrator() : status_reader::user(client.uid);
+  reports_.want([this, reader, reply = client.defer()](const result<report_ptr>& report) {
     if (!report) return reply(std::unexpected(report.error()));
     if (rendered_turn_ != reports_.turn()) rendered_.clear();
     rendered_turn_ = reports_.turn();
-    const auto [text, is_new] = rendered_.try_emplace(viewer);
-    if (is_new) text->second = status_json(facts_(*report), viewer);
+    const auto [text, is_new] = rendered_.try_emplace(reader);
+    if (is_new) text->second = status_json(facts_(*report), reader);
     reply(text->second);
   });
   return std::nullopt;

@@ -69,6 +69,7 @@ const std::map<std::string, std::string> without_share{
     {"most_numbers", "of write-offs that are over: the oldest goes"},
     {"most_refusals", "other nodes: the oldest goes"},
     {"most_refusals_logged", "lines of a log"},
+    {"most_labels", "series of metrics: all further ones are one"},
     {"most_requests", "of an operator's measurement"},
     {"most_device_tiers", "set by the configuration"},
     {"most_news_keys", "of one message"},
