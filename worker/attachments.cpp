@@ -492,7 +492,7 @@ result<void> attachments::send_slabs(connection& connection, const local::frame&
   return {};
 }
 
-/// The network's thread knows which removals wait.
+/// The network's thread knows which removals wait, or the one that stands for it.
 result<void> attachments::send_unconfirmed(connection& connection, const local::frame& frame) {
   const auto session = sessions_.find(connection.session);
   if (session == sessions_.end()) return fail(error_code::malformed, "a question about removals before attach");
@@ -503,14 +503,16 @@ result<void> attachments::send_unconfirmed(connection& connection, const local::
     };
   };
   const auto asker = defer(connection, frame.header);
-  const bool is_asked =
-      context_.blocks && context_.blocks->post([this, asker, reply, identity = session->second.resources->identity,
-                                                blocks = context_.blocks, loop = std::weak_ptr(sockets_)] {
-        const auto counted = blocks->unconfirmed(identity);
-        if (const auto still = loop.lock())
-          still->post([this, asker, send = reply(asker.request, counted)] { hooks_.answer(asker, send); });
-      });
-  if (!is_asked) hooks_.answer(asker, reply(asker.request, {}));
+  if (!context_.blocks) {
+    hooks_.answer(asker, reply(asker.request, {}));
+    return {};
+  }
+  context_.blocks->post_early([this, asker, reply, identity = session->second.resources->identity,
+                               blocks = context_.blocks.get(), loop = std::weak_ptr(sockets_)] {
+    const auto counted = blocks->unconfirmed(identity);
+    if (const auto still = loop.lock())
+      still->post([this, asker, send = reply(asker.request, counted)] { hooks_.answer(asker, send); });
+  });
   return {};
 }
 

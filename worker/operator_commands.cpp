@@ -177,12 +177,11 @@ result<operator_commands::answer> operator_commands::write_off(const admin_reque
   if (!request.node || request.node->empty())
     return fail(error_code::invalid_argument, "write_off needs the name of a node as `node`");
   const auto respond = count_reply(client.defer(), "released", sockets_);
-  const bool is_posted = context_.blocks->post([respond, blocks = context_.blocks, node = *request.node] {
+  context_.blocks->post_early([respond, blocks = context_.blocks.get(), node = *request.node] {
     const auto released = blocks->write_off(node);
     respond(released ? outcome{error_code::ok, {}, *released}
                      : outcome{released.error().code(), released.error().message(), 0});
   });
-  if (!is_posted) respond(outcome{error_code::closed, "the network is not there yet", 0});
   return std::nullopt;
 }
 

@@ -49,16 +49,12 @@ class peers_backend final : public backend, public cluster::pool_half {
  public:
   /// `book`: removals and clears of earlier workers.
   peers_backend(cluster::pool& pool, peers_options options, events callbacks, removal_book book = {})
-      : pool_(pool),
-        options_(options),
-        told_(std::move(callbacks)),
-        book_(std::move(book)),
-        unmet_(book_.nodes()),
-        unmet_until_(pool.now() + unmet_lasts) {
+      : pool_(pool), options_(options), told_(std::move(callbacks)), book_(std::move(book)) {
     pool_.restore_clears(book_.clears());
     pool_.departures.restore(book_.departures());
     for (const auto& [number, each] : book_.orders()) pool_.removals.begin(each.identity, each.keys, pool_.now());
     count_orders();
+    publish_awaited();
   }
 
   void bind(const instance_spec& spec) override;
@@ -67,7 +63,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   void get(std::vector<item> batch) override;
   void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
               std::function<void(presence)> answer) override;
-  /// From all nodes: any of them may have a copy. Pending while one of them is away.
+  /// From all nodes: any of them may have a copy. Pending while one of them is away, however long, or there is no
+  /// network.
   void drop(instance_identity identity, std::vector<block_key> keys,
             std::function<void(result<std::uint64_t>)> answer) override;
   /// On all nodes; one that is away hears of it when it binds the instance again, before anything of it is served.
@@ -95,7 +92,6 @@ class peers_backend final : public backend, public cluster::pool_half {
   static constexpr std::chrono::minutes binding_lasts{10};
   static constexpr std::chrono::seconds repeat_pause{10};
   static constexpr std::chrono::milliseconds save_pause{200};
-  static constexpr std::chrono::minutes unmet_lasts{60};  ///< as long as membership remembers nodes that are gone
 
   /// The nodes that a block belongs to, then those that it belonged to before the last change. No name: none.
   struct homes {
@@ -181,6 +177,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   using moving_map = std::unordered_map<std::uint64_t, moving>;
 
   void enter(std::function<void()> what, const std::function<void()>& otherwise);
+  void enter_early(std::function<void()> action);
   void move(std::vector<item> batch, bool up);
   void refuse_all(const std::vector<item>& batch, bool up);
   [[nodiscard]] homes homes_of(instance_identity identity, const block_key& key) const;
@@ -233,7 +230,9 @@ class peers_backend final : public backend, public cluster::pool_half {
   void write_book(steady_time now, std::uint64_t changes);
   void note_event(const std::string& event, const std::string& field, const std::string& value) const;
   void note_members();
-  void forget_unmet(steady_time now);
+  void note_member(const std::string& name);
+  void drop_excess_nodes();
+  void publish_awaited();
   void count_orders();
   [[nodiscard]] bool is_departed(const std::string& name) const;
   void release_departed(std::set<std::string>& nodes);
@@ -274,9 +273,6 @@ class peers_backend final : public backend, public cluster::pool_half {
   std::map<std::uint64_t, removal> removals_;
   std::map<std::uint64_t, forget> forgets_;  ///< by request
   removal_book book_;
-  /// Nodes that earlier workers knew, until this one meets them, or has waited for them for long enough.
-  std::set<std::string> unmet_;
-  steady_time unmet_until_;
   std::vector<std::function<void()>> unsaved_answers_;  ///< of removals that the file does not have yet
   steady_time repeats_at_{};                            ///< removals that not every node has confirmed
   steady_time saves_at_{};                              ///< the book: not before

@@ -65,7 +65,7 @@ const std::map<std::string, std::string> without_share{
     {"most_contacts", "other nodes"},
     {"most_dials", "other nodes"},
     {"most_greetings", "other nodes"},
-    {"most_write_offs", "other nodes, by an operator's word"},
+    {"most_write_offs", "other nodes: the oldest goes"},
     {"most_numbers", "of write-offs that are over: the oldest goes"},
     {"most_refusals", "other nodes: the oldest goes"},
     {"most_refusals_logged", "lines of a log"},

@@ -65,12 +65,14 @@ BOOST_AUTO_TEST_CASE(what_is_removed_stays_removed_on_all_nodes) {
   const auto seed = first_failure({}, worlds(), &why, &all);
   BOOST_TEST(seed == 0U, "seed " << seed << ": " << why);
   BOOST_TEST_MESSAGE(all.done << " done, " << all.pending << " pending, " << all.fetched << " moved, " << all.repeated
-                              << " repeated, " << all.restarts << " restarts, " << all.hits << " found in peace");
+                              << " repeated, " << all.restarts << " restarts, " << all.absences << " absences, "
+                              << all.hits << " found in peace");
   BOOST_TEST(all.done > worlds());
   BOOST_TEST(all.pending > worlds());
   BOOST_TEST(all.fetched > worlds());
   BOOST_TEST(all.repeated > worlds());
   BOOST_TEST(all.hits > worlds());
+  BOOST_TEST(all.absences > worlds() / 10);
 }
 
 BOOST_AUTO_TEST_CASE(fetches_have_to_name_the_last_clear) {
@@ -87,6 +89,10 @@ BOOST_AUTO_TEST_CASE(removals_that_wait_have_to_outlive_their_worker) {
 
 BOOST_AUTO_TEST_CASE(a_removal_that_waits_has_to_go_to_all_nodes_again) {
   need(&removal_rules::repeats_to_all, "the repetition to all");
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_may_have_blocks_has_to_be_known_however_long_it_stays_away) {
+  need(&removal_rules::keeps_names, "the names of nodes that are away");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
