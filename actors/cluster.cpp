@@ -267,7 +267,7 @@ void cluster_shell::tell_pool() {
       now.silent.push_back(each.who.name);
     if (each.state == cluster::peer_state::left) {
       now.stopped.push_back(each.who.name);
-      if (each.who.weight == 0) now.drained.push_back(each.who.name);
+      if (each.who.has_drained()) now.drained.push_back(each.who.name);
     }
     if (each.state != cluster::peer_state::live) continue;
     cluster::pool_member one{.name = each.who.name, .weight = each.who.weight, .link = each.link};
@@ -400,6 +400,7 @@ tier_report_ptr cluster_shell::report() {
     one.figures.heard_bytes_per_s = rates_[each.who.name].heard_a_second;
     made->peers.push_back(std::move(one));
   }
+  if (start_->blocks) made->awaited_rows = *start_->blocks->awaited_snapshot.load();
   made->now.known = made->peers.size();
   made->queued = mailbox().queue().total_task_size();
   made->describe();

@@ -102,7 +102,8 @@ result<std::unique_ptr<cluster_host>> cluster_host::start(const cluster_needs& n
                               .where = {},
                               .blocks_at = {},
                               .born = needs.born,
-                              .weight = needs.config.weight != 0 ? needs.config.weight : needs.weight},
+                              .weight = needs.config.weight != 0 ? needs.config.weight : needs.weight,
+                              .features = needs.features},
                      .options = std::move(*options),
                      .blocks = needs.blocks,
                      .groups = needs.groups};
@@ -132,11 +133,13 @@ result<void> cluster_host::listen(const ucx::network_options& options, cluster_s
   return {};
 }
 
-/// On a thread of its own, since UCX and the name service may wait.
+/// On a thread of its own, since UCX and the name service may wait. Until there is a network it stands for the
+/// network's: removals are answered, and kept.
 void cluster_host::listen_later(const ucx::network_options& options, const cluster_start& with) {
   listens_later_ = std::jthread([this, options, with](const std::stop_token& stop) {
     for (unsigned looks = 1; !stop.stop_requested(); ++looks) {
       std::this_thread::sleep_for(look_length);
+      if (blocks_) blocks_->advance_early();
       if (looks % looks_a_try == 0 && listen(options, with)) return;
     }
   });

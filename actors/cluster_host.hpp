@@ -25,6 +25,7 @@ struct cluster_needs {
   config::cluster_section config;
   peer::incarnation born;
   std::uint64_t weight = 0;                              ///< bytes
+  std::uint64_t features = 0;                            ///< of its greeting
   bool may_wait = false;                                 ///< its address may be another program's for a while
   std::function<void(const std::string& reason)> fatal;  ///< this node must not go on: its name is another one's
   std::shared_ptr<cluster::pool> blocks{};               ///< none: this node has no part in others' blocks

@@ -24,6 +24,15 @@ report_part part_of(const peer_report& peer) {
   return one;
 }
 
+/// In status alone: names of nodes that are gone would stand in metrics for good.
+report_part part_of(const cluster::awaited_node& node) {
+  report_part one{.list = "cluster.awaited", .label = "node", .name = node.name, .texts = {}, .figures = {}};
+  one.texts = {{.path = "cluster.awaited[].name", .value = node.name},
+               {.path = "cluster.awaited[].is_here", .value = node.is_here}};
+  append_figures(one.figures, node);
+  return one;
+}
+
 }  // namespace
 
 void cluster_report::describe() {
@@ -35,11 +44,13 @@ void cluster_report::describe() {
   append_figures(counters, traffic);
   append_figures(counters, blocks);
   for (const peer_report& each : peers) parts.push_back(part_of(each));
+  for (const cluster::awaited_node& each : awaited_rows) parts.push_back(part_of(each));
 }
 
 tier_report_ptr cluster_report::example() {
   auto made = std::make_shared<cluster_report>();
   made->peers.emplace_back();
+  made->awaited_rows.emplace_back();
   made->describe();
   return made;
 }

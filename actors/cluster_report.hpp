@@ -7,6 +7,7 @@
 
 #include "actors/tier_report.hpp"
 #include "cluster/counters.hpp"
+#include "cluster/pool.hpp"
 
 namespace cenote {
 
@@ -37,6 +38,15 @@ struct figure_table<peer_figures> {
 };
 static_assert(rows_are_complete<peer_figures>(), "a figure has no row");
 
+template <>
+struct figure_table<cluster::awaited_node> {
+  using all = cluster::awaited_node;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"cluster.awaited[].removals", "", figure_kind::gauge, "removals",
+       "Removals that the node has not confirmed; later ones wait for it, too.", &all::removals},
+  });
+};
+
 struct peer_report {
   std::string name, address, state, version, why;
   std::uint64_t incarnation = 0;
@@ -53,6 +63,7 @@ struct cluster_report final : tier_report {
   cluster::traffic_counters traffic;
   cluster::pool_counters blocks;
   std::vector<peer_report> peers;
+  cluster::awaited_nodes awaited_rows;
 
   /// Makes the parts that every report has of the members above.
   void describe();

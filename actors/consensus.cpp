@@ -14,6 +14,8 @@ using cluster::rank_id;
 using memory::submission;
 
 constexpr std::chrono::seconds decided_window{1};
+constexpr std::size_t most_labels = 32;  // of instance groups, in metrics
+constexpr std::string_view other_label = "other";
 
 void push_done(std::vector<memory::completion>& to, std::uint32_t request, error_code code, std::uint64_t value = 0) {
   to.push_back({.request = request,
@@ -271,6 +273,7 @@ tier_report_ptr consensus::report() {
   for (const cluster::group_report& each : agreement_.report()) {
     rank_group_report& one = made->groups.emplace_back();
     one.group = each;
+    one.label = label_of(each.name.owner.group);
     one.figures = {
         .uid = each.name.owner.uid,
         .size = each.size,
@@ -290,6 +293,12 @@ tier_report_ptr consensus::report() {
   made->queued = mailbox().queue().total_task_size();
   made->describe();
   return made;
+}
+
+/// Names of instance groups are their engines' words, and may be others each day: metrics have a series for so many.
+std::string consensus::label_of(const std::string& instance_group) {
+  if (labels_.size() < most_labels) labels_.insert(instance_group);
+  return labels_.contains(instance_group) ? instance_group : std::string(other_label);
 }
 
 /// Of the last second or so that somebody asked after.

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -81,6 +82,7 @@ class consensus final : public consensus_actor::base {
   void sleep_until(steady_time when);
   [[nodiscard]] tier_report_ptr report();
   [[nodiscard]] double rate_of(const cluster::group_report& group, steady_time now);
+  [[nodiscard]] std::string label_of(const std::string& instance_group);
 
   const std::string self_;
   const std::uint64_t epoch_;
@@ -92,6 +94,7 @@ class consensus final : public consensus_actor::base {
   cluster::rank_id last_rank_ = 0;
   std::vector<std::uint64_t> answered_;     ///< sessions with answers of this turn
   std::map<peer::group_name, rate> rates_;  ///< by group
+  std::set<std::string> labels_;            ///< instance groups that metrics name: the first ones of the worker
   actor_alarm<wake_atom> alarm_;
 };
 

@@ -21,13 +21,13 @@ report_part row_of(const rank_group_report& from) {
   const cluster::group_report& group = from.group;
   report_part one{.list = "rank_groups", .label = "group", .name = group.name.text, .texts = {}, .figures = {}};
   one.owner = group.name.owner.uid;
-  one.labels = {{"uid", std::to_string(group.name.owner.uid)}, {"instance_group", group.name.owner.group}};
+  one.labels = {{"instance_group", from.label}};
   one.texts = {{.path = "rank_groups[].name", .value = group.name.text},
                {.path = "rank_groups[].instance_group", .value = group.name.owner.group},
                {.path = "rank_groups[].state",
                 .value = std::string(cluster::name_of(group.state)),
                 .metric = "cenote_rank_group_formed",
-                .help = "1 when all ranks of the group are there, else 0.",
+                .help = "Groups of ranks of which all ranks are there.",
                 .gauge = group.state == cluster::group_state::formed ? 1.0 : 0.0},
                {.path = "rank_groups[].epoch", .value = std::to_string(group.epoch.number)},
                {.path = "rank_groups[].coordinator", .value = group.coordinator},

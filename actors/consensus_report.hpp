@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "actors/tier_report.hpp"
@@ -15,7 +16,8 @@ struct consensus_gauges {
   std::uint64_t groups = 0, formed = 0, ranks = 0, open = 0;
 };
 
-/// Of one. Counters begin when the group gets its first rank here.
+/// Of one. Counters begin when the group gets its first rank here, and end with its last one: those of /metrics are the
+/// node's.
 struct rank_group_figures {
   std::uint64_t uid = 0, size = 0, here = 0, open = 0, decided = 0, zeros = 0, lost = 0;
   double decided_per_s = 0;
@@ -42,15 +44,13 @@ struct figure_table<rank_group_figures> {
   static constexpr auto gauge = figure_kind::gauge;
   static constexpr auto rows = std::to_array<figure<all>>({
       {"rank_groups[].uid", "", gauge, "uid", "The user whose ranks form the group.", &all::uid},
-      {"rank_groups[].size", "cenote_rank_group_size", gauge, "ranks", "Ranks of the group.", &all::size},
+      {"rank_groups[].size", "cenote_rank_group_size", gauge, "ranks", "Ranks of the groups.", &all::size},
       {"rank_groups[].here", "cenote_rank_group_here", gauge, "ranks", "Of those, on this node.", &all::here},
       {"rank_groups[].open", "cenote_rank_group_open", gauge, "questions", "Questions that wait on this node.",
        &all::open},
-      {"rank_groups[].decided", "cenote_rank_group_decided_total", counter, "questions", "Questions decided.",
-       &all::decided},
-      {"rank_groups[].zeros", "cenote_rank_group_zeros_total", counter, "questions", "Of those, with 0.", &all::zeros},
-      {"rank_groups[].lost", "cenote_rank_group_lost_total", counter, "epochs", "Times that the group was lost.",
-       &all::lost},
+      {"rank_groups[].decided", "", counter, "questions", "Questions decided.", &all::decided},
+      {"rank_groups[].zeros", "", counter, "questions", "Of those, with 0.", &all::zeros},
+      {"rank_groups[].lost", "", counter, "epochs", "Times that the group was lost.", &all::lost},
       {"rank_groups[].decided_per_s", "", gauge, "questions", "Decided a second, of late.", &all::decided_per_s},
   });
 };
@@ -58,6 +58,7 @@ static_assert(rows_are_complete<rank_group_figures>(), "a figure has no row");
 
 struct rank_group_report {
   cluster::group_report group;
+  std::string label{};  ///< its instance group in metrics
   rank_group_figures figures;
 };
 

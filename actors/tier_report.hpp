@@ -40,8 +40,10 @@ struct report_part {
   std::string name;        ///< … which one
   std::vector<report_text> texts;
   std::vector<figure_value> figures;
-  std::vector<std::pair<std::string_view, std::string>> labels{};  ///< further ones, where the name alone is not unique
-  std::optional<std::uint32_t> owner{};  ///< a user whose words it has: of the clients it is shown to that one's alone
+  /// A user whose words it has: of the clients it is shown to that one's alone, and over HTTP to none. Metrics have the
+  /// sum of those with the same `labels`, and no name.
+  std::optional<std::uint32_t> owner{};
+  std::vector<std::pair<std::string_view, std::string>> labels{};  ///< of a part that has an owner; bounded in number
 };
 
 /// What any tier below says of itself. One that has more to say, to those who know it, adds to it.

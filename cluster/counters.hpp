@@ -32,6 +32,7 @@ struct pool_counters {
   std::uint64_t follows = 0, followed = 0, handed = 0;
   std::uint64_t unconfirmed = 0, repeated_removals = 0, dropped_removals = 0;
   std::uint64_t write_offs = 0, own_clears = 0, failed_saves = 0;
+  std::uint64_t awaited_nodes = 0, excess_nodes = 0;
 };
 
 /// Of groups of ranks, since the worker started.
@@ -149,6 +150,12 @@ struct figure_table<cluster::pool_counters> {
        &all::failed_saves},
       {"cluster.pool.write_offs", "cenote_cluster_write_offs", figure_kind::gauge, "nodes",
        "Nodes that are written off and have not come back: `cenote cluster write-off`.", &all::write_offs},
+      {"cluster.pool.awaited_nodes", "cenote_cluster_awaited_nodes", figure_kind::gauge, "nodes",
+       "Nodes that removals wait for, since they are away or have not confirmed one: `cluster.awaited` names them.",
+       &all::awaited_nodes},
+      {"cluster.pool.excess_nodes", "cenote_cluster_excess_nodes_total", counter, "nodes",
+       "Nodes that were away and are written off, since there are more names than are kept (1,024).",
+       &all::excess_nodes},
       {"cluster.pool.own_clears", "cenote_cluster_own_clears_total", counter, "clears",
        "Clears of all blocks of this node, since others had written it off.", &all::own_clears},
   });

@@ -24,7 +24,7 @@ std::int64_t ns_of(steady_time when) {
 }
 
 identity identity_of(const peer::greeting& from) {
-  return {from.name, from.version, from.where, from.blocks_at, from.born, from.weight};
+  return {from.name, from.version, from.where, from.blocks_at, from.born, from.weight, from.features};
 }
 
 /// Whether it is one node, in this life or another one of its worker: a new worker may listen somewhere else.
@@ -66,6 +66,7 @@ void membership::finish(steady_time now) {
 }
 
 steady_time membership::next_due(steady_time now) const {
+  if (has_left_) return now + std::chrono::hours(1);  // advance() has nothing to do any more
   steady_time due = next_beat_;
   for (const auto& [address, each] : contacts_) {
     if (!each.is_dialled && is_wanted(each)) due = std::min(due, std::max({each.next, now + least_wait, out_until_}));
@@ -177,6 +178,7 @@ peer::greeting membership::greeting_with(const peer::nonce& once) const {
           .blocks_at = self_.blocks_at,
           .born = self_.born,
           .once = once,
+          .features = self_.features,
           .weight = self_.weight,
           .has_secret = !options_.shared.is_empty()};
 }

@@ -30,6 +30,10 @@ struct identity {
   endpoint blocks_at{};
   peer::incarnation born{};
   std::uint64_t weight = 0;
+  std::uint64_t features = 0;
+
+  /// Of a node that has left: no block of it is missed, or none is left.
+  [[nodiscard]] bool has_drained() const noexcept { return weight == 0 || (features & peer::volatile_blocks) != 0; }
 };
 
 /// Rules that a test leaves out one by one, to show that each is needed.

@@ -33,7 +33,28 @@ void pool::join(pool_half* asker, pool_half* guest) noexcept {
 }
 
 void pool::use(std::shared_ptr<peer::network> network) {
-  network_.store(std::move(network));
+  const std::lock_guard lock(early_mutex_);
+  network_.store(network);
+  if (!network) return;
+  for (auto& each : std::exchange(early_, {})) network->run(std::move(each));
+  network->run([this] { advance(); });  // alarms that rang without a network were lost
+}
+
+void pool::post_early(std::function<void()> action) {
+  const std::lock_guard lock(early_mutex_);
+  if (const auto network = network_.load()) return network->run(std::move(action));
+  early_.push_back(std::move(action));
+}
+
+void pool::advance_early() {
+  std::vector<std::function<void()>> actions;
+  {
+    const std::lock_guard lock(early_mutex_);
+    if (network_.load()) return;
+    actions = std::exchange(early_, {});
+  }
+  for (const auto& each : actions) each();
+  advance();
 }
 
 bool pool::post(std::function<void()> what) {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,7 +41,7 @@ struct pool_members {
   std::vector<pool_member> others;
   std::vector<std::string> silent{};   ///< nodes that are suspect, or gone without a farewell
   std::vector<std::string> stopped{};  ///< nodes that announced their end
-  std::vector<std::string> drained{};  ///< those of them that were drained before
+  std::vector<std::string> drained{};  ///< those of them that were drained before, or whose blocks ended with them
 };
 
 /// The numbers of an instance's last clear, nanoseconds since 1970 as a rule: known here, and carried out here.
@@ -52,6 +53,14 @@ struct clear_record {
   std::uint64_t floor = 0;
   std::map<instance_identity, clear_numbers> numbers{};  ///< by identity
 };
+
+/// Another node that removals wait for.
+struct awaited_node {
+  std::string name{};
+  std::uint64_t removals = 0;  ///< that it has not confirmed
+  bool is_here = false;        ///< it can be asked, and has not answered, or refuses
+};
+using awaited_nodes = std::vector<awaited_node>;
 
 /// One of the two halves: the asker (this node wants blocks of others) and the guest (others want blocks of this one).
 /// All of it is called on the network's thread.
@@ -78,7 +87,7 @@ class pool_half {
   /// The instance was cleared here: what others store here of it goes once more. As pool::clear_hosted().
   virtual void clear_hosted(instance_identity /*identity*/, std::function<void(std::string)> then) { then({}); }
   /// An operator's word that the node never comes back. How many removals waited for it alone, and are done now.
-  /// Errors: invalid_argument (no such node, or it is here), limit_exceeded, unsupported.
+  /// Errors: invalid_argument (no such node, or it is here), unsupported.
   [[nodiscard]] virtual result<std::uint64_t> write_off(const std::string& /*node*/) {
     return fail(error_code::unsupported, "this node gives no blocks to others");
   }
@@ -123,6 +132,11 @@ class pool {
   void use(std::shared_ptr<peer::network> network);
   /// Runs it on the network's thread, soon; false: there is no network. Thread-safe.
   bool post(std::function<void()> what);
+  /// The same; where there is no network yet, advance_early() runs it, or the network that comes. Thread-safe.
+  void post_early(std::function<void()> action);
+  /// While there is no network: the calling thread stands for the network's. To be called every now and then, by the
+  /// thread that use() is called on.
+  void advance_early();
 
   void take_members(pool_members now);
   [[nodiscard]] const pool_members& members() const noexcept { return members_; }
@@ -188,6 +202,8 @@ class pool {
   std::atomic<std::shared_ptr<const group_rights>> rights{std::make_shared<const group_rights>()};
   /// As `rights`: instance groups of whose blocks other nodes get, store and hear nothing here.
   std::atomic<std::shared_ptr<const group_names>> kept_here{std::make_shared<const group_names>()};
+  /// As `rights`: nodes that a removal waits for now, or would wait for, by name.
+  std::atomic<std::shared_ptr<const awaited_nodes>> awaited_snapshot{std::make_shared<const awaited_nodes>()};
   pool_counters counters;  ///< other threads read it with copy_counters()
   [[nodiscard]] pool_counters copy_counters();
 
@@ -206,6 +222,8 @@ class pool {
   alarm_clock wakes_;
   std::function<steady_time()> clock_;
   std::atomic<std::shared_ptr<peer::network>> network_;
+  std::mutex early_mutex_;
+  std::vector<std::function<void()>> early_;  ///< since there was no network
   pool_half* asker_ = nullptr;
   pool_half* guest_ = nullptr;
   pool_half* handovers_ = nullptr;

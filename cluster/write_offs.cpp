@@ -9,23 +9,31 @@ std::uint64_t write_offs::number_of(const std::string& name) const noexcept {
   return known == record_.nodes.end() ? 0 : known->second;
 }
 
-result<void> write_offs::begin(const std::string& name, std::uint64_t now) {
-  if (!has(name) && record_.nodes.size() >= most_write_offs) {
-    return fail(error_code::limit_exceeded,
-                std::to_string(most_write_offs) + " nodes are written off already, and none of them came back");
-  }
+void write_offs::begin(const std::string& name, std::uint64_t now) {
+  if (!has(name)) make_room();
   auto& number = record_.nodes[name];
   number = std::max(now, number + 1);
   ++changes_;
-  return {};
 }
 
 bool write_offs::learn(const std::string& name, std::uint64_t number) {
   if (number <= number_of(name) || is_closed(number)) return false;
-  if (!has(name) && record_.nodes.size() >= most_write_offs) return false;
+  const auto is_older = [&](const auto& each) { return number < each.second; };
+  if (!has(name) && record_.nodes.size() >= most_write_offs && std::ranges::all_of(record_.nodes, is_older)) {
+    record_.is_incomplete = true;
+    return false;
+  }
+  if (!has(name)) make_room();
   record_.nodes[name] = number;
   ++changes_;
   return true;
+}
+
+/// The oldest gives way.
+void write_offs::make_room() {
+  if (record_.nodes.size() < most_write_offs) return;
+  record_.nodes.erase(std::ranges::min_element(record_.nodes, {}, &decltype(record_.nodes)::value_type::second));
+  record_.is_incomplete = true;
 }
 
 void write_offs::close(const std::string& name, std::uint64_t number) {

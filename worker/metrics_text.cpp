@@ -46,6 +46,17 @@ class collection {
     family(name, help, kind == figure_kind::counter ? MetricType::Counter : MetricType::Gauge)
         .metric.push_back(std::move(metric));
   }
+  /// Adds to the gauge of the same labels, if there is one.
+  void sum(std::string_view name, std::string_view help, double value, labels tags) {
+    tags = utf8(std::move(tags));
+    auto& metrics = family(name, help, MetricType::Gauge).metric;
+    const auto found = std::ranges::find(metrics, tags, &ClientMetric::label);
+    if (found != metrics.end()) {
+      found->gauge.value += value;
+    } else {
+      gauge(name, help, value, std::move(tags));
+    }
+  }
   /// Seconds, of a histogram of nanoseconds.
   void seconds(std::string_view name, std::string_view help, const histogram& times, labels with = {}) {
     ClientMetric metric;
@@ -117,13 +128,29 @@ void add_prefetch(collection& into, const node_report& report) {
   }
 }
 
+double number_of(const figure_value& figure) {
+  return std::visit([](auto number) { return static_cast<double>(number); }, figure.value);
+}
+
 void add_values(collection& into, const std::vector<figure_value>& values, const labels& tags = {}) {
   for (const figure_value& each : values) {
     if (each.metric.empty()) continue;
     labels all = tags;
     if (!each.label.name.empty()) all.push_back({std::string(each.label.name), std::string(each.label.value)});
-    const double value = std::visit([](auto number) { return static_cast<double>(number); }, each.value);
-    into.add(each.kind, each.metric, each.help, value, std::move(all));
+    into.add(each.kind, each.metric, each.help, number_of(each), std::move(all));
+  }
+}
+
+/// A part that belongs to a user, without its name. Gauges alone: a sum of counters falls when one of them ends.
+void add_owned(collection& metrics, const report_part& part) {
+  labels tags;
+  for (const auto& [label, value] : part.labels) tags.push_back({std::string(label), value});
+  for (const report_text& each : part.texts) {
+    if (!each.metric.empty()) metrics.sum(each.metric, each.help, each.gauge, tags);
+  }
+  for (const figure_value& each : part.figures) {
+    const bool is_shown = !each.metric.empty() && each.kind == figure_kind::gauge;
+    if (is_shown) metrics.sum(each.metric, each.help, number_of(each), tags);
   }
 }
 
@@ -134,8 +161,11 @@ void add_described(collection& into, const tier_report& tier) {
   }
   add_values(into, tier.counters);
   for (const report_part& part : tier.parts) {
-    labels of{{std::string(part.label), part.name}};
-    for (const auto& [label, value] : part.labels) of.push_back({std::string(label), value});
+    if (part.owner) {
+      add_owned(into, part);
+      continue;
+    }
+    const labels of{{std::string(part.label), part.name}};
     for (const report_text& each : part.texts) {
       if (!each.metric.empty()) into.gauge(each.metric, each.help, each.gauge, of);
     }

@@ -8,7 +8,6 @@
 #include "actors/ask.hpp"
 #include "config/logging.hpp"
 #include "core/text.hpp"
-#include "worker/status_json.hpp"
 
 namespace cenote {
 
@@ -58,13 +57,13 @@ result<operator_commands::answer> operator_commands::run(const admin_request& re
 }
 
 result<operator_commands::answer> operator_commands::status(const admin_request& /*request*/, const caller& client) {
-  const auto viewer = client.may_administrate ? std::nullopt : std::optional(client.uid);
-  reports_.want([this, viewer, reply = client.defer()](const result<report_ptr>& report) {
+  const auto reader = client.may_administrate ? status_reader::administrator() : status_reader::user(client.uid);
+  reports_.want([this, reader, reply = client.defer()](const result<report_ptr>& report) {
     if (!report) return reply(std::unexpected(report.error()));
     if (rendered_turn_ != reports_.turn()) rendered_.clear();
     rendered_turn_ = reports_.turn();
-    const auto [text, is_new] = rendered_.try_emplace(viewer);
-    if (is_new) text->second = status_json(facts_(*report), viewer);
+    const auto [text, is_new] = rendered_.try_emplace(reader);
+    if (is_new) text->second = status_json(facts_(*report), reader);
     reply(text->second);
   });
   return std::nullopt;
@@ -178,12 +177,11 @@ result<operator_commands::answer> operator_commands::write_off(const admin_reque
   if (!request.node || request.node->empty())
     return fail(error_code::invalid_argument, "write_off needs the name of a node as `node`");
   const auto respond = count_reply(client.defer(), "released", sockets_);
-  const bool is_posted = context_.blocks->post([respond, blocks = context_.blocks, node = *request.node] {
+  context_.blocks->post_early([respond, blocks = context_.blocks.get(), node = *request.node] {
     const auto released = blocks->write_off(node);
     respond(released ? outcome{error_code::ok, {}, *released}
                      : outcome{released.error().code(), released.error().message(), 0});
   });
-  if (!is_posted) respond(outcome{error_code::closed, "the network is not there yet", 0});
   return std::nullopt;
 }
 

@@ -15,6 +15,7 @@
 #include "worker/node_facts.hpp"
 #include "worker/server_context.hpp"
 #include "worker/shared_reports.hpp"
+#include "worker/status_json.hpp"
 
 namespace cenote {
 
@@ -70,8 +71,8 @@ class operator_commands {
   shared_reports& reports_;
   attachments& sessions_;
   std::function<node_facts(const report_ptr&)> facts_;
-  std::uint64_t rendered_turn_ = 0;                               ///< of the report that rendered_ was made from
-  std::map<std::optional<std::uint32_t>, std::string> rendered_;  ///< by the client's user; none: an operator's
+  std::uint64_t rendered_turn_ = 0;                ///< of the report that rendered_ was made from
+  std::map<status_reader, std::string> rendered_;  ///< by its reader
 };
 
 }  // namespace cenote

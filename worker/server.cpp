@@ -115,7 +115,7 @@ result<node_facts> server::facts() {
 result<std::string> server::status() {
   const auto found = facts();
   if (!found) return std::unexpected(found.error());
-  return status_json(*found);
+  return status_json(*found, status_reader::stranger());
 }
 
 result<std::string> server::metrics() {

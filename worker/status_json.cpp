@@ -62,7 +62,7 @@ json part_of(const report_part& part) {
   return one;
 }
 
-void put_described(json& all, const tier_report& tier, std::optional<std::uint32_t> client) {
+void put_described(json& all, const tier_report& tier, const status_reader& reader) {
   for (const report_text& each : tier.texts) {
     std::visit([&](const auto& value) { at_path(all, each.path) = value; }, each.value);
   }
@@ -70,8 +70,7 @@ void put_described(json& all, const tier_report& tier, std::optional<std::uint32
   put_values(all, tier.counters);
   for (const report_times& each : tier.times) at_path(all, each.path) = times_of(each.of);
   for (const report_part& each : tier.parts) {
-    const bool is_shown = !client || !each.owner || client == each.owner;
-    if (is_shown) at_path(all, each.list).push_back(part_of(each));
+    if (reader.may_see(each.owner)) at_path(all, each.list).push_back(part_of(each));
   }
 }
 
@@ -180,7 +179,7 @@ json list_of(const List& list, const Make& make) {
 
 }  // namespace
 
-std::string status_json(const node_facts& facts, std::optional<std::uint32_t> client) {
+std::string status_json(const node_facts& facts, const status_reader& reader) {
   const blocks::store_status& dram = facts.report->dram;
   json all;
   all["node"] = {{"pid", ::getppid()},
@@ -194,7 +193,7 @@ std::string status_json(const node_facts& facts, std::optional<std::uint32_t> cl
   put_figures(all, facts.server);
   put_dram(all, facts);
   all["copies"] = copies_of(*facts.copies);
-  for (const tier_report_ptr& each : facts.report->described()) put_described(all, *each, client);
+  for (const tier_report_ptr& each : facts.report->described()) put_described(all, *each, reader);
   put_prefetch(all, *facts.report);
   all["instances"] = list_of(dram.instances, instance_of);
   all["groups"] = list_of(dram.accounts, account_of);

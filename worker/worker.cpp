@@ -338,6 +338,7 @@ class worker {
          .config = config_->cluster,
          .born = born(handed),
          .weight = config_->dram.capacity + config_->nvme.capacity,
+         .features = config_->nvme.paths.empty() ? peer::volatile_blocks : 0,
          .may_wait = handed.epoch > 1,  // engines use this node, in a cluster or alone
          // Of a node that has just been started only: a later worker has blocks, which engines use, name or no name.
          .fatal = handed.epoch == 1 ? [this](const std::string& reason) { give_up_name(reason); }

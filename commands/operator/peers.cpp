@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -65,12 +66,27 @@ exit_code run_peers(const peers_options& options) {
 
 }  // namespace
 
+std::string awaited_text(const json& nodes) {
+  constexpr std::size_t most_names = 8;
+  if (!nodes.is_array() || nodes.empty()) return {};
+  std::string names;
+  for (std::size_t i = 0; i < std::min(nodes.size(), most_names); ++i) {
+    const auto removals = figures_in<cluster::awaited_node>(nodes[i]).removals;
+    names += fmt::format("{}{} ({}{})", i == 0 ? "" : ", ", text_of(nodes[i], "name"), removals,
+                         member(nodes[i], "is_here") == true ? ", it is here" : "");
+  }
+  if (nodes.size() > most_names) names += fmt::format(" and {} more", nodes.size() - most_names);
+  return fmt::format("          removals wait for {}; `cenote cluster write-off NAME` says that one is gone for good\n",
+                     names);
+}
+
 std::string cluster_line(const json& status) {
   const json& cluster = member(status, "cluster");
   if (!cluster.is_object()) return {};
   const auto now = figures_in<cluster::cluster_gauges>(status);
-  return fmt::format("cluster   {} of {} at {}: {} nodes live, {} others known\n", text_of(cluster, "name"),
-                     text_of(cluster, "id"), text_of(cluster, "address"), now.live, now.known);
+  return fmt::format("cluster   {} of {} at {}: {} nodes live, {} others known\n{}", text_of(cluster, "name"),
+                     text_of(cluster, "id"), text_of(cluster, "address"), now.live, now.known,
+                     awaited_text(member(cluster, "awaited")));
 }
 
 std::string peers_text(const json& status) {

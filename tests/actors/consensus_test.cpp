@@ -551,6 +551,25 @@ BOOST_FIXTURE_TEST_CASE(status_has_a_row_a_group_and_says_how_many_are_decided_a
   BOOST_TEST(report->parts.size() == 1U);
 }
 
+BOOST_FIXTURE_TEST_CASE(metrics_name_the_first_instance_groups_of_a_worker_and_no_more, consensus_fixture) {
+  const auto label_of_last = [&](const std::string& instance_group) {
+    fake_session& rank = attach(1, {1000, instance_group});
+    ask(rank, join_entry("g", 0, 1, 1));
+    caf::scoped_actor self(system);
+    auto handle = self->request(alone.actor, std::chrono::seconds(10), report_atom_v);
+    run();
+    tier_report_ptr report;
+    handle.receive([&](const tier_report_ptr& answer) { report = answer; }, [](const caf::error&) {});
+    ask(rank, leave_entry(2, 1));
+    const auto groups = std::dynamic_pointer_cast<const consensus_report>(report)->groups;
+    BOOST_REQUIRE_EQUAL(groups.size(), 1U);
+    return groups.front().label;
+  };
+  for (int i = 0; i < 32; ++i) BOOST_TEST(label_of_last("team " + std::to_string(i)) == "team " + std::to_string(i));
+  BOOST_TEST(label_of_last("team 32") == "other");
+  BOOST_TEST(label_of_last("team 7") == "team 7");
+}
+
 BOOST_FIXTURE_TEST_CASE(a_session_of_another_user_or_instance_group_takes_no_rank_of_a_group, consensus_fixture) {
   fake_session& first = attach(1, {1000, "team"});
   ask(first, join_entry("g", 0, 2, 1));

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,8 @@ import blocks
 import cenote
 import pytest
 from conftest import StartNode
-from node import FULL, LIMIT, KiB, MiB, Node, run_cenote, until
+from node import FULL, LIMIT, KiB, MiB, Node, run_cenote, stop_process, until
+from test_cluster import listener_at
 
 from cluster import Cluster, becomes, cluster_of, kill_node, peers
 
@@ -435,6 +437,64 @@ def test_a_removal_that_a_silent_node_missed_reaches_it_when_it_is_back(
     until("b has confirmed it", lambda: of_pool(a, "unconfirmed") == 0)
     assert sum(reader.exists(keys)) == 0  # its own engine binds nothing
     assert all(found(writer, [key]) == 0 for key in keys)
+
+
+def test_a_node_that_was_stopped_undrained_hears_of_what_was_removed_when_it_is_back(
+    start_node: StartNode, attach: Attach, folder: Any
+) -> None:
+    pool = Pool(start_node)
+    a, b = with_disks(pool, start_node, folder)
+    writer = attach(a, "model", block=BLOCK)
+    keys = put(writer, "shared")
+    away_of(a)
+    until("it is on b's disk", lambda: b.status()["nvme"]["blocks"] >= of_pool(b, "hosted") > 0)
+    b.stop()
+    becomes(a, "b", "left")
+    a.restart_worker()  # the next one has not met b
+    with pytest.raises(cenote.RemovalPending):
+        writer.remove(keys)
+    until("it is waited for", lambda: cluster_of(a)["awaited"] == [{"name": "b", "removals": 1, "is_here": False}])
+    assert "removals wait for b (1)" in run_cenote("status", "--socket", a.socket).stdout
+    b.start()
+    until("b has confirmed it", lambda: of_pool(a, "unconfirmed") == 0)
+    assert "awaited" not in cluster_of(a)
+    reader = attach(b, "model", block=BLOCK)
+    assert all(found(reader, [key]) == 0 for key in keys)
+
+
+def test_a_node_without_a_disk_that_was_stopped_is_not_waited_for(pool: Pool, attach: Attach) -> None:
+    a, b = pool.pooled(2)
+    writer = attach(a, "model", block=BLOCK)
+    keys = put(writer, "shared")
+    away_of(a)
+    b.stop()
+    becomes(a, "b", "left")
+    assert writer.remove(keys) > 0
+    assert of_pool(a, "write_offs") == 1
+    b.start()
+    pool.all_ask()
+    until("b has nothing to clear", lambda: of_pool(a, "write_offs") == 0)
+
+
+def test_a_removal_at_a_worker_without_a_network_is_pending_and_sent_when_there_is_one(
+    pool: Pool, attach: Attach
+) -> None:
+    a, b = pool.pooled(2)
+    b.allowed_errors = ["other nodes do not reach this one"]
+    writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
+    keys = put(writer, "shared")
+    away_of(a)
+    stop_process(b.pid)  # so that the next worker does not start yet
+    b.worker_dies()
+    with until("its address is free", lambda: listener_at(pool.ports[1])):
+        b.send_signal(signal.SIGCONT)
+        until("it says why others do not reach it", lambda: "nowhere yet" in str(cluster_of(b).get("address")))
+        with pytest.raises(cenote.RemovalPending):
+            reader.remove(keys)
+        assert sum(writer.exists(keys)) > 0
+    pool.all_ask()
+    until("a has confirmed it", lambda: of_pool(b, "unconfirmed") == 0)
+    assert sum(writer.exists(keys)) == 0
 
 
 def write_off(node: Node, name: str) -> str:

@@ -50,35 +50,39 @@ void peers_backend::enter(std::function<void()> what, const std::function<void()
     what();
     flush();
   });
-  if (!is_posted && otherwise) otherwise();
+  if (!is_posted) otherwise();
+}
+
+/// Also where there is no network yet: a removal is kept until there is one.
+void peers_backend::enter_early(std::function<void()> action) {
+  pool_.post_early([this, action = std::move(action)] {
+    action();
+    flush();
+  });
 }
 
 void peers_backend::bind(const instance_spec& spec) {
   byte_writer writer;
   encode(writer, spec);
-  enter(
-      [this, identity = identity_of(spec), text = std::move(writer).take()] {
-        std::erase(unused_, identity);
-        if (specs_.size() >= most_specs && !specs_.contains(identity)) {
-          if (unused_.empty()) return;
-          specs_.erase(unused_.front());
-          unused_.pop_front();
-        }
-        if (!specs_.try_emplace(identity, text).second) return;
-        for (auto& [link, each] : nodes_) {  // what was wanted before anybody knew the spec
-          const auto found = each.bindings.find(identity);
-          if (found != each.bindings.end() && found->second.is_refused) each.bindings.erase(found);
-        }
-      },
-      {});
+  enter_early([this, identity = identity_of(spec), text = std::move(writer).take()] {
+    std::erase(unused_, identity);
+    if (specs_.size() >= most_specs && !specs_.contains(identity)) {
+      if (unused_.empty()) return;
+      specs_.erase(unused_.front());
+      unused_.pop_front();
+    }
+    if (!specs_.try_emplace(identity, text).second) return;
+    for (auto& [link, each] : nodes_) {  // what was wanted before anybody knew the spec
+      const auto found = each.bindings.find(identity);
+      if (found != each.bindings.end() && found->second.is_refused) each.bindings.erase(found);
+    }
+  });
 }
 
 void peers_backend::unbind(instance_identity identity) {
-  enter(
-      [this, identity] {
-        if (specs_.contains(identity)) unused_.push_back(identity);
-      },
-      {});
+  enter_early([this, identity] {
+    if (specs_.contains(identity)) unused_.push_back(identity);
+  });
 }
 
 void peers_backend::put(std::vector<item> batch) {
@@ -116,8 +120,7 @@ void peers_backend::locate(std::vector<block_name> keys, std::chrono::millisecon
 
 void peers_backend::drop(instance_identity identity, std::vector<block_key> keys,
                          std::function<void(result<std::uint64_t>)> answer) {
-  enter([this, identity, keys = std::move(keys), answer] { tell_all(identity, 0, keys, answer); },
-        [answer] { answer(0); });
+  enter_early([this, identity, keys = std::move(keys), answer] { tell_all(identity, 0, keys, answer); });
 }
 
 void peers_backend::clear(instance_identity identity, std::function<void(result<void>)> answer) {
@@ -131,21 +134,19 @@ void peers_backend::clear_all(std::vector<instance_identity> identities, std::fu
   };
   if (identities.empty()) return answer({});
   const auto left = std::make_shared<state>(identities.size(), std::string());
-  enter(
-      [this, identities = std::move(identities), left, answer] {
-        for (const instance_identity& each : identities) {
-          tell_all(each, pool_.next_clear(each), {}, [left, answer](const result<std::uint64_t>& how) {
-            if (!how) left->why = how.error().message();
-            if (--left->open != 0) return;
-            answer(left->why.empty() ? result<void>() : fail(error_code::removal_pending, left->why));
-          });
-        }
-      },
-      [answer] { answer({}); });
+  enter_early([this, identities = std::move(identities), left, answer] {
+    for (const instance_identity& each : identities) {
+      tell_all(each, pool_.next_clear(each), {}, [left, answer](const result<std::uint64_t>& how) {
+        if (!how) left->why = how.error().message();
+        if (--left->open != 0) return;
+        answer(left->why.empty() ? result<void>() : fail(error_code::removal_pending, left->why));
+      });
+    }
+  });
 }
 
 void peers_backend::count_unconfirmed(instance_identity identity, std::function<void(unconfirmed_removals)> answer) {
-  enter([this, identity, answer] { answer(book_.count(identity)); }, [answer] { answer({}); });
+  enter_early([this, identity, answer] { answer(book_.count(identity)); });
 }
 
 removal_figures peers_backend::removals() const {
@@ -173,6 +174,7 @@ void peers_backend::stop() noexcept {
 // ---------------------------------------------------------------------------------------------- nodes
 
 void peers_backend::members_changed() {
+  note_members();
   const auto& now = pool_.members();
   std::vector<cluster::place> places{{now.self, now.weight}};
   for (const cluster::pool_member& each : now.others) places.push_back({each.name, each.weight});
@@ -206,26 +208,55 @@ void peers_backend::members_changed() {
     if (std::ranges::any_of(each.nodes, [&](const auto& name) { return is_departed(name); }))
       removals_.hasten(pool_.now());
   }
-  note_members();
   repeat_removals(pool_.now());
   say_standing();
 }
 
 /// All nodes that may have copies: also those whose link closed a moment ago or carries no blocks yet, and those that
-/// an earlier worker knew and this one has not met.
+/// membership has forgotten. What a node holds may outlive it, so that its name is kept until it is written off.
 void peers_backend::note_members() {
   const auto& now = pool_.members();
-  std::set<std::string> known(now.silent.begin(), now.silent.end());
-  for (const cluster::pool_member& each : now.others) known.insert(each.name);
-  std::erase_if(unmet_, [&](const std::string& name) { return known.contains(name); });
-  known.insert(unmet_.begin(), unmet_.end());
-  book_.set_nodes(std::move(known));
+  std::set<std::string> known;
+  for (const auto& [name, each] : book_.nodes()) known.insert(name);
+  for (const cluster::pool_member& each : now.others) {
+    known.erase(each.name);
+    note_member(each.name);
+  }
+  known.insert(now.silent.begin(), now.silent.end());
+  for (const std::string& name : known) pool_.departures.has(name) ? book_.forget_node(name) : book_.note_away(name);
+  for (const std::string& each : now.drained) book_.note_settled(each);
+  drop_excess_nodes();
 }
 
-void peers_backend::forget_unmet(steady_time now) {
-  if (unmet_.empty() || now < unmet_until_) return;
-  unmet_.clear();
-  note_members();
+/// A node that nothing is known of may be one whose write-off gave way to others.
+void peers_backend::note_member(const std::string& name) {
+  const bool is_new = !book_.nodes().contains(name);
+  book_.note_here(name);
+  if (is_new && pool_.departures.is_incomplete() && !pool_.departures.has(name)) begin_write_off(name);
+}
+
+void peers_backend::drop_excess_nodes() {
+  for (std::string name = book_.excess_node(); !name.empty(); name = book_.excess_node()) {
+    count(pool_.counters.excess_nodes);
+    note_event("too many other nodes are known: one that is away is written off", "node", name);
+    begin_write_off(name);
+  }
+}
+
+/// The names that an operator sees. A node that is here counts once it has failed to confirm a removal.
+void peers_backend::publish_awaited() {
+  std::map<std::string, std::uint64_t> removals;
+  for (const auto& [name, known] : book_.nodes()) {
+    if (known.departure != 0 && !known.is_settled) removals.try_emplace(name, 0);
+  }
+  for (const auto& [number, each] : book_.orders()) {
+    for (const std::string& name : each.nodes) ++removals[name];
+  }
+  auto made = std::make_shared<cluster::awaited_nodes>();
+  for (const auto& [name, waiting] : removals)
+    made->push_back({.name = name, .removals = waiting, .is_here = is_linked(name)});
+  std::atomic_ref(pool_.counters.awaited_nodes).store(made->size(), std::memory_order_relaxed);
+  pool_.awaited_snapshot.store(std::move(made));
 }
 
 void peers_backend::say_standing() {
@@ -837,7 +868,7 @@ void peers_backend::tell_all(instance_identity identity, std::uint64_t cleared, 
 void peers_backend::begin_removal(remote::removals::round made) {
   made.open = 1;
   made.deadline = pool_.now() + options_.timeout;
-  made.order.nodes.insert(book_.nodes().begin(), book_.nodes().end());
+  for (const auto& [name, each] : book_.nodes()) made.order.nodes.insert(name);
   const steady_time until = made.deadline;
   const bool is_repeated = made.repeats != 0;
   const std::uint64_t number = removals_.begin(std::move(made), pool_.now());
@@ -939,7 +970,7 @@ void peers_backend::count_orders() {
 
 /// At once, or with the next alarm where the file was written a moment ago: what is answered as pending is in it.
 void peers_backend::save_removals(steady_time now) {
-  removals_.save(now, pool_.clear_changes() + pool_.departures.changes());
+  if (removals_.save(now, pool_.clear_changes() + pool_.departures.changes())) publish_awaited();
   count_orders();
   pool_.wake_at(removals_.next());
 }
@@ -953,22 +984,24 @@ void peers_backend::note_event(const std::string& event, const std::string& fiel
 
 /// It is not here, and no removal waits for it.
 bool peers_backend::is_departed(const std::string& name) const {
-  const auto& drained = pool_.members().drained;
-  return !is_linked(name) && (pool_.departures.has(name) || std::ranges::find(drained, name) != drained.end());
+  return !is_linked(name) && (pool_.departures.has(name) || book_.is_settled(name));
 }
 
 /// A node that was drained and left without a confirmation may have what was removed, on its disk for instance: it
-/// counts as written off.
+/// counts as written off. So does one of whose blocks none should be left.
 void peers_backend::release_departed(std::set<std::string>& nodes) {
   std::erase_if(nodes, [&](const std::string& name) {
     if (!is_departed(name)) return false;
     if (!pool_.departures.has(name)) begin_write_off(name);
-    return pool_.departures.has(name);
+    return true;
   });
 }
 
+/// From here on its name stands among the write-offs; it is kept twice only while it is here.
 void peers_backend::begin_write_off(const std::string& name) {
-  if (!pool_.departures.begin(name, calendar_ns())) return;
+  pool_.departures.begin(name, calendar_ns());
+  if (const auto known = book_.nodes().find(name); known != book_.nodes().end() && known->second.departure != 0)
+    book_.forget_node(name);
   removals_.hasten_save(pool_.now());  // the operator is answered when it is in the file
   note_event("a node is written off: no removal waits for it", "node", name);
   for (const auto& [link, each] : nodes_) send_write_offs(each, 0);
@@ -984,10 +1017,12 @@ result<std::uint64_t> peers_backend::write_off(const std::string& name) {
   if (name == members.self) return fail(error_code::invalid_argument, "`" + name + "` is this node itself");
   if (std::ranges::find(members.others, name, &cluster::pool_member::name) != members.others.end())
     return fail(error_code::invalid_argument, "node `" + name + "` is live: stop it first");
-  if (waiting == 0 && !is_in(members.silent) && !is_in(members.stopped) && !pool_.departures.has(name))
-    return fail(error_code::invalid_argument, "no node `" + name + "` is known here; `cenote peers` lists them");
+  const bool is_known = book_.nodes().contains(name) || is_in(members.silent) || is_in(members.stopped);
+  if (waiting == 0 && !is_known && !pool_.departures.has(name)) {
+    return fail(error_code::invalid_argument,
+                "no node `" + name + "` is known here; `cenote status` lists those that removals wait for");
+  }
   if (!pool_.departures.has(name)) begin_write_off(name);
-  if (!pool_.departures.has(name)) return fail(error_code::limit_exceeded, "too many nodes are written off already");
   removals_.hasten(pool_.now());
   repeat_removals(pool_.now());
   count_orders();
@@ -1026,6 +1061,7 @@ void peers_backend::take_cleared(node& returned, std::span<const std::byte> body
   const auto answer = peer::decode_forget_answer(body);
   if (!answer || !answer->why.empty()) return;  // it is asked again
   pool_.departures.close(returned.name, returned.clear_number);
+  book_.note_here(returned.name);
   count_orders();
   note_event("a node that was written off is back, and has cleared its blocks", "node", returned.name);
 }
@@ -1095,7 +1131,6 @@ void peers_backend::advance(steady_time now) {
     clear_returned(each, now);
   }
   give_back_unused(now);
-  forget_unmet(now);
   repeat_removals(now);
   wake_for_next();
 }
@@ -1110,7 +1145,6 @@ void peers_backend::wake_for_next() {
   for (const auto& [link, each] : nodes_) {
     if (pool_.departures.has(each.name)) pool_.wake_at(each.clear_again);
   }
-  if (!unmet_.empty()) pool_.wake_at(unmet_until_);
   const bool has_bindings = std::ranges::any_of(nodes_, [](const auto& each) { return !each.second.bindings.empty(); });
   if (has_bindings) pool_.wake_at(looks_at_bindings_);
 }

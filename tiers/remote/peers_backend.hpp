@@ -61,12 +61,11 @@ class peers_backend final : public backend, public cluster::pool_half {
                        [this] {
                          return remote::removals::records{pool_.clears(), pool_.departures.record()};
                        }},
-                  pool.now()),
-        unmet_(book_.nodes()),
-        unmet_until_(pool.now() + unmet_lasts) {
+                  pool.now()) {
     pool_.restore_clears(book_.clears());
     pool_.departures.restore(book_.departures());
     count_orders();
+    publish_awaited();
   }
 
   void bind(const instance_spec& spec) override;
@@ -75,7 +74,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   void get(std::vector<item> batch) override;
   void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
               std::function<void(presence)> answer) override;
-  /// From all nodes: any of them may have a copy. Pending while one of them is away.
+  /// From all nodes: any of them may have a copy. Pending while one of them is away, however long, or there is no
+  /// network.
   void drop(instance_identity identity, std::vector<block_key> keys,
             std::function<void(result<std::uint64_t>)> answer) override;
   /// On all nodes; one that is away hears of it when it binds the instance again, before anything of it is served.
@@ -103,7 +103,6 @@ class peers_backend final : public backend, public cluster::pool_half {
   static constexpr std::size_t most_replicas = 2;
   static constexpr std::chrono::minutes binding_lasts{10};
   static constexpr std::chrono::seconds clear_pause{10};  ///< of a returned node's clear
-  static constexpr std::chrono::minutes unmet_lasts{60};  ///< as long as membership remembers nodes that are gone
 
   /// The nodes that a block belongs to, then those that it belonged to before the last change. No name: none.
   struct homes {
@@ -179,6 +178,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   using moving_map = std::unordered_map<std::uint64_t, moving>;
 
   void enter(std::function<void()> what, const std::function<void()>& otherwise);
+  void enter_early(std::function<void()> action);
   void move(std::vector<item> batch, bool up);
   void refuse_all(const std::vector<item>& batch, bool up);
   [[nodiscard]] homes homes_of(instance_identity identity, const block_key& key) const;
@@ -228,7 +228,9 @@ class peers_backend final : public backend, public cluster::pool_half {
   void save_removals(steady_time now);
   void note_event(const std::string& event, const std::string& field, const std::string& value) const;
   void note_members();
-  void forget_unmet(steady_time now);
+  void note_member(const std::string& name);
+  void drop_excess_nodes();
+  void publish_awaited();
   void count_orders();
   [[nodiscard]] bool is_departed(const std::string& name) const;
   void release_departed(std::set<std::string>& nodes);
@@ -269,9 +271,6 @@ class peers_backend final : public backend, public cluster::pool_half {
   std::map<std::uint64_t, forget> forgets_;                                     ///< by request
   removal_book book_;
   remote::removals removals_;
-  /// Nodes that earlier workers knew, until this one meets them, or has waited for them for long enough.
-  std::set<std::string> unmet_;
-  steady_time unmet_until_;
   std::uint64_t next_number_ = 1;
   std::vector<item_outcome> put_outcomes_, got_outcomes_;
   std::optional<bool> stands_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <tuple>
 #include <utility>
 
 #include "core/block_key_io.hpp"
@@ -14,7 +15,9 @@ namespace cenote::remote {
 namespace {
 
 constexpr std::uint64_t removals_magic = 0x6b6f6f626c766d72;  // "rmvlbook"
-constexpr std::uint32_t removals_version = 2;
+constexpr std::uint32_t removals_version = 3;
+constexpr std::uint32_t removals_version_of_plain_names = 2;  // without what is known of a name
+constexpr std::uint8_t settled_flag = 1;
 constexpr std::size_t removals_sum_bytes = sizeof(std::uint64_t);
 constexpr std::size_t most_removals_bytes = std::size_t{64} << 20U;
 constexpr std::size_t longest_name = 1024;
@@ -24,6 +27,20 @@ void encode(byte_writer& writer, const std::set<std::string>& nodes) {
   const auto count = static_cast<std::uint32_t>(std::min(nodes.size(), removal_book::most_nodes));
   writer.put(count);
   for (const std::string& each : nodes | std::views::take(count)) writer.put_text(each);
+}
+
+/// The longest away first, those that are here last: so the next worker knows their order.
+void encode(byte_writer& writer, const std::map<std::string, removal_book::known_node>& nodes) {
+  std::vector<std::pair<std::uint64_t, std::string_view>> order;
+  for (const auto& [name, node] : nodes)
+    order.emplace_back(node.departure == 0 ? ~std::uint64_t{0} : node.departure, name);
+  std::ranges::sort(order);
+  const auto count = std::min(order.size(), removal_book::most_nodes);
+  writer.put(static_cast<std::uint32_t>(count));
+  for (const auto& [departure, name] : order | std::views::drop(order.size() - count)) {
+    writer.put_text(name);
+    writer.put(nodes.find(std::string(name))->second.is_settled ? settled_flag : std::uint8_t{0});
+  }
 }
 
 void encode(byte_writer& writer, const removal_book::open_removal& removal) {
@@ -42,6 +59,7 @@ void encode(byte_writer& writer, const cluster::write_off_record& departures) {
   }
   writer.put(static_cast<std::uint32_t>(departures.closed.size()));
   for (const std::uint64_t number : departures.closed) writer.put(number);
+  writer.put(static_cast<std::uint8_t>(departures.is_incomplete));
 }
 
 }  // namespace
@@ -103,10 +121,44 @@ void removal_book::keep(std::uint64_t number, std::set<std::string> nodes) {
   orders_.erase(found);
 }
 
-void removal_book::set_nodes(std::set<std::string> names) {
-  if (names == nodes_) return;
-  nodes_ = std::move(names);
+bool removal_book::is_settled(const std::string& name) const noexcept {
+  const auto found = nodes_.find(name);
+  return found != nodes_.end() && found->second.is_settled;
+}
+
+void removal_book::note_here(const std::string& name) {
+  const auto [found, is_new] = nodes_.try_emplace(name);
+  if (!is_new && found->second.departure == 0) return;
+  found->second = {};
   is_changed_ = true;
+}
+
+void removal_book::note_away(const std::string& name) {
+  const auto [found, is_new] = nodes_.try_emplace(name);
+  if (found->second.departure != 0) return;
+  found->second.departure = ++departures_noted_;
+  is_changed_ = true;
+}
+
+void removal_book::note_settled(const std::string& name) {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end() || found->second.is_settled) return;
+  found->second.is_settled = true;
+  is_changed_ = true;
+}
+
+void removal_book::forget_node(const std::string& name) {
+  if (nodes_.erase(name) != 0) is_changed_ = true;
+}
+
+std::string removal_book::excess_node() const {
+  if (nodes_.size() <= most_nodes) return {};
+  const auto rank = [](const auto& row) {
+    const known_node& node = row.second;
+    return std::tuple(node.departure == 0, !node.is_settled, node.departure);
+  };
+  const auto first = std::ranges::min_element(nodes_, {}, rank);
+  return first->second.departure == 0 ? std::string() : first->first;
 }
 
 const removal_book::open_removal* removal_book::find(std::uint64_t number) const noexcept {
@@ -140,7 +192,7 @@ bool removal_book::decode_order(byte_reader& reader) {
   return reader.ok();
 }
 
-bool removal_book::decode_departures(byte_reader& reader) {
+bool removal_book::decode_departures(byte_reader& reader, std::uint32_t version) {
   const auto nodes = reader.get<std::uint32_t>();
   if (nodes > cluster::write_offs::most_write_offs) return false;
   for (std::uint32_t i = 0; i < nodes && reader.ok(); ++i) {
@@ -151,10 +203,23 @@ bool removal_book::decode_departures(byte_reader& reader) {
   const auto numbers = reader.get<std::uint32_t>();
   if (numbers > cluster::write_offs::most_numbers) return false;
   for (std::uint32_t i = 0; i < numbers; ++i) departures_.closed.push_back(reader.get<std::uint64_t>());
+  departures_.is_incomplete = version != removals_version_of_plain_names && reader.get<std::uint8_t>() != 0;
   return reader.ok();
 }
 
-bool removal_book::decode_nodes(byte_reader& reader, std::set<std::string>& names) const {
+bool removal_book::decode_known(byte_reader& reader, std::uint32_t version) {
+  const auto count = reader.get<std::uint32_t>();
+  if (count > most_nodes) return false;
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+    std::string name = reader.get_text();
+    if (name.size() > longest_name) return false;
+    const bool is_settled = version != removals_version_of_plain_names && reader.get<std::uint8_t>() == settled_flag;
+    nodes_[std::move(name)] = {.departure = ++departures_noted_, .is_settled = is_settled};
+  }
+  return reader.ok();
+}
+
+bool removal_book::decode_nodes(byte_reader& reader, std::set<std::string>& names) {
   const auto count = reader.get<std::uint32_t>();
   if (count > most_nodes) return false;
   for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
@@ -172,7 +237,9 @@ bool removal_book::decode(std::string_view bytes) {
   if (sum.get<std::uint64_t>() != checksum_of(body)) return false;
 
   byte_reader reader(body);
-  if (reader.get<std::uint64_t>() != removals_magic || reader.get<std::uint32_t>() != removals_version) return false;
+  if (reader.get<std::uint64_t>() != removals_magic) return false;
+  const auto version = reader.get<std::uint32_t>();
+  if (version != removals_version && version != removals_version_of_plain_names) return false;
   clears_.floor = reader.get<std::uint64_t>();
   const auto clears = reader.get<std::uint32_t>();
   if (clears > cluster::pool::most_cleared) return false;
@@ -187,7 +254,7 @@ bool removal_book::decode(std::string_view bytes) {
   for (std::uint32_t i = 0; i < orders; ++i) {
     if (!decode_order(reader)) return false;
   }
-  if (!decode_nodes(reader, nodes_) || !decode_departures(reader)) return false;
+  if (!decode_known(reader, version) || !decode_departures(reader, version)) return false;
   return reader.ok() && reader.remaining() == 0;
 }
 

@@ -25,9 +25,9 @@ class byte_reader;
 
 namespace cenote::remote {
 
-/// A removal is done when every node that may have a copy has confirmed it in one round; until then it stands here, and
-/// so do the names of those nodes. In the file: magic, version, floor, clears, orders, names, write-offs, XXH3-64 of
-/// all that. Not thread-safe.
+/// A removal is done when every node that may have a copy has confirmed it in one round; until then it stands here. The
+/// names of all nodes that may have copies stand here however long they are away, until they are written off. In the
+/// file: magic, version, floor, clears, orders, names, write-offs, XXH3-64 of all that. Not thread-safe.
 class removal_book {
  public:
   /// All of an instance, or some keys of it.
@@ -41,7 +41,13 @@ class removal_book {
   /// Bounds of what is kept. What goes beyond takes the place of the oldest order, which dropped() counts.
   static constexpr std::size_t most_orders = 1024;
   static constexpr std::size_t most_keys = 65536;
-  static constexpr std::size_t most_nodes = 1024;  ///< of one order
+  static constexpr std::size_t most_nodes = 1024;  ///< of one order, and names in all
+
+  /// Another node that may have copies.
+  struct known_node {
+    std::uint64_t departure = 0;  ///< the number of its absence, a later one's is greater; 0: it is here
+    bool is_settled = false;      ///< it left drained, or nothing of it outlives it: no removal waits for it
+  };
 
   /// In memory alone.
   removal_book() = default;
@@ -61,9 +67,19 @@ class removal_book {
   /// Orders that made room since the last call, or that a later one covers.
   [[nodiscard]] std::vector<open_removal> take_replaced() { return std::exchange(replaced_, {}); }
   [[nodiscard]] bool was_damaged() const noexcept { return was_damaged_; }
-  /// Other nodes that may have copies; at most most_nodes are written.
-  [[nodiscard]] const std::set<std::string>& nodes() const noexcept { return nodes_; }
-  void set_nodes(std::set<std::string> names);
+  /// Other nodes that may have copies, by name; those of an earlier worker are away until they are met. At most
+  /// most_nodes are written.
+  [[nodiscard]] const std::map<std::string, known_node>& nodes() const noexcept { return nodes_; }
+  [[nodiscard]] bool is_settled(const std::string& name) const noexcept;
+  void note_here(const std::string& name);
+  void note_away(const std::string& name);
+  /// Of a node whose name stands here.
+  void note_settled(const std::string& name);
+  /// The node has no blocks that removals have missed, or clears them before they are used.
+  void forget_node(const std::string& name);
+  /// The node to be forgotten while there are too many names: one that is settled, or the longest away. Empty: there is
+  /// room, or all are here.
+  [[nodiscard]] std::string excess_node() const;
 
   /// As they were when the file was written last.
   [[nodiscard]] const cluster::clear_record& clears() const noexcept { return clears_; }
@@ -76,15 +92,17 @@ class removal_book {
  private:
   [[nodiscard]] bool decode(std::string_view bytes);
   [[nodiscard]] bool decode_order(byte_reader& reader);
-  [[nodiscard]] bool decode_departures(byte_reader& reader);
-  [[nodiscard]] bool decode_nodes(byte_reader& reader, std::set<std::string>& names) const;
+  [[nodiscard]] bool decode_departures(byte_reader& reader, std::uint32_t version);
+  [[nodiscard]] static bool decode_nodes(byte_reader& reader, std::set<std::string>& names);
+  [[nodiscard]] bool decode_known(byte_reader& reader, std::uint32_t version);
   void make_room();
 
   std::filesystem::path file_;
   std::map<std::uint64_t, open_removal> orders_;  ///< by number: the oldest first
   cluster::clear_record clears_;
   cluster::write_off_record departures_;
-  std::set<std::string> nodes_;
+  std::map<std::string, known_node> nodes_;  ///< by name
+  std::uint64_t departures_noted_ = 0;
   std::vector<open_removal> replaced_;
   std::uint64_t next_ = 1;
   std::uint64_t dropped_ = 0;

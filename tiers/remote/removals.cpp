@@ -78,11 +78,13 @@ std::vector<removals::round> removals::take_due(
   return due;
 }
 
-void removals::save(steady_time now, std::uint64_t record_changes) {
-  waits_for_save_ = book_.is_changed() || saved_changes_ != record_changes;
-  if (waits_for_save_ && now < saves_at_) return;
-  if (waits_for_save_) write(now, record_changes);
+bool removals::save(steady_time now, std::uint64_t record_changes) {
+  const bool is_changed = book_.is_changed() || saved_changes_ != record_changes;
+  waits_for_save_ = is_changed;
+  if (is_changed && now < saves_at_) return false;
+  if (is_changed) write(now, record_changes);
   for (const auto& each : std::exchange(unsaved_answers_, {})) each();
+  return is_changed;
 }
 
 /// Removals that cannot be written are answered all the same; the log has it once.

@@ -78,7 +78,8 @@ class removals {
 
   /// Writes the book if it or the records changed, at most once in a pause, and gives the answers that waited for it;
   /// also those of what could not be written. `record_changes`: grows with each change of the records.
-  void save(steady_time now, std::uint64_t record_changes = 0);
+  /// True: there was something to write.
+  bool save(steady_time now, std::uint64_t record_changes = 0);
   /// The next save() writes, whatever the pause.
   void hasten_save(steady_time now) noexcept { saves_at_ = now; }
   /// Answers all that is open.

@@ -23,6 +23,9 @@ inline constexpr std::size_t longest_reason = 1024;
 inline constexpr std::size_t most_members = 4096;  ///< of a view
 inline constexpr std::size_t longest_payload = 4096;
 
+/// A bit of greeting::features: no block of the node outlives it, since it has no tier on a disk.
+inline constexpr std::uint64_t volatile_blocks = 1;
+
 /// What a node says of itself when a link begins.
 struct greeting {
   std::string cluster;  ///< a plain name (core/text), as the next
@@ -32,7 +35,7 @@ struct greeting {
   endpoint blocks_at;
   incarnation born;
   nonce once{};
-  std::uint64_t features = 0;  ///< none is defined
+  std::uint64_t features = 0;  ///< bits; those that are not known mean nothing
   std::uint64_t weight = 0;    ///< bytes that it can hold, or what its operator said
   bool has_secret = false;
 };

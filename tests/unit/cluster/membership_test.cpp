@@ -179,6 +179,34 @@ BOOST_AUTO_TEST_CASE(a_weight_that_changes_is_known_to_the_others_and_no_sooner_
   BOOST_TEST(nodes.a.counters().bad_frames == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_node_that_left_counts_as_drained_when_it_holds_nothing_or_no_block_outlives_it) {
+  for (const std::uint64_t features : {std::uint64_t{0}, peer::volatile_blocks}) {
+    two_nodes nodes;
+    cluster::identity durable = two_nodes::named("b", 2);
+    durable.weight = 70;
+    durable.features = features;
+    nodes.b = cluster::membership(durable, {.cluster = "c"}, nodes.now);
+    nodes.a = cluster::membership(two_nodes::named("a", 1), {.cluster = "c"}, nodes.now);
+    nodes.a.opened(two_nodes::link, true, nodes.now);
+    nodes.b.opened(two_nodes::link, false, nodes.now);
+    nodes.pass_on();
+    BOOST_TEST(nodes.a.peers().front().who.has_drained() == (features != 0));
+    nodes.b.set_weight(0);
+    nodes.b.leave(nodes.now);
+    nodes.pass_on();
+    BOOST_TEST((nodes.a.peers().front().state == cluster::peer_state::left));
+    BOOST_TEST(nodes.a.peers().front().who.has_drained());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_has_left_asks_for_no_alarm_of_the_moment) {
+  two_nodes nodes;
+  nodes.a.leave(nodes.now);
+  nodes.now += std::chrono::seconds(1);
+  nodes.a.advance(nodes.now);
+  BOOST_TEST((nodes.a.wake_at() > nodes.now + std::chrono::minutes(1)));
+}
+
 BOOST_AUTO_TEST_CASE(links_that_are_there_keep_no_node_from_dialling_others) {
   constexpr std::size_t many = 80;  // more than are dialled at a time
   node_of_many_seeds nodes(many);

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "actors/consensus_report.hpp"
 #include "actors/nvme_report.hpp"
 #include "actors/tier_stack.hpp"
 #include "worker/metrics_document.hpp"
@@ -199,10 +200,32 @@ BOOST_AUTO_TEST_CASE(what_a_user_has_named_is_shown_to_that_user_and_to_operator
   tier->parts.push_back({.list = "tape.reels", .label = "reel", .name = "all", .texts = {}, .figures = {}});
   facts.report->lower.push_back(std::move(tier));
   BOOST_TEST(json::parse(status_json(facts))["tape"]["reels"].size() == 3U);
-  const json seen = json::parse(status_json(facts, 8))["tape"]["reels"];
+  const json seen = json::parse(status_json(facts, status_reader::user(8)))["tape"]["reels"];
   BOOST_TEST(seen.size() == 2U);
   BOOST_TEST(seen[0]["name"] == "8");
-  BOOST_TEST(json::parse(status_json(facts, 9))["tape"]["reels"].size() == 1U);
+  BOOST_TEST(json::parse(status_json(facts, status_reader::user(9)))["tape"]["reels"].size() == 1U);
+  BOOST_TEST(json::parse(status_json(facts, status_reader::stranger()))["tape"]["reels"].size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(metrics_have_the_sum_of_what_users_have_named_and_none_of_the_names) {
+  node_facts facts = busy_node();
+  auto made = std::make_shared<consensus_report>();
+  for (const std::string name : {"mine", "yours", "theirs"}) {
+    rank_group_report& one = made->groups.emplace_back();
+    one.group.name.text = name;
+    one.label = name == "theirs" ? "other" : "team";
+    one.group.state = cluster::group_state::formed;
+    one.figures.size = 2;
+    one.figures.decided = 5;
+  }
+  made->describe();
+  facts.report->groups = made;
+  const std::string metrics = metrics_text(facts);
+  BOOST_TEST(metrics.contains("\ncenote_rank_group_formed{instance_group=\"team\"} 2\n"));
+  BOOST_TEST(metrics.contains("\ncenote_rank_group_size{instance_group=\"team\"} 4\n"));
+  BOOST_TEST(metrics.contains("\ncenote_rank_group_size{instance_group=\"other\"} 2\n"));
+  for (const std::string word : {"\"mine\"", "\"yours\"", "\"theirs\"", "cenote_rank_group_decided"})
+    BOOST_TEST(!metrics.contains(word), word);
 }
 
 BOOST_AUTO_TEST_CASE(the_documentation_is_written_from_the_tables) {

@@ -767,10 +767,10 @@ BOOST_AUTO_TEST_CASE(a_removal_waits_for_a_node_that_is_back_from_a_write_off) {
 
 BOOST_AUTO_TEST_CASE(a_node_that_is_unknown_or_live_or_this_one_is_not_written_off) {
   world all;
-  for (const auto& [name, reason] :
-       std::map<std::string, std::string>{{"a", "`a` is this node itself"},
-                                          {"b", "node `b` is live: stop it first"},
-                                          {"z", "no node `z` is known here; `cenote peers` lists them"}}) {
+  for (const auto& [name, reason] : std::map<std::string, std::string>{
+           {"a", "`a` is this node itself"},
+           {"b", "node `b` is live: stop it first"},
+           {"z", "no node `z` is known here; `cenote status` lists those that removals wait for"}}) {
     const auto refused = all.pool.write_off(name);
     BOOST_REQUIRE(!refused);
     BOOST_TEST((refused.error().code() == error_code::invalid_argument));
@@ -853,6 +853,7 @@ BOOST_AUTO_TEST_CASE(a_removal_waits_no_more_for_a_node_that_was_drained_and_lef
   BOOST_TEST(all.pool.counters.unconfirmed == 1U);  // it may come back with a disk
   now.drained = {"b"};
   all.pool.take_members(now);
+  all.run(250ms);
   BOOST_TEST(all.pool.counters.unconfirmed == 0U);
   BOOST_TEST(all.pool.departures.has("b"));
 }
@@ -883,25 +884,135 @@ BOOST_AUTO_TEST_CASE(a_removal_of_an_earlier_worker_is_sent_again_and_its_keys_a
   all.pool.join(&all.backend, nullptr);
 }
 
-BOOST_AUTO_TEST_CASE(a_removal_is_pending_until_all_nodes_were_met_that_an_earlier_worker_knew) {
+BOOST_AUTO_TEST_CASE(a_removal_is_pending_until_all_nodes_were_met_that_an_earlier_worker_knew_however_long_ago) {
   world all;
   remote::removal_book book;
-  book.set_nodes({"b", "c"});
+  book.note_here("b");
+  book.note_away("c");
   later_worker next(all, std::move(book));
   all.pool.take_members(all.pool.members());
+  all.run(24h);
   next.remove(1);
   all.say(frame_type::forgot, all.next(frame_type::forget).request, peer::encode(peer::forget_answer{1, {}}));
   all.run(250ms);
   BOOST_REQUIRE(next.removed);
   BOOST_REQUIRE(!next.removed->has_value());
   BOOST_TEST(next.removed->error().message() == "not confirmed by c; 1 removals wait");
-  all.run(1h);  // it will not come any more
-  next.remove(2);
-  frame asked = all.next(frame_type::forget);
-  while (peer::decode_forget_request(asked.body)->keys != std::vector{all.name(2).key()})
-    asked = all.next(frame_type::forget);
-  all.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{1, {}}));
-  BOOST_TEST(next.removed->has_value());
+
+  second_node third(all);  // it is back
+  for (auto* const frames : {&all.heard, &third.heard}) {
+    const auto again = peer::decode_forget_request(all.next_of(*frames, frame_type::forget).body);
+    BOOST_TEST((again->keys == std::vector{all.name(1).key()}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_left_undrained_is_waited_for_after_membership_has_forgotten_it) {
+  world all;
+  auto now = all.pool.members();
+  now.others.clear();
+  now.stopped = {"b"};
+  all.pool.take_members(now);
+  now.stopped.clear();
+  all.pool.take_members(now);
+  std::optional<result<std::uint64_t>> removed;
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { removed = how; });
+  all.run(250ms);
+  BOOST_REQUIRE(removed);
+  BOOST_TEST(!removed->has_value());
+  const auto awaited = all.pool.awaited_snapshot.load();
+  BOOST_REQUIRE_EQUAL(awaited->size(), 1U);
+  BOOST_TEST(awaited->front().name == "b");
+  BOOST_TEST(awaited->front().removals == 1U);
+  BOOST_TEST(!awaited->front().is_here);
+  BOOST_TEST(all.pool.counters.awaited_nodes == 1U);
+  BOOST_TEST(all.pool.write_off("b").value() == 1U);
+  all.run(250ms);
+  BOOST_TEST(all.pool.counters.unconfirmed == 0U);
+  BOOST_TEST(all.pool.awaited_snapshot.load()->empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_left_drained_is_written_off_by_the_first_removal_after_it_also_of_a_later_worker) {
+  const test::scratch_folder folder;
+  world all;
+  {
+    later_worker first(all, std::move(*remote::removal_book::open(folder / "book", 1)));
+    all.pool.take_members(all.pool.members());
+    all.run(250ms);
+    auto now = all.pool.members();
+    now.others.clear();
+    now.stopped = now.drained = {"b"};
+    all.pool.take_members(now);
+    all.run(250ms);
+    BOOST_TEST(all.pool.departures.record().nodes.empty());
+    BOOST_TEST(all.pool.awaited_snapshot.load()->empty());
+  }
+  later_worker second(all, std::move(*remote::removal_book::open(folder / "book", 1)));
+  all.pool.take_members({.self = "a", .weight = 0, .born = {1}, .others = {}});
+  second.remove(1);
+  BOOST_REQUIRE(second.removed);
+  BOOST_TEST(second.removed->has_value());
+  BOOST_TEST(all.pool.departures.has("b"));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_beyond_the_bound_of_names_is_written_off_and_counted) {
+  world all;
+  remote::removal_book book;
+  for (std::size_t i = 0; i < remote::removal_book::most_nodes; ++i) book.note_away("node " + std::to_string(i));
+  later_worker next(all, std::move(book));
+  all.pool.take_members(all.pool.members());  // b is one more
+  BOOST_TEST(all.pool.counters.excess_nodes == 1U);
+  BOOST_TEST(all.pool.departures.record().nodes.size() == 1U);
+  BOOST_TEST(all.pool.departures.has("node 0"));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_nothing_is_known_of_clears_its_blocks_first_once_write_offs_were_forgotten) {
+  world all;
+  later_worker next(all, {});
+  all.pool.departures.restore({.is_incomplete = true});
+  all.pool.take_members(all.pool.members());
+  BOOST_TEST(all.pool.departures.has("b"));
+  frame asked = all.next(frame_type::write_off);
+  while (asked.request == 0) asked = all.next(frame_type::write_off);
+  all.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{0, {}}));
+  BOOST_TEST(!all.pool.departures.has("b"));
+  all.pool.take_members(all.pool.members());
+  BOOST_TEST(!all.pool.departures.has("b"));
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_before_there_is_a_network_is_pending_and_kept_and_sent_when_there_is_one) {
+  const test::scratch_folder folder;
+  world all;
+  cluster::pool pool{[](cluster::pool::steady_time) {}, [&] { return all.wire.now(); }};
+  remote::removal_book book = std::move(*remote::removal_book::open(folder / "book", 1));
+  book.note_away("b");
+  remote::peers_backend backend{pool,
+                                {},
+                                {.put = [](const std::vector<remote::item_outcome>&) {},
+                                 .got = [](const std::vector<remote::item_outcome>&) {},
+                                 .standing = [](const result<void>&) {}},
+                                std::move(book)};
+  pool.join(&backend, nullptr);
+  std::vector<std::string> answers;
+  backend.bind(all.spec);
+  backend.drop(identity_of(all.spec), {all.name(1).key()},
+               [&](const result<std::uint64_t>& how) { answers.push_back(how ? "" : how.error().message()); });
+  backend.clear(identity_of(some_spec()),
+                [&](const result<void>& how) { answers.push_back(how ? "" : how.error().message()); });
+  BOOST_TEST(answers.empty());
+  pool.advance_early();
+  all.run(1s);
+  pool.advance_early();
+  BOOST_TEST((answers == std::vector<std::string>{"not confirmed by b; 1 removals wait", "not confirmed by b; 2 removals wait"}));
+  const auto kept = remote::removal_book::open(folder / "book", 1);
+  BOOST_REQUIRE_EQUAL(kept->orders().size(), 1U);  // the clear covers the keys
+  BOOST_TEST(!kept->orders().begin()->second.spec.empty());
+
+  pool.use(all.here);
+  pool.take_members(all.pool.members());
+  const auto order = peer::decode_forget_request(all.next(frame_type::forget).body);
+  BOOST_TEST(order->cleared != 0U);
+  all.run(1s);
+  backend.stop();
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_is_pending_while_the_link_of_a_node_carries_no_blocks_yet_or_closed_a_moment_ago) {

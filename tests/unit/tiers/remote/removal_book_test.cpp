@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "core/byte_io.hpp"
+#include "core/checksum.hpp"
+#include "core/whole_file.hpp"
 #include "tests/support/numbered_identity.hpp"
 #include "tests/support/redis_server.hpp"
 
@@ -35,7 +38,8 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_read_by_the_next_worker) {
     book->add(order_of(7, {{1, 2}, {3, 4}}, {"b", "c"}));
     book->add({.identity = 8_identity, .cleared = 99, .nodes = {"c"}});
     BOOST_TEST(book->is_changed());
-    BOOST_REQUIRE(book->write({.floor = 3, .numbers = {{8_identity, {99, 98}}}}, {.nodes = {{"c", 5}}, .closed = {4}}));
+    BOOST_REQUIRE(book->write({.floor = 3, .numbers = {{8_identity, {99, 98}}}},
+                              {.nodes = {{"c", 5}}, .closed = {4}, .is_incomplete = true}));
     BOOST_TEST(!book->is_changed());
   }
   const auto book = removal_book::open(file, 1);
@@ -53,6 +57,7 @@ BOOST_AUTO_TEST_CASE(what_was_written_is_read_by_the_next_worker) {
   BOOST_TEST(book->clears().numbers.at(8_identity).carried_out == 98U);
   BOOST_TEST(book->departures().nodes.at("c") == 5U);
   BOOST_TEST((book->departures().closed == std::deque<std::uint64_t>{4}));
+  BOOST_TEST(book->departures().is_incomplete);
 }
 
 BOOST_AUTO_TEST_CASE(a_book_that_could_not_be_written_is_still_to_be_written) {
@@ -71,21 +76,72 @@ BOOST_AUTO_TEST_CASE(a_book_that_could_not_be_written_is_still_to_be_written) {
   BOOST_TEST(removal_book::open(place / "book", 1)->orders().size() == 1U);
 }
 
-BOOST_AUTO_TEST_CASE(the_names_of_other_nodes_are_read_by_the_next_worker) {
+BOOST_AUTO_TEST_CASE(the_names_of_other_nodes_are_read_by_the_next_worker_with_what_is_known_of_them) {
   const test::scratch_folder folder;
   const std::filesystem::path file = folder / "book";
   {
     auto book = removal_book::open(file, 1);
     BOOST_REQUIRE(book);
-    book->set_nodes({"b", "c"});
+    for (const std::string name : {"b", "c", "d"}) book->note_here(name);
+    book->note_away("d");
+    book->note_away("c");
+    book->note_settled("c");
     BOOST_TEST(book->is_changed());
     BOOST_REQUIRE(book->write({}, {}));
-    book->set_nodes({"b", "c"});
+    book->note_here("b");
+    book->note_away("c");
+    book->note_settled("c");
     BOOST_TEST(!book->is_changed());
   }
+  auto book = removal_book::open(file, 1);
+  BOOST_REQUIRE(book);
+  BOOST_REQUIRE_EQUAL(book->nodes().size(), 3U);
+  BOOST_TEST((book->is_settled("c") && !book->is_settled("d") && !book->is_settled("b")));
+  BOOST_TEST(book->nodes().at("d").departure < book->nodes().at("c").departure);
+  BOOST_TEST(book->nodes().at("c").departure < book->nodes().at("b").departure);  // it is away until it is met
+  book->note_here("c");
+  BOOST_TEST(!book->is_settled("c"));
+}
+
+BOOST_AUTO_TEST_CASE(of_too_many_names_one_that_is_settled_goes_first_and_then_the_longest_away) {
+  removal_book book;
+  for (std::size_t i = 0; i < removal_book::most_nodes; ++i) book.note_here(std::to_string(i));
+  BOOST_TEST(book.excess_node().empty());
+  book.note_here("another");
+  BOOST_TEST(book.excess_node().empty());  // all are here
+  for (const std::string name : {"7", "3", "5"}) book.note_away(name);
+  book.note_settled("5");
+  for (const std::string name : {"5", "7", "3"}) {
+    BOOST_TEST(book.excess_node() == name);
+    book.forget_node(name);
+    BOOST_TEST(book.excess_node().empty());
+    book.note_here(name + " again");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_file_of_the_version_before_is_read) {
+  const test::scratch_folder folder;
+  const std::filesystem::path file = folder / "book";
+  byte_writer writer;
+  writer.put(std::uint64_t{0x6b6f6f626c766d72});
+  writer.put(std::uint32_t{2});
+  writer.put(std::uint64_t{3});  // the floor
+  writer.put(std::uint32_t{0});  // clears
+  writer.put(std::uint32_t{0});  // orders
+  writer.put(std::uint32_t{2});  // names
+  writer.put_text("b");
+  writer.put_text("c");
+  writer.put(std::uint32_t{1});  // write-offs
+  writer.put_text("d");
+  writer.put(std::uint64_t{5});
+  writer.put(std::uint32_t{0});  // of those that are over
+  writer.put(checksum_of(writer.bytes()));
+  BOOST_REQUIRE(replace_whole(file, writer.bytes()));
   const auto book = removal_book::open(file, 1);
   BOOST_REQUIRE(book);
-  BOOST_TEST((book->nodes() == std::set<std::string>{"b", "c"}));
+  BOOST_TEST(!book->was_damaged());
+  BOOST_TEST((book->nodes().contains("b") && book->nodes().contains("c")));
+  BOOST_TEST(book->departures().nodes.at("d") == 5U);
 }
 
 BOOST_AUTO_TEST_CASE(a_damaged_file_counts_as_a_clear_of_every_instance) {

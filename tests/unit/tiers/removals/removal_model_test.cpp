@@ -71,12 +71,14 @@ BOOST_AUTO_TEST_CASE(what_is_removed_stays_removed_on_all_nodes) {
   const auto seed = first_failure<removal_world>(removal_rules(), worlds(), &why, &all);
   BOOST_TEST(seed == 0U, "seed " << seed << ": " << why);
   BOOST_TEST_MESSAGE(all.done << " done, " << all.pending << " pending, " << all.fetched << " moved, " << all.repeated
-                              << " repeated, " << all.restarts << " restarts, " << all.hits << " found in peace");
+                              << " repeated, " << all.restarts << " restarts, " << all.absences << " absences, "
+                              << all.hits << " found in peace");
   BOOST_TEST(all.done > worlds());
   BOOST_TEST(all.pending > worlds());
   BOOST_TEST(all.fetched > worlds());
   BOOST_TEST(all.repeated > worlds());
   BOOST_TEST(all.hits > worlds());
+  BOOST_TEST(all.absences > worlds() / 10);
 }
 
 BOOST_AUTO_TEST_CASE(fetches_have_to_name_the_last_clear) {
@@ -131,6 +133,10 @@ BOOST_AUTO_TEST_CASE(a_put_that_was_given_up_has_to_be_followed_by_a_deletion) {
 
 BOOST_AUTO_TEST_CASE(removals_that_a_server_has_not_confirmed_have_to_outlive_their_worker) {
   need<redis_world>(&redis_rules::keeps_book, "the book");
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_may_have_blocks_has_to_be_known_however_long_it_stays_away) {
+  need(&removal_rules::keeps_names, "the names of nodes that are away");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -24,6 +24,9 @@ namespace {
 
 constexpr auto faults_for = 10s;
 constexpr auto longest_absence = 5s;
+constexpr std::chrono::minutes forget_after{1};  // of membership; an hour, where time is no concern
+constexpr auto exile = forget_after + 10s;
+constexpr auto exile_ends_after = 4s;
 constexpr auto peace_for = 40s;  // longer than the longest pause of a dial, and the pause of two rounds, together
 constexpr auto patience = 500ms;
 constexpr std::uint64_t keys = 6;
@@ -61,6 +64,7 @@ std::string temporary_folder() {
 removal_figures& removal_figures::operator+=(const removal_figures& other) {
   done += other.done, pending += other.pending, fetched += other.fetched;
   repeated += other.repeated, restarts += other.restarts, hits += other.hits;
+  absences += other.absences;
   return *this;
 }
 
@@ -121,6 +125,7 @@ struct removal_world::machine {
   blocks::instance_number instance = 0;
   std::unique_ptr<blocks::testing::client> engine;
   fake_wire::time_point busy_until{};  ///< its block tier has much to do
+  bool is_away = false;                ///< it does not start before it comes back
   std::unique_ptr<worker> now;         ///< null: there is none
 };
 
@@ -317,18 +322,23 @@ void removal_world::fail(const std::string& message) {
 }
 
 void removal_world::start(machine& target) {
-  if (target.now) return;
+  if (target.now || target.is_away) return;
   show(target.name + " starts");
   const std::string file = folder_ + "/" + target.name;
   if (!options_.rules.keeps_book) std::filesystem::remove(file);
   auto book = remote::removal_book::open(file, calendar_ns());
   if (!book) return fail(book.error().describe());
+  if (!options_.rules.keeps_names && is_long_after_) {
+    const auto nodes = book->nodes();
+    for (const auto& [name, known] : nodes) book->forget_node(name);
+  }
   ++target.life;
   target.now = std::make_unique<worker>(*this, target, std::move(*book));
   worker& made = *target.now;
   cluster::membership_options options;
   options.cluster = "test";
   options.seeds = {{"10.0.0.1", 7000}, {"10.0.0.2", 7000}};
+  options.forget_after = forget_after;
   options.jitter_seed = wire_.number(1U << 30U);
   made.members.emplace(cluster::identity{.name = target.name,
                                          .where = target.address,
@@ -463,6 +473,10 @@ void removal_world::tell_pool(worker& home) {
     if (each.who.name.empty()) continue;
     if (each.state == cluster::peer_state::suspect || each.state == cluster::peer_state::gone)
       now.silent.push_back(each.who.name);
+    if (each.state == cluster::peer_state::left) {
+      now.stopped.push_back(each.who.name);
+      if (each.who.has_drained()) now.drained.push_back(each.who.name);
+    }
     if (each.state != cluster::peer_state::live) continue;
     cluster::pool_member one{.name = each.who.name, .weight = each.who.weight, .link = each.link};
     one.key = home.members->key_of(each.link);
@@ -716,10 +730,7 @@ void removal_world::fault() {
     ++figures_.restarts;
     if (wire_.chance() < 0.3) one.started_ms += 1 + wire_.number(100'000), one.workers = 0;
     wire_.at(wire_.now() + std::chrono::milliseconds(wire_.number(longest_absence / 1ms)), [this, &one] {
-      if (one.now) return;
-      one.memory->now = boot_time_at(wire_.now());
-      (void)one.memory->restart();
-      start(one);
+      if (!one.now && !one.is_away) come_back(one);
     });
   } else if (draw < 0.5) {
     const auto time = std::chrono::milliseconds(wire_.number(wire_.chance() < 0.3 ? longest_absence / 1ms : 1500));
@@ -738,6 +749,43 @@ void removal_world::fault() {
   }
 }
 
+/// A node stops, or is gone, and stays away until membership has forgotten it; the others go on removing, some of them
+/// as later workers. Then it comes back with all that it had.
+void removal_world::stay_away() {
+  machine& absent = any();
+  ++figures_.absences;
+  wire_.heal();
+  if (absent.now && wire_.chance() < 0.5) {
+    show(absent.name + " leaves");
+    absent.now->members->leave(wire_.now());
+    carry_out(*absent.now);
+    wire_.run_until(wire_.now() + 50ms);
+  }
+  show(absent.name + " stays away");
+  absent.is_away = true;
+  kill(absent, wire_.chance() < 0.6);
+  wire_.run_until(wire_.now() + exile);
+  is_long_after_ = true;
+  for (const auto& each : machines_) {
+    if (each.get() == &absent || !each->now || wire_.chance() < 0.5) continue;
+    kill(*each, true);
+    come_back(*each);
+  }
+  const auto end = wire_.now() + exile_ends_after;
+  for (auto time = wire_.now() + 1s; time < end; time += std::chrono::milliseconds(wire_.number(200)))
+    wire_.at(time, [this] { work(any()); });
+  wire_.run_until(end);
+  absent.is_away = false;
+  if (wire_.chance() < 0.5) absent.started_ms += 1 + wire_.number(100'000), absent.workers = 0;
+  come_back(absent);
+}
+
+void removal_world::come_back(machine& target) {
+  target.memory->now = boot_time_at(wire_.now());
+  (void)target.memory->restart();
+  start(target);
+}
+
 std::optional<std::string> removal_world::run() {
   const auto peace = start_ + faults_for;
   for (auto time = start_ + 500ms; time < peace; time += std::chrono::milliseconds(wire_.number(100)))
@@ -745,11 +793,12 @@ std::optional<std::string> removal_world::run() {
   for (auto time = start_ + 1s; time < peace; time += std::chrono::milliseconds(200 + wire_.number(2000)))
     wire_.at(time, [this] { fault(); });
   wire_.run_until(peace);
+  if (wire_.chance() < 0.3) stay_away();
   show("peace");
   is_peace_ = true;
   wire_.heal();
   wire_.habit = {};
-  wire_.run_until(peace + longest_absence + peace_for);
+  wire_.run_until(wire_.now() + longest_absence + peace_for);
   check_peace();
   return failure_;
 }

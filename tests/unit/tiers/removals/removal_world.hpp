@@ -37,6 +37,7 @@ struct removal_rules {
   bool keeps_removed_keys = true;  ///< what is being removed, or was lately, is neither fetched, served nor taken
   bool keeps_book = true;          ///< removals that wait outlive the worker
   bool repeats_to_all = true;      ///< a removal that waits goes to all nodes again, not only to the missing ones
+  bool keeps_names = true;         ///< a node that may have blocks is known however long it stays away
 };
 
 struct removal_options {
@@ -47,12 +48,13 @@ struct removal_options {
 /// Events of one world, so that a test can see that the worlds are no idle ones.
 struct removal_figures {
   std::uint64_t done = 0, pending = 0;  ///< removals and clears, by their answer
-  std::uint64_t fetched = 0, repeated = 0, restarts = 0, hits = 0;
+  std::uint64_t fetched = 0, repeated = 0, restarts = 0, hits = 0, absences = 0;
 
   removal_figures& operator+=(const removal_figures& other);
 };
 
-/// Two to four nodes that put, get, remove and clear, ten seconds of faults, then peace:
+/// Two to four nodes that put, get, remove and clear, ten seconds of faults, in some worlds the absence of a node that
+/// lasts until membership has forgotten it, then peace:
 /// - a removal that was answered as done: no node finds the block any more, unless it was stored anew;
 /// - one that was answered as pending: the node that asked does not, and in peace no node does;
 /// - in peace no removal waits.
@@ -132,6 +134,8 @@ class removal_world {
   void remove(worker& home, const std::vector<std::uint64_t>& keys);
   void take_answer(std::size_t number, const std::string& reason);
   void fault();
+  void stay_away();
+  void come_back(machine& target);
 
   void check(machine& target);
   void check_all();
@@ -153,6 +157,7 @@ class removal_world {
   std::optional<std::string> failure_;
   removal_figures figures_;
   bool is_peace_ = false;
+  bool is_long_after_ = false;  ///< membership has forgotten the node that is away
 };
 
 }  // namespace cenote::testing
