@@ -404,7 +404,8 @@ void peers_backend::offer_next(moving_map::iterator which, item_result so_far) {
   what.now = stage::queued;
   what.result.reset();
   const bool is_late = pool_.now() - what.begun >= options_.timeout;  // its deadline is past, and there is no other one
-  while (!is_late && what.next < what.of.present) {
+  const bool is_final = is_late || so_far == item_result::wrong;      // another home gets the same bytes
+  while (!is_final && what.next < what.of.present) {
     node* const home = find_node(what.of.names[what.next++]);
     if (home != nullptr && admits(home->name)) return queue_at(*home, which->first, what);
   }
@@ -574,10 +575,21 @@ void peers_backend::landed(peer::link_id from, const peer::piece_header& head, s
   } else {
     count(pool_.counters.wrong);
     what.was_wrong = true;
+    ask_for_check(at, head.token, what);
     leave_node(what, head.token);
     ask_next(head.token, what);
   }
   pump(at);
+}
+
+/// Its own copy may be what is wrong.
+void peers_backend::ask_for_check(const node& at, std::uint64_t token, const moving& what) {
+  const block_name& name = what.what.name;
+  const auto of = at.bindings.find(name.identity);
+  if (of == at.bindings.end() || of->second.handle == 0) return;
+  pool_.send(at.link, frame_type::check, 0,
+             peer::encode(peer::block_request{
+                 .handle = of->second.handle, .group = name.group, .blocks = {{token, name.full}}, .cleared = {}}));
 }
 
 void peers_backend::take_fetched(node& at, std::span<const std::byte> body) {
@@ -689,7 +701,9 @@ void peers_backend::take_stored(node& at, std::span<const std::byte> body) {
     const auto found = moving_.find(token);
     if (found == moving_.end() || found->second.at != at.link || found->second.now < stage::sending) continue;
     note_bytes(at.name, found->second.what.name.identity, how != block_answer::wrong);
-    end_put(found, how == block_answer::stored ? item_result::done : item_result::full);
+    end_put(found, how == block_answer::stored  ? item_result::done
+                   : how == block_answer::wrong ? item_result::wrong
+                                                : item_result::full);
   }
   pump(at);
 }
