@@ -360,20 +360,22 @@ void guest::fetch(peer::link_id from, std::span<const std::byte> body, bool may_
 
 /// Another node got wrong bytes of blocks that lie here. One batch at a time is passed on, however many
 /// such frames come.
-void guest::check(peer::link_id from, std::span<const std::byte> body) {
+void guest::check(peer::link_id sender, std::span<const std::byte> body) {
   const auto asked = peer::decode_block_request(body);
-  if (!asked) return misbehaves(from, asked.error().message());
-  hosted* const of = find(from, asked->handle);
-  if (of == nullptr || !of->session || of->is_checking || asked->group >= of->spec.groups.size()) return;
+  if (!asked) return misbehaves(sender, asked.error().message());
+  hosted* const instance = find(sender, asked->handle);
+  if (instance == nullptr || !instance->session || instance->is_checking ||
+      asked->group >= instance->spec.groups.size())
+    return;
   std::vector<submission> entries;
   entries.reserve(asked->blocks.size());
   for (const auto& [token, key] : asked->blocks)
     entries.push_back(entry_of(operation::check, asked->group, 0, key.view()));
   if (entries.empty()) return;
   close_request(entries);
-  of->is_checking = true;
-  room_.run(of->session->number, std::move(entries), false,
-            [this, handle = of->handle](const std::vector<completion>&) {
+  instance->is_checking = true;
+  room_.run(instance->session->number, std::move(entries), false,
+            [this, handle = instance->handle](const std::vector<completion>&) {
               if (const auto still = instances_.find(handle); still != instances_.end())
                 still->second.is_checking = false;
             });

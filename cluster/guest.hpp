@@ -156,7 +156,7 @@ class guest final : public pool_half {
   [[nodiscard]] std::uint64_t stride_of(std::uint32_t handle, std::uint32_t group) const;
 
   void locate(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
-  void check(peer::link_id from, std::span<const std::byte> body);
+  void check(peer::link_id sender, std::span<const std::byte> body);
   void fetch(peer::link_id from, std::span<const std::byte> body, bool may_go_elsewhere);
   void lend(peer::link_id to, hosted& of, queued_fetch wanted);
   [[nodiscard]] bool lacks_clear(const hosted& instance, std::optional<std::uint64_t> cleared);

@@ -136,7 +136,7 @@ json user_of(const blocks::account_status& user) {
 json session_of(const blocks::session_status& session, const std::vector<session_report>& reports) {
   json one = {{"id", session.number},
               {"instance", session.instance},
-              {"state", session.ended       ? "ended"
+              {"state", session.is_ended    ? "ended"
                         : session.connected ? "attached"
                                             : "disconnected"}};
   put_figures(one, session);

@@ -312,19 +312,19 @@ def test_altered_bytes_are_not_taken_in(pool: Pool, attach: Attach) -> None:
 def end_of(node: Node, client: str) -> dict[str, Any]:
     """The status of the session of that client, once the node has ended it."""
 
-    def ended() -> dict[str, Any]:
+    def find() -> dict[str, Any]:
         sessions = (each for each in node.sessions() if each["client"] == client)
         return next((each for each in sessions if each["state"] == "ended"), {})
 
-    return until("its session has ended", ended)
+    return until("its session has ended", find)
 
 
 def store_wrong(raw: wire.RawSession, label: str, count: int) -> None:
     """Stores blocks whose sums are not theirs, as far as the node takes them."""
 
-    def submit(operation: int, at: int, **fields: Any) -> list[wire.Completion]:
+    def submit(operation: int, answers: int, **fields: Any) -> list[wire.Completion]:
         raw.submit(operation, **fields)
-        until("an answer", lambda: raw.waiting_completions() >= at, pause=0.001)
+        until("an answer", lambda: raw.waiting_completions() >= answers, pause=0.001)
         return raw.take()
 
     for key in blocks.keys_of(label, 0, count):

@@ -31,7 +31,7 @@ result<void> session_table::add_session(session_number number, instance_number i
   made->number = number;
   made->of = home->second.get();
   made->memory = memory;
-  made->ended = memory.has_ended();
+  made->is_ended = memory.has_ended();
   made->owner = &accounts_.user_of(uid);
   ++made->owner->sessions;
   for (std::uint32_t slot = memory::session_memory::grants; slot > 0; --slot) made->empty_slots.push_back(slot - 1);
@@ -98,7 +98,7 @@ result<void> session_table::reattach_session(session_number number, std::optiona
   session& each = *found->second;
   if (each.suspect)
     return fail(error_code::session_killed, "several workers of this node died of this session's calls");
-  if (each.ended) return std::unexpected(memory::ended_by_node(each.memory));
+  if (each.is_ended) return std::unexpected(memory::ended_by_node(each.memory));
   each.connected = true;
   if (!held) return {};
   std::unordered_map<std::uint64_t, std::vector<held_parts>> said;  // by block
@@ -126,7 +126,7 @@ result<void> session_table::reattach_session(session_number number, std::optiona
 
 void session_table::end_session(session_number number, boot_time now) {
   const auto found = state_.sessions.find(number);
-  if (found == state_.sessions.end() || std::exchange(found->second->ended, true)) return;
+  if (found == state_.sessions.end() || std::exchange(found->second->is_ended, true)) return;
   ++state_.counters.sessions_ended;
   disconnect_session(number, now);
 }

@@ -66,7 +66,7 @@ store_status status_of(const parts& parts, boot_time now) {
     one.instance = each->of->spec.id;
     one.grants = each->granted.size();
     one.connected = each->connected;
-    one.ended = each->ended;
+    one.is_ended = each->is_ended;
     one.wrong = each->wrong_blocks;
     if (each->watched_pin != 0) one.oldest_pin = now - each->watched_since;
     const std::uint64_t limit =

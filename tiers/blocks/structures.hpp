@@ -154,7 +154,7 @@ struct session {
   boot_time watched_since{};
   bool recovered = false;          ///< from another worker: its last submissions may arrive again
   bool suspect = false;            ///< workers died of its batches: none is carried out any more
-  bool ended = false;              ///< too many of its blocks were wrong: its batches are refused
+  bool is_ended = false;           ///< too many of its blocks were wrong: its batches are refused
   std::uint32_t wrong_blocks = 0;  ///< see sum_checks
   std::uint32_t wrong_lately = 0;  ///< … of those, since `wrong_since`
   boot_time wrong_since{};

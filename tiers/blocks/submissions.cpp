@@ -45,7 +45,7 @@ progress submissions::run(batch& work, boot_time now, std::uint64_t budget) {
     work.next = work.entries.size();  // the same batch would end this worker, too
     return progress::finished;
   }
-  if (by.ended) {
+  if (by.is_ended) {
     while (work.next < work.entries.size()) refuse_next(work, error_code::session_killed);
     return progress::finished;
   }

@@ -27,12 +27,12 @@ bool sum_checks::add(const slab& home, block_ref ref, boot_time now) {
 }
 
 /// Null: the block is gone.
-slab* sum_checks::find(const waiting_block& which) const noexcept {
-  const auto owner = state_.instances.find(which.instance);
-  slab* const home = owner == state_.instances.end() ? nullptr : slab_of(*owner->second, which.ref);
+slab* sum_checks::find(const waiting_block& waiting) const noexcept {
+  const auto owner = state_.instances.find(waiting.instance);
+  slab* const home = owner == state_.instances.end() ? nullptr : slab_of(*owner->second, waiting.ref);
   if (home == nullptr) return nullptr;
-  const block_record& record = state_.record_of(*home, which.ref);
-  return record.word.load(std::memory_order_relaxed) == which.word && record.checksum() ? home : nullptr;
+  const block_record& record = state_.record_of(*home, waiting.ref);
+  return record.word.load(std::memory_order_relaxed) == waiting.word && record.checksum() ? home : nullptr;
 }
 
 /// The sum, once all of the block was read.

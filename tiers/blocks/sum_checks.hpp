@@ -47,7 +47,7 @@ class sum_checks {
     std::uint64_t word = 0;  ///< of its record: another one is another block
   };
 
-  [[nodiscard]] slab* find(const waiting_block& which) const noexcept;
+  [[nodiscard]] slab* find(const waiting_block& waiting) const noexcept;
   [[nodiscard]] std::optional<std::uint64_t> add_piece(const slab& home, memory::block_ref ref);
   removal drop(instance& instance, slab& home, memory::block_ref ref, boot_time now);
 

@@ -216,7 +216,7 @@ struct session_status {
   std::uint64_t wrong = 0;        ///< blocks whose bytes were not those of their sums
   tenths oldest_pin = tenths(0);  ///< age; at least that old
   bool connected = true;
-  bool ended = false;  ///< by the node
+  bool is_ended = false;  ///< by the node
 };
 struct account_status {
   std::string name;

@@ -583,13 +583,13 @@ void peers_backend::landed(peer::link_id from, const peer::piece_header& head, s
 }
 
 /// Its own copy may be what is wrong.
-void peers_backend::ask_for_check(const node& at, std::uint64_t token, const moving& what) {
-  const block_name& name = what.what.name;
-  const auto of = at.bindings.find(name.identity);
-  if (of == at.bindings.end() || of->second.handle == 0) return;
-  pool_.send(at.link, frame_type::check, 0,
+void peers_backend::ask_for_check(const node& home, std::uint64_t token, const moving& fetched) {
+  const block_name& name = fetched.what.name;
+  const auto found = home.bindings.find(name.identity);
+  if (found == home.bindings.end() || found->second.handle == 0) return;
+  pool_.send(home.link, frame_type::check, 0,
              peer::encode(peer::block_request{
-                 .handle = of->second.handle, .group = name.group, .blocks = {{token, name.full}}, .cleared = {}}));
+                 .handle = found->second.handle, .group = name.group, .blocks = {{token, name.full}}, .cleared = {}}));
 }
 
 void peers_backend::take_fetched(node& at, std::span<const std::byte> body) {
