@@ -208,7 +208,7 @@ caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
 /// A message to ourselves: what came meanwhile is served first.
 void dram_tier::ask_for_turn() {
   const bool hands_on = handing_ && handing_->has_more;
-  if (turning_ || (turns_.empty() && clears_.empty() && !hands_on)) return;
+  if (turning_ || (turns_.empty() && clears_.empty() && !hands_on && !store_->has_checks())) return;
   turning_ = true;
   send(this, turn_atom_v);
 }
@@ -221,6 +221,7 @@ void dram_tier::take_turn() {
     carry_on(std::move(next));
   }
   continue_clear();
+  continue_checks();
   flush_outbox();
   ask_for_turn();
 }
@@ -321,6 +322,8 @@ void dram_tier::flush_outbox() {
   if (!requests.empty()) request_(std::move(requests));
   if (auto news = store_->take_news(); !news.empty() && tells_) tells_(std::move(news));
   send_below();
+  end_wrong_sessions();
+  if (store_->has_checks()) ask_for_turn();
 }
 
 /// What was decided before a removal goes below before it, or a block would arrive there after it was removed.
@@ -510,6 +513,39 @@ void dram_tier::continue_clear() {
   forget_below(std::move(ended.removals), outcome{error_code::ok, {}, ended.cleared}, std::move(ended.promise),
                ended.scope);
   retry_waiting();
+}
+
+/// A wrong block goes from all tiers of this machine. What others have of its key is compared with its sum when it is
+/// read, and may be right.
+void dram_tier::continue_checks() {
+  auto wrong = store_->check_some(boot_now());
+  if (!wrong) return;
+  if (wrong_blocks_++ % 1000 == 0)
+    log_warn(logger(log_name()), "a block did not have the bytes of its checksum: it is dropped",
+             {{"instance", wrong->instance}});
+  if (!is_heard()) return;
+  std::vector<blocks::removal> removals;
+  removals.push_back(std::move(*wrong));
+  ask_to_forget(
+      std::move(removals), [](const outcome&) {}, hearers::on_machine);
+}
+
+/// Those of other nodes and of devices go on: what they store was right when it came.
+void dram_tier::end_wrong_sessions() {
+  for (const blocks::wrong_session& each : store_->take_wrong_sessions()) {
+    const auto found = sessions_.find(each.number);
+    if (found == sessions_.end() || static_cast<std::uint32_t>(each.number) >= first_guest_session) continue;
+    const session_resources& session = *found->second;
+    store_->end_session(each.number, boot_now());
+    session.end_for(each.blocks);
+    log_warn(logger(log_name()), "a session is ended: blocks that it stored did not have the bytes of their checksums",
+             {{"session", each.number},
+              {"client", session.client_name},
+              {"pid", session.pid},
+              {"uid", session.uid},
+              {"group", session.instance_group},
+              {"blocks", each.blocks}});
+  }
 }
 
 caf::result<outcome> dram_tier::corrupt() {

@@ -131,6 +131,8 @@ class dram_tier final : public dram_tier_actor::base {
   void forget_all_later();
   [[nodiscard]] const char* log_name() const noexcept { return is_on_device_ ? "gpu" : "dram"; }
   void continue_clear();
+  void continue_checks();
+  void end_wrong_sessions();
   void reload(const config::node_config& config);
   void tick();
   void forget_expired();
@@ -166,6 +168,7 @@ class dram_tier final : public dram_tier_actor::base {
   /// Instances whose hints are not yet in their indices, and who waits for them.
   std::unordered_map<blocks::instance_number, std::vector<bound_later>> binding_;
   instance_maker_actor maker_;
+  std::uint64_t wrong_blocks_ = 0;  ///< that were dropped: not each has a line in the log
   bool turning_ = false;
   bool evicting_ = false;
   histogram batch_times_;                    ///< nanoseconds

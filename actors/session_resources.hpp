@@ -66,6 +66,13 @@ struct session_resources {
     memory::shared_store(view.header().phase, static_cast<std::uint32_t>(phase), std::memory_order_release,
                          "session.phase"_point);
   }
+  /// The node ends it, since so many blocks of it did not have the bytes of their sums. Wakes the client.
+  void end_for(std::uint32_t wrong_blocks) const noexcept {
+    memory::shared_store(view.header().wrong_blocks, wrong_blocks, std::memory_order_relaxed,
+                         "session.wrong_blocks"_point);
+    set_phase(memory::session_phase::wrong_sums);
+    ring();
+  }
   /// The client rang. True: the session's actor is to be told.
   [[nodiscard]] bool take_bell() const noexcept { return !bell_sent.exchange(true, std::memory_order_acq_rel); }
   /// By the session's actor, before it looks at the ring.

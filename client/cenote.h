@@ -57,7 +57,7 @@ typedef enum cenote_error {
   CENOTE_NOT_RESERVED = 14, /* commit of a block that this session does not hold */
   CENOTE_FORKED = 15,
   CENOTE_CLOSED = 16,         /* the session was closed, or its node was stopped */
-  CENOTE_SESSION_KILLED = 17, /* the operator ended it */
+  CENOTE_SESSION_KILLED = 17, /* the operator ended it, or the node: see the message */
   CENOTE_MALFORMED = 18,
   CENOTE_UNSUPPORTED = 19,
   CENOTE_SYSTEM = 20,

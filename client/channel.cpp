@@ -79,6 +79,7 @@ result<void> channel::check() const {
   if (phase == memory::session_phase::killed) {
     return fail(error_code::session_killed, "the operator ended this session; attach again if that was a mistake");
   }
+  if (phase == memory::session_phase::wrong_sums) return std::unexpected(memory::ended_by_node(memory_));
   if (phase == memory::session_phase::device_lost) return device_failed();
   if (phase == memory::session_phase::draining) return fail(error_code::not_running, "the node is shutting down");
   return replaced();
@@ -311,6 +312,9 @@ result<memory::completion> channel::wait(request& which, time_point until) {
     return std::unexpected(status ? late() : status.error());
   }
   requests_.erase(which.number);
+  if (which.outcome.code == static_cast<std::uint16_t>(error_code::session_killed)) {
+    if (auto ok = check(); !ok) return std::unexpected(ok.error());  // with the reason
+  }
   return which.outcome;
 }
 

@@ -71,7 +71,7 @@ error refusal(std::uint16_t code) {
           error_code::limit_exceeded,
           "the group's kept blocks have used up groups.<name>.keep_quota, those of its user in the account `default` "
           "limits.user_keep_share of it, or those of all groups limits.keep_share"};
-    case error_code::session_killed: return {error_code::session_killed, "the operator ended this session"};
+    case error_code::session_killed: return {error_code::session_killed, "this session was ended"};
     case error_code::removal_pending:
       return {
           error_code::removal_pending,

@@ -73,6 +73,7 @@ void guest::heard(peer::link_id from, frame_type type, std::uint64_t request, st
     case frame_type::offer: return offer(from, request, body);
     case frame_type::forget: return forget(from, request, body);
     case frame_type::write_off: return learn_write_offs(from, request, body);
+    case frame_type::check: return check(from, body);
     default: return;  // a later version's
   }
 }
@@ -355,6 +356,29 @@ void guest::fetch(peer::link_id from, std::span<const std::byte> body, bool may_
     return queue(from, std::move(wanted), false);
   }
   answer_missing(from, wanted.asked);
+}
+
+/// Another node got wrong bytes of blocks that lie here. One batch at a time is passed on, however many
+/// such frames come.
+void guest::check(peer::link_id sender, std::span<const std::byte> body) {
+  const auto asked = peer::decode_block_request(body);
+  if (!asked) return misbehaves(sender, asked.error().message());
+  hosted* const instance = find(sender, asked->handle);
+  if (instance == nullptr || !instance->session || instance->is_checking ||
+      asked->group >= instance->spec.groups.size())
+    return;
+  std::vector<submission> entries;
+  entries.reserve(asked->blocks.size());
+  for (const auto& [token, key] : asked->blocks)
+    entries.push_back(entry_of(operation::check, asked->group, 0, key.view()));
+  if (entries.empty()) return;
+  close_request(entries);
+  instance->is_checking = true;
+  room_.run(instance->session->number, std::move(entries), false,
+            [this, handle = instance->handle](const std::vector<completion>&) {
+              if (const auto still = instances_.find(handle); still != instances_.end())
+                still->second.is_checking = false;
+            });
 }
 
 /// True when the asker knows of a clear that is not carried out here yet. Then nothing of the instance is here, and the

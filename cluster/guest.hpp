@@ -86,6 +86,7 @@ class guest final : public pool_half {
     std::vector<std::function<void(const std::string&)>> when_open{};  ///< … or why it cannot be opened
     std::size_t clears = 0;                        ///< that are under way: nobody is told the handle before
     std::size_t removals = 0;                      ///< of keys, that are under way
+    bool is_checking = false;                      ///< copies here, of which others got wrong bytes
     std::optional<pool::steady_time> stored_at{};  ///< the last time that a block came, or was let come
     std::unordered_map<std::uint32_t, memory::slab_place> slabs{};
   };
@@ -155,6 +156,7 @@ class guest final : public pool_half {
   [[nodiscard]] std::uint64_t stride_of(std::uint32_t handle, std::uint32_t group) const;
 
   void locate(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  void check(peer::link_id sender, std::span<const std::byte> body);
   void fetch(peer::link_id from, std::span<const std::byte> body, bool may_go_elsewhere);
   void lend(peer::link_id to, hosted& of, queued_fetch wanted);
   [[nodiscard]] bool lacks_clear(const hosted& instance, std::optional<std::uint64_t> cleared);

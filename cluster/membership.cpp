@@ -596,6 +596,7 @@ std::optional<other_frame> membership::take_frame(member_record& from, link_reco
     case peer::frame_type::forget:
     case peer::frame_type::forgot:
     case peer::frame_type::write_off:
+    case peer::frame_type::check:
     case peer::frame_type::seek_group:
     case peer::frame_type::join_group:
     case peer::frame_type::group_formed:

@@ -29,7 +29,7 @@ enum class error_code : std::uint16_t {
   not_reserved = 14,      ///< commit of a block that this session does not hold (double or foreign commit)
   forked = 15,            ///< the handle belongs to the parent process
   closed = 16,            ///< the session or node was closed
-  session_killed = 17,    ///< the operator ended this session
+  session_killed = 17,    ///< the operator, or the node itself, ended this session
   malformed = 18,         ///< bytes from the other side make no sense
   unsupported = 19,       ///< this build or machine cannot do it
   system = 20,            ///< a system call failed; the message has its name and errno's text

@@ -59,6 +59,14 @@ void session_memory::hand_over(const choice_words& choice) const noexcept {
     shared_store(header().machine_choice[i], choice[i], std::memory_order_relaxed, "session.machine_choice"_point);
 }
 
+error ended_by_node(const session_memory& session) {
+  return {
+      error_code::session_killed,
+      "the node ended this session: " + std::to_string(session.header().wrong_blocks.load(std::memory_order_relaxed)) +
+          " blocks that it stored did not have the bytes of their checksums; does the engine write to blocks after "
+          "they are stored?"};
+}
+
 // ---------------------------------------------------------------------------------------------- client
 
 std::uint64_t client_rings::room() const noexcept {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/block_key.hpp"
+#include "core/error.hpp"
 #include "core/machine_choice.hpp"
 #include "memory/block_ref.hpp"
 #include "memory/segment.hpp"
@@ -49,6 +50,7 @@ enum class operation : std::uint8_t {
   follow = 20,   ///< bring up what `key`, a request's name, has at the node that the next entry's `key` names, for
                  ///< `argument` ns; the last entry's `grant_version` is the chain. Without a name: goes on with that
                  ///< chain from place `argument` -> `handed` entries, then done, later: see handed_keys
+  check = 21,    ///< another node got wrong bytes of `key`; not of clients -> last
 };
 
 /// One submission, 128 bytes. A batch is a run of entries with one request number; the last has flag_last.
@@ -161,6 +163,7 @@ enum class session_phase : std::uint32_t {
   draining = 2,     ///< the node shuts down
   killed = 3,       ///< ended by the operator; nothing is accepted any more
   device_lost = 4,  ///< what its blocks lie on failed; nothing is accepted any more
+  wrong_sums = 5,   ///< ended by the node, see wrong_blocks; nothing is accepted any more
 };
 
 /// First page of a session. Each group of words has a cache line of its own.
@@ -173,6 +176,7 @@ struct session_header {
   std::atomic<std::uint32_t> phase;                     ///< session_phase
   std::atomic<std::uint32_t> wants_checksums;           ///< worker: blocks will be written down, sum them while copying
   std::atomic<std::uint32_t> asks_tiers;                ///< worker: a tier below says what it holds only when asked
+  std::atomic<std::uint32_t> wrong_blocks;              ///< worker: blocks that did not have the bytes of their sums
   std::atomic<std::uint64_t> machine_choice[3];         ///< worker: choice_words; 0: no choice
   alignas(64) std::atomic<std::uint64_t> submit_tail;   ///< client
   std::atomic<std::uint32_t> client_sleeps;             ///< client: ring the completion doorbell; who rings clears it
@@ -227,6 +231,10 @@ class session_memory {
   }
   [[nodiscard]] std::uint32_t pin_slots() const noexcept { return pin_slots_; }
 
+  /// True when the node ended it. Thread-safe.
+  [[nodiscard]] bool has_ended() const noexcept {
+    return header().phase.load(std::memory_order_acquire) == static_cast<std::uint32_t>(session_phase::wrong_sums);
+  }
   /// The choice of routines for copies and sums on this machine. Thread-safe.
   [[nodiscard]] choice_words choice() const noexcept;
   /// Writes it; for the worker. Thread-safe.
@@ -236,6 +244,9 @@ class session_memory {
   std::byte* base_ = nullptr;
   std::uint32_t pin_slots_ = 0;
 };
+
+/// The reason for which the node ended a session: wrong_sums.
+[[nodiscard]] error ended_by_node(const session_memory& session);
 
 /// Client's end of both rings. One thread at a time.
 class client_rings {

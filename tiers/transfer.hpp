@@ -34,6 +34,7 @@ enum class transfer_result : std::uint8_t {
   dropped,  ///< not written: no space, not admitted, or its path failed
   missing,  ///< not there (any more)
   failed,   ///< the path gave an error, or the bytes were wrong; that copy is gone
+  altered,  ///< not written: what came there were not the bytes of the checksum
 };
 
 struct transfer_outcome {

@@ -590,6 +590,14 @@ std::string_view attachments::reason_to_end(std::uint64_t number, attached& sess
   return "its device had ten times its time";
 }
 
+/// A session that its tier has ended is a rank no more: the other ranks do not wait for it.
+void attachments::leave_groups() {
+  for (auto& [number, each] : sessions_) {
+    if (!each.resources->view.has_ended() || std::exchange(each.has_left_groups, true)) continue;
+    caf::anon_send(context_.groups, disconnect_atom_v, number);
+  }
+}
+
 /// Of the node's actors and the keeper. What timed out before may still be carried out: this comes behind it.
 void attachments::release(std::uint64_t number) {
   if (const auto freed = ask<outcome>(context_.node, release_atom_v, number); !freed) {
@@ -611,6 +619,7 @@ void attachments::drop_entry(std::uint64_t number) {
 void attachments::tick() {
   end_late();
   end_set_aside();
+  leave_groups();
   hand_over_choice();
   for (const std::uint64_t number : std::exchange(undropped_, {})) drop_entry(number);
   for (const std::uint64_t number : std::exchange(unreleased_, {})) release(number);

@@ -84,6 +84,7 @@ class attachments {
     int socket = -1;  ///< of its connection; -1: it has none
     bool killed = false;
     std::optional<quarantine> set_aside{};  ///< it is over, but its device may still write
+    bool has_left_groups = false;           ///< since its tier ended it
     bool is_listed = false;                 ///< the driver said so, after its time
   };
   /// An attach under way: first its instance is opened, then the tier and the node are told of the session. At each
@@ -154,6 +155,7 @@ class attachments {
   void set_aside(std::uint64_t number, attached& session, std::string_view why);
   void finish(std::uint64_t number, std::string_view why);
   void end_set_aside();
+  void leave_groups();
   [[nodiscard]] std::string_view reason_to_end(std::uint64_t number, attached& session);
   void release(std::uint64_t number);
   void drop_entry(std::uint64_t number);

@@ -135,7 +135,9 @@ json user_of(const blocks::account_status& user) {
 json session_of(const blocks::session_status& session, const std::vector<session_report>& reports) {
   json one = {{"id", session.number},
               {"instance", session.instance},
-              {"state", session.connected ? "attached" : "disconnected"}};
+              {"state", session.is_ended    ? "ended"
+                        : session.connected ? "attached"
+                                            : "disconnected"}};
   put_figures(one, session);
   if (session.pins > 0) one["oldest_pin_s"] = seconds_of(session.oldest_pin);
   const auto report = std::find_if(reports.begin(), reports.end(),

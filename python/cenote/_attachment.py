@@ -16,6 +16,8 @@ logger = logging.getLogger("cenote")
 
 _LOST = (NotRunning, Closed, SessionKilled, Forked)  # no call on that session can succeed any more
 _LONGEST_RETRY = 30.0  # seconds
+_FIRST_REST = 60.0  # seconds after a session that the node ended; twice as long after each other one
+_LONGEST_REST = 3600.0  # … and a session that lasted so long is the first one again
 
 
 class _Words(NamedTuple):
@@ -25,6 +27,7 @@ class _Words(NamedTuple):
     absent: str
     refused: str
     lost: str
+    session_end: str
 
 
 _OF_NODE = _Words(
@@ -32,12 +35,14 @@ _OF_NODE = _Words(
     "no node, running on without it",
     "the node refuses this engine, running on without it",
     "lost the node, running on without it",
+    "the node ended this engine's session, running on without it",
 )
 _OF_DEVICE = (
     "attached to the node's blocks on {}",
     "no blocks on {}, running on with DRAM",
     "no blocks on {}, running on with DRAM",
     "lost the blocks on {}, running on with DRAM",
+    "the node ended this engine's session on {}, running on with DRAM",
 )
 
 
@@ -62,7 +67,8 @@ class Attachment:
     ) -> None:
         """`prepare` is called with each new session before anybody has it. `deadline`, `retry`: seconds, of every call
         and between two attempts to attach. Attempts that go wrong for another reason than an absent node (a refused
-        token, a node that does not answer) come less and less often. `device`, `part`: as of attach().
+        token, a node that does not answer) come less and less often, and so do those after sessions that the node ended
+        by name, of which the log has one line. `device`, `part`: as of attach().
         `tells`: whether it says in the log how it goes; else another one of the same does."""
 
         def attach_now() -> Session:
@@ -80,6 +86,8 @@ class Attachment:
         self._process = os.getpid()
         self._next_attempt = 0.0
         self._pause = retry
+        self._attached_at = 0.0
+        self._ends = 0  # sessions that the node ended, one after the other
         self._said = ""  # the last thing that was logged: a state is told once
         self._tells = tells
         self._words = _OF_NODE if device is None else _Words(*(each.format(device) for each in _OF_DEVICE))
@@ -107,10 +115,12 @@ class Attachment:
         the next session() attaches anew. Pins and views of the old one stay valid for those who hold them."""
         if not isinstance(why, _LOST) or (session is not None and session is not self._session):
             return
-        if self._session is not None:
+        if self._session is not None and isinstance(why, SessionKilled):
+            self._rest(why)
+        elif self._session is not None:
             self._say(f"{self._words.lost}: {why}", logging.WARNING)
+            self._next_attempt = self._clock() + self._retry
         self._session = None
-        self._next_attempt = self._clock() + self._retry
 
     def close(self) -> None:
         """Ends the session, if any; no other comes."""
@@ -136,8 +146,20 @@ class Attachment:
             self._say(f"{words}: {why}", level)
         else:
             self._pause = self._retry
-            self._say(self._words.attached, logging.INFO)
+            self._attached_at = self._clock()
+            if self._ends == 0:
+                self._say(self._words.attached, logging.INFO)
         self._next_attempt = self._clock() + self._pause
+
+    def _rest(self, reason: SessionKilled) -> None:
+        """The node ended the session, as it will end the next one of the same engine."""
+        now = self._clock()
+        if now - self._attached_at >= _LONGEST_REST:
+            self._ends = 0
+        if self._ends == 0:
+            self._say(f"{self._words.session_end}: {reason}", logging.ERROR)
+        self._next_attempt = now + min(_FIRST_REST * 2.0 ** min(self._ends, 6), _LONGEST_REST)
+        self._ends += 1
 
     def _say(self, what: str, level: int) -> None:
         if what != self._said:

@@ -107,7 +107,7 @@ class Closed(CenoteError):
 
 
 class SessionKilled(CenoteError):
-    """The operator ended the session."""
+    """The operator or the node ended the session; the message has the reason."""
 
     code, number = "session_killed", 17
 

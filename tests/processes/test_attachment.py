@@ -89,3 +89,32 @@ def test_a_refusal_is_tried_less_and_less_often(start_node: StartNode, caplog: p
         clock.now += 1
     assert attempts <= 7
     assert len(warnings(caplog)) == 1
+
+
+def test_sessions_that_the_node_ended_are_told_once_and_come_less_and_less_often(
+    start_node: StartNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    node = start_node()
+    clock = Clock()
+    kept = attachment(node, clock)
+    ended = cenote.SessionKilled("the node ended this session: 4 blocks")
+    pauses = []
+    for _ in range(9):
+        session = kept.session()
+        assert session is not None
+        kept.failed(ended, session)
+        begun = clock.now
+        while kept.session() is None:
+            clock.now += 30
+        pauses.append(clock.now - begun)
+        kept.failed(ended, session)  # late news of the one before
+    assert pauses == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
+    assert len(warnings(caplog)) == 1 and "the node ended this engine's session" in warnings(caplog)[0]
+    assert len(caplog.records) == 2  # attached, and that
+    clock.now += 3600
+    kept.failed(ended)
+    assert len(warnings(caplog)) == 1  # the same words
+    clock.now += 60
+    assert kept.session() is not None
+    kept.close()

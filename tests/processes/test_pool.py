@@ -15,6 +15,7 @@ from typing import Any
 import blocks
 import cenote
 import pytest
+import wire
 from conftest import StartNode
 from node import FULL, LIMIT, KiB, MiB, Node, run_cenote, stop_process, until
 from test_cluster import listener_at
@@ -308,6 +309,67 @@ def test_altered_bytes_are_not_taken_in(pool: Pool, attach: Attach) -> None:
     settled(a)
     assert of_pool(b, "hosted") == away
     assert found(attach(b, "model", block=BLOCK), keys) <= away
+
+
+def end_of(node: Node, client: str) -> dict[str, Any]:
+    """The status of the session of that client, once the node has ended it."""
+
+    def find() -> dict[str, Any]:
+        sessions = (each for each in node.sessions() if each["client"] == client)
+        return next((each for each in sessions if each["state"] == "ended"), {})
+
+    return until("its session has ended", find)
+
+
+def store_wrong(raw: wire.RawSession, label: str, count: int) -> None:
+    """Stores blocks whose sums are not theirs, as far as the node takes them."""
+
+    def submit(operation: int, answers: int, **fields: Any) -> list[wire.Completion]:
+        raw.submit(operation, **fields)
+        until("an answer", lambda: raw.waiting_completions() >= answers, pause=0.001)
+        return raw.take()
+
+    for key in blocks.keys_of(label, 0, count):
+        place = submit(wire.RESERVE, 2, key=key, argument=1)[0]
+        if place.kind == 2:  # reserved
+            submit(wire.FINISH, 1, block=place.block, grant_version=place.grant_version, argument=1, checksum=0xBAD)
+
+
+def test_a_client_whose_sums_are_not_those_of_its_blocks_loses_its_session_and_no_other_does(
+    pool: Pool, attach: Attach
+) -> None:
+    a, b = pool.pooled(2)
+    other, reader = attach(a, "other", block=BLOCK), attach(b, "other", block=BLOCK)
+    keys = put(other, "right")
+    wrong = wire.RawSession.attach(a.socket, "wrong", {"full": {"kv": BLOCK}}, name="careless")
+    store_wrong(wrong, "wrong", COUNT)
+    assert end_of(a, "careless")["wrong_blocks"] >= 4
+    counters = a.status()["counters"]
+    assert counters["sessions_ended"] == 1 and counters["checksum_errors"] == counters["copies_checked"] >= 4
+    assert "a session is ended" in a.log_text()
+    assert found(reader, keys) == COUNT
+    assert a.status()["remote"]["backends"][0]["breaker"] == "closed"
+    store_wrong(wrong, "later", 1)  # refused, and answered
+    wrong.close()
+    until("the session is gone", lambda: len(a.sessions()) == 1)
+    wire.RawSession.attach(a.socket, "wrong", {"full": {"kv": BLOCK}}, name="careless").close()
+
+
+def test_a_client_whose_blocks_change_after_they_were_stored_hears_why_its_session_ended(
+    pool: Pool, attach: Attach
+) -> None:
+    a, b = pool.pooled(2)
+    writer = attach(a, "model", block=BLOCK, client_name="scribbler")
+    keys = put(writer, "shared")
+    away_of(a)
+    alter_blocks(a)
+    reader = attach(b, "model", block=BLOCK)
+    for key in keys:
+        found(reader, [key])
+    assert end_of(a, "scribbler")["wrong_blocks"] >= 4
+    with pytest.raises(cenote.SessionKilled, match="4 blocks that it stored did not have the bytes of their checksums"):
+        writer.barrier()
+    put(attach(a, "model", block=BLOCK), "later")
 
 
 def with_disks(pool: Pool, start_node: StartNode, folder: Any, count: int = 2) -> list[Node]:

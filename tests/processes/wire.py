@@ -44,6 +44,7 @@ GRANT, COMMIT, RESERVE, FINISH, RELEASE, REMOVE, CLEAR, TOUCH, BARRIER = range(1
 JOIN, AGREE, LEAVE, PUBLISH, FOLLOW = range(16, 21)
 PARENT_AT = 112  # of a submission
 FLAG_LAST = 1
+FLAG_CHECKSUM = 2
 SUBMISSION = struct.Struct("<BBHIIIQQQB7x64s16x")
 COMPLETION = struct.Struct("<IHHIIQQ")
 assert SUBMISSION.size == SUBMISSION_BYTES
@@ -278,6 +279,7 @@ class RawSession:
         parent: int = 0,
         last: bool = True,
         index: int = 0,
+        checksum: int | None = None,
     ) -> int:
         """One batch of one entry (unless last=False); returns its request number."""
         request = self.next_request
@@ -285,7 +287,7 @@ class RawSession:
         tail = self.word(SUBMIT_TAIL)
         entry = SUBMISSION.pack(
             operation,
-            FLAG_LAST if last else 0,
+            (FLAG_LAST if last else 0) | (0 if checksum is None else FLAG_CHECKSUM),
             group,
             request,
             index,
@@ -296,7 +298,7 @@ class RawSession:
             len(key),
             key,
         )
-        entry = entry[:PARENT_AT] + struct.pack("<QQ", parent, 0)
+        entry = entry[:PARENT_AT] + struct.pack("<QQ", parent, checksum or 0)
         at = SUBMISSIONS_AT + tail % SUBMISSIONS * SUBMISSION_BYTES
         self.memory[at : at + SUBMISSION_BYTES] = entry
         self.set_word(SUBMIT_TAIL, tail + 1)

@@ -255,6 +255,7 @@ void local_node::run(const submission& entry) {
     case operation::publish: publish(entry); break;
     case operation::clear:
     case operation::keep:
+    case operation::check:
     case operation::follow:
     case operation::barrier: break;
   }

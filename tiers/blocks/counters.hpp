@@ -14,6 +14,7 @@ struct store_counters {
   std::uint64_t waits = 0, put_waits = 0, expired = 0, instances_given_up = 0, not_held = 0;
   std::uint64_t touches_dropped = 0, reserve_refused = 0, victims_examined = 0, pin_scans = 0;
   std::uint64_t publications_refused = 0, pin_share_refusals = 0;
+  std::uint64_t copies_checked = 0, sessions_ended = 0;
 };
 
 }  // namespace cenote::blocks
@@ -67,6 +68,11 @@ struct figure_table<blocks::store_counters> {
        "Publications of blocks of a request that were too many, or did not fit.", &all::publications_refused},
       {"counters.checksum_errors", "cenote_dram_checksum_errors_total", counter, "blocks",
        "Blocks dropped because their bytes were wrong.", &all::checksum_errors},
+      {"counters.copies_checked", "cenote_dram_copies_checked_total", counter, "blocks",
+       "Blocks whose bytes were compared with their sums, since another node got wrong ones.", &all::copies_checked},
+      {"counters.sessions_ended", "cenote_dram_sessions_ended_total", counter, "sessions",
+       "Sessions that the node ended, since too many of their blocks did not have the bytes of their sums.",
+       &all::sessions_ended},
       {"counters.demoted", "cenote_dram_demoted_total", counter, "blocks", "Blocks that the tier below took.",
        &all::demoted},
       {"counters.demotions_dropped", "cenote_dram_demotions_dropped_total", counter, "blocks",

@@ -96,6 +96,8 @@ struct figure_table<blocks::account_status> {
        &all::kept},
       {"groups[].reserved", "cenote_group_reserved_bytes", gauge, "bytes",
        "Memory of blocks that are being written part by part, or set aside.", &all::reserved},
+      {"groups[].wrong_blocks", "cenote_group_wrong_blocks_total", figure_kind::counter, "blocks",
+       "Blocks of an instance group that were dropped, since their bytes were not those of their sums.", &all::wrong},
   });
 };
 
@@ -107,6 +109,8 @@ struct figure_table<blocks::session_status> {
       {"sessions[].pins", "", gauge, "blocks", "Blocks that it has pinned.", &all::pins},
       {"sessions[].grants", "", gauge, "blocks", "Blank blocks in its hands.", &all::grants},
       {"sessions[].writing", "", gauge, "blocks", "Blocks that it writes part by part.", &all::writing},
+      {"sessions[].wrong_blocks", "", gauge, "blocks", "Blocks of it whose bytes were not those of their sums.",
+       &all::wrong},
   });
 };
 

@@ -11,6 +11,7 @@
 #include "tiers/blocks/pin_looks.hpp"
 #include "tiers/blocks/slab_moves.hpp"
 #include "tiers/blocks/slab_space.hpp"
+#include "tiers/blocks/sum_checks.hpp"
 #include "tiers/blocks/transfer_table.hpp"
 #include "tiers/eviction/policy.hpp"
 
@@ -212,6 +213,14 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
   } else if (state_.options.edges[moved.edge].may_forget) {
     forget_copy(home, moved.ref, flag);  // whether it has it still is not known
   }
+  if (outcome.what == transfer_result::altered && checks_.add(home, moved.ref, now)) {
+    // It stays until it is known whether the copy here is wrong; no other tier gets it before.
+    if (moved.leaves)
+      order_.enter_order(from, number, now);
+    else
+      pins_.note_loose(from, number);
+    return;
+  }
   if (!moved.leaves) {
     pins_.note_loose(from, number);
     return write_through(home, moved.ref, moved.edge + 1);
@@ -298,6 +307,7 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
 std::uint64_t lower_edges::begin_load(slab& home, std::uint32_t number, const moving_block& what, std::uint32_t node) {
   block_record& record = state_.records[number];
   memory::shared_store(record.source, what.edge, std::memory_order_relaxed, "load.source"_point);
+  memory::shared_store(record.owner, 0, std::memory_order_relaxed, "load.owner"_point);  // no session stores it
   record.set_state(block_state::loading,
                    "load.loading"_point);  // before the read is queued: a restart must not reuse the memory
   const std::uint64_t token = transfers_.begin_moving(number, what);

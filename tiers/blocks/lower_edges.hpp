@@ -22,12 +22,13 @@ class evictor;
 class pin_looks;
 class slab_moves;
 class slab_space;
+class sum_checks;
 
 /// Decides which blocks are written to which tier below and when, begins loads, and applies the results of both.
 class lower_edges {
  public:
   lower_edges(state& state, transfer_table& transfers, pin_looks& looks, eviction_order& order, block_states& blocks,
-              evictor& evictor, slab_space& space, slab_moves& moves, allocator& allocator) noexcept
+              evictor& evictor, slab_space& space, slab_moves& moves, allocator& allocator, sum_checks& checks) noexcept
       : state_(state),
         transfers_(transfers),
         pins_(looks),
@@ -36,7 +37,8 @@ class lower_edges {
         evictor_(evictor),
         space_(space),
         moves_(moves),
-        allocator_(allocator) {}
+        allocator_(allocator),
+        checks_(checks) {}
 
   void write_through(slab& home, memory::block_ref ref, edge_number first = 0);
   void write_hot(slab& home, memory::block_ref ref, std::uint16_t hits);
@@ -85,6 +87,7 @@ class lower_edges {
   slab_space& space_;
   slab_moves& moves_;
   allocator& allocator_;
+  sum_checks& checks_;
 };
 
 }  // namespace cenote::blocks

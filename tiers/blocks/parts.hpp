@@ -27,6 +27,7 @@
 #include "tiers/blocks/slab_space.hpp"
 #include "tiers/blocks/state.hpp"
 #include "tiers/blocks/submissions.hpp"
+#include "tiers/blocks/sum_checks.hpp"
 #include "tiers/blocks/transfer_table.hpp"
 
 namespace cenote::blocks {
@@ -46,13 +47,14 @@ struct parts {
   eviction_order order{all, payers, transfers, pins};
   block_states blocks{all, payers, holds, transfers, pins, order};
   handed_out in_hands{all, payers, blocks};
+  sum_checks checks{all, blocks};
   evictor evict{all, pins, order, blocks, in_hands};
   slab_space space{all, order};
-  slab_moves moves{all, transfers, pins, order, blocks, in_hands, evict, space};
+  slab_moves moves{all, transfers, pins, order, blocks, in_hands, evict, space, checks};
   pin_shares pinned{all, payers};
   allocator allocate{all, transfers, in_hands, evict, space, moves, pinned};
   kept_blocks kept{all, payers, order};
-  lower_edges edges{all, transfers, pins, order, blocks, evict, space, moves, allocate};
+  lower_edges edges{all, transfers, pins, order, blocks, evict, space, moves, allocate, checks};
   handing_on handing{all, order, transfers, edges};
   request_chains chains{all, payers, transfers, order, evict, edges};
   instance_table table{all, payers, order, space};
@@ -61,7 +63,8 @@ struct parts {
   session_table attached{all, payers, holds, pins, blocks, in_hands, table};
   prefetch_requests prefetching{all, holds, transfers, pins, edges};
   expiry expire{all, blocks, edges};
-  submissions submit{all, payers, transfers, blocks, in_hands, allocate, kept, edges, chains, clear, prefetching};
+  submissions submit{all,  payers, transfers, blocks, in_hands,    allocate,
+                     kept, edges,  chains,    clear,  prefetching, checks};
   recovery recover{all, payers, transfers, order, blocks, in_hands, space, table, attached};
 };
 

@@ -31,6 +31,7 @@ result<void> session_table::add_session(session_number number, instance_number i
   made->number = number;
   made->of = home->second.get();
   made->memory = memory;
+  made->is_ended = memory.has_ended();
   made->owner = &accounts_.user_of(uid);
   ++made->owner->sessions;
   for (std::uint32_t slot = memory::session_memory::grants; slot > 0; --slot) made->empty_slots.push_back(slot - 1);
@@ -97,6 +98,7 @@ result<void> session_table::reattach_session(session_number number, std::optiona
   session& each = *found->second;
   if (each.suspect)
     return fail(error_code::session_killed, "several workers of this node died of this session's calls");
+  if (each.is_ended) return std::unexpected(memory::ended_by_node(each.memory));
   each.connected = true;
   if (!held) return {};
   std::unordered_map<std::uint64_t, std::vector<held_parts>> said;  // by block
@@ -120,6 +122,13 @@ result<void> session_table::reattach_session(session_number number, std::optiona
   }
   for (const auto& [bits, parts] : done) handed_out_.acknowledge(*each.of, number, bits, parts);
   return {};
+}
+
+void session_table::end_session(session_number number, boot_time now) {
+  const auto found = state_.sessions.find(number);
+  if (found == state_.sessions.end() || std::exchange(found->second->is_ended, true)) return;
+  ++state_.counters.sessions_ended;
+  disconnect_session(number, now);
 }
 
 std::vector<session_number> session_table::suspects() const {

@@ -38,6 +38,8 @@ class session_table {
   void release_session(session_number number, boot_time now);
   /// The client's socket closed, it may be alive: takes back what it is not writing, frees its keys.
   void disconnect_session(session_number number, boot_time now);
+  /// The node ends it: its batches are refused from now on. What the client is not writing goes back; its pins hold.
+  void end_session(session_number number, boot_time now);
   /// The client is back. `held`: what it may still be writing of what earlier workers handed out; nothing: it did not
   /// know yet all that they did.
   result<void> reattach_session(session_number number, std::optional<std::span<const held_parts>> held);

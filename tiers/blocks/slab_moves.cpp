@@ -10,6 +10,7 @@
 #include "tiers/blocks/handed_out.hpp"
 #include "tiers/blocks/pin_looks.hpp"
 #include "tiers/blocks/slab_space.hpp"
+#include "tiers/blocks/sum_checks.hpp"
 #include "tiers/blocks/transfer_table.hpp"
 
 namespace cenote::blocks {
@@ -201,12 +202,15 @@ void slab_moves::move_hot_blocks(slab& origin, std::vector<block_ref>& refs, boo
     order_.leave_order(group, origin.what.first_record + source.block(), departure::removed, now);
     if (!sound) {
       ++state_.counters.checksum_errors;
+      checks_.count_wrong(in, record, now);
       group.free.push_back(target);
       in.payer->repay(&account::used, group.stride);
       state_.used -= group.stride;
       continue;
     }
     state_.blank += group.stride;  // the source's bytes are the target's now
+    memory::shared_store(state_.record_of(home, target).owner, record.owner.load(std::memory_order_relaxed),
+                         std::memory_order_relaxed, "move_hot_blocks.owner"_point);
     blocks_.publish(in, home, target, full, touched, checksum, kind);
     memory::shared_set_bits(state_.record_of(home, target).flags, below, "move_hot_blocks.below"_point);
     order_.enter_order(group, home.what.first_record + target.block(), now);

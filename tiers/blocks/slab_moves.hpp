@@ -14,13 +14,14 @@ class evictor;
 class handed_out;
 class pin_looks;
 class slab_space;
+class sum_checks;
 class transfer_table;
 
 /// Empties slabs in which nobody holds a block.
 class slab_moves {
  public:
   slab_moves(state& state, transfer_table& transfers, pin_looks& looks, eviction_order& order, block_states& blocks,
-             handed_out& handed_out, evictor& evictor, slab_space& space) noexcept
+             handed_out& handed_out, evictor& evictor, slab_space& space, sum_checks& checks) noexcept
       : state_(state),
         transfers_(transfers),
         pins_(looks),
@@ -28,7 +29,8 @@ class slab_moves {
         blocks_(blocks),
         handed_out_(handed_out),
         evictor_(evictor),
-        space_(space) {}
+        space_(space),
+        checks_(checks) {}
 
   bool take_idle_slab(pool& into, boot_time now);
   bool steal_slab(pool& into, boot_time now, effort effort = effort::usual);
@@ -48,6 +50,7 @@ class slab_moves {
   handed_out& handed_out_;
   evictor& evictor_;
   slab_space& space_;
+  sum_checks& checks_;
   bool stole_without_memory_ = false;  ///< a slab was given up although none could be made; cleared when one is
 };
 

@@ -66,6 +66,8 @@ store_status status_of(const parts& parts, boot_time now) {
     one.instance = each->of->spec.id;
     one.grants = each->granted.size();
     one.connected = each->connected;
+    one.is_ended = each->is_ended;
+    one.wrong = each->wrong_blocks;
     if (each->watched_pin != 0) one.oldest_pin = now - each->watched_since;
     const std::uint64_t limit =
         std::min<std::uint64_t>(each->memory.pin_slots(), each->memory.header().pin_high_water.load());
@@ -76,7 +78,8 @@ store_status status_of(const parts& parts, boot_time now) {
     all.sessions.push_back(std::move(one));
   }
   const auto status_of_account = [](const account& payer) {
-    return account_status{payer.name, payer.given.quota, payer.used, payer.kept, payer.reserved, payer.given.priority};
+    return account_status{payer.name,     payer.given.quota, payer.used,          payer.kept,
+                          payer.reserved, payer.wrong,       payer.given.priority};
   };
   for (const auto& [name, whole] : parts.payers.all()) {
     all.accounts.push_back(status_of_account(*whole));

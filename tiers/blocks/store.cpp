@@ -142,6 +142,10 @@ result<void> store::reattach_session(session_number number, std::optional<std::s
   return parts_->attached.reattach_session(number, held);
 }
 
+void store::end_session(session_number number, boot_time now) {
+  parts_->attached.end_session(number, now);
+}
+
 std::vector<session_number> store::suspects() const {
   return parts_->attached.suspects();
 }
@@ -152,8 +156,8 @@ progress store::run(batch& work, boot_time now, std::uint64_t budget) {
   return parts_->submit.run(work, now, budget);
 }
 
-void store::give_up(batch& work, boot_time now) {
-  parts_->submit.give_up(work, now);
+void store::give_up(batch& work, boot_time /*now*/) {
+  parts_->submit.give_up(work);
 }
 
 void store::tick(boot_time now) {
@@ -247,6 +251,18 @@ void store::release_loading(edge_number edge) {
 
 void store::abandon_loading(edge_number edge) noexcept {
   parts_->transfers.abandon_recovered(edge);
+}
+
+bool store::has_checks() const noexcept {
+  return !parts_->checks.is_idle();
+}
+
+std::optional<removal> store::check_some(boot_time now) {
+  return parts_->checks.step(now);
+}
+
+std::vector<wrong_session> store::take_wrong_sessions() noexcept {
+  return parts_->checks.take_sessions();
 }
 
 bool store::is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept {

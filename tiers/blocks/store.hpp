@@ -106,6 +106,8 @@ class store {
   /// The client is back. `held`: what it may still be writing of what earlier workers handed out; nothing: it did not
   /// know yet all that they did.
   result<void> reattach_session(session_number number, std::optional<std::span<const held_parts>> held);
+  /// Its batches are refused from now on. What the client is not writing goes back; its pins hold.
+  void end_session(session_number number, boot_time now);
   /// Recovered sessions whose batches several workers died of: nothing of theirs is carried out any more, and their
   /// memory stays theirs until release_session().
   [[nodiscard]] std::vector<session_number> suspects() const;
@@ -151,6 +153,12 @@ class store {
   bool hand_on(boot_time now);
   /// What came of it, once all ended, or when the time is over.
   [[nodiscard]] std::optional<handed_on> end_handing_on(bool is_late);
+  /// Copies here wait for a comparison of their bytes with their sums: see sum_checks.hpp.
+  [[nodiscard]] bool has_checks() const noexcept;
+  /// One step of that. A block that was wrong: it is gone here, and is to go below.
+  [[nodiscard]] std::optional<removal> check_some(boot_time now);
+  /// Sessions of which too many blocks were wrong since the last call.
+  [[nodiscard]] std::vector<wrong_session> take_wrong_sessions() noexcept;
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
 
   // ---- prefetches

@@ -120,6 +120,7 @@ struct instance {
   std::unordered_map<block_key, std::uint32_t, block_key_hash> loading;    ///< key -> record
   boot_time claimed_until{};                                               ///< somebody is about to attach
   bool makes_way = false;                                                  ///< for others, before its time
+  boot_time checks_from{};  ///< see sum_checks: until then none of its copies is checked
 
   /// No block is anything but free, and no slab is on its way.
   [[nodiscard]] bool is_blank() const noexcept {
@@ -151,8 +152,12 @@ struct session {
   std::uint64_t watched_slot = 0;  ///< a pin slot that has held `watched_pin` since `watched_since`
   std::uint64_t watched_pin = 0;   ///< 0: no pin was held when we last looked
   boot_time watched_since{};
-  bool recovered = false;  ///< from another worker: its last submissions may arrive again
-  bool suspect = false;    ///< workers died of its batches: none is carried out any more
+  bool recovered = false;          ///< from another worker: its last submissions may arrive again
+  bool suspect = false;            ///< workers died of its batches: none is carried out any more
+  bool is_ended = false;           ///< too many of its blocks were wrong: its batches are refused
+  std::uint32_t wrong_blocks = 0;  ///< see sum_checks
+  std::uint32_t wrong_lately = 0;  ///< … of those, since `wrong_since`
+  boot_time wrong_since{};
   open_chains chains;
   user* owner = nullptr;
   std::uint64_t blank = 0;      ///< bytes of blocks that are granted to it, or that it reserved

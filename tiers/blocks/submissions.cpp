@@ -14,6 +14,7 @@
 #include "tiers/blocks/lower_edges.hpp"
 #include "tiers/blocks/prefetch_requests.hpp"
 #include "tiers/blocks/request_chains.hpp"
+#include "tiers/blocks/sum_checks.hpp"
 #include "tiers/blocks/transfer_table.hpp"
 
 namespace cenote::blocks {
@@ -42,6 +43,10 @@ progress submissions::run(batch& work, boot_time now, std::uint64_t budget) {
   session& by = *found->second;
   if (by.suspect) {
     work.next = work.entries.size();  // the same batch would end this worker, too
+    return progress::finished;
+  }
+  if (by.is_ended) {
+    while (work.next < work.entries.size()) refuse_next(work, error_code::session_killed);
     return progress::finished;
   }
   state_.guard.begin(by.number);
@@ -81,7 +86,8 @@ bool submissions::makes_sense(const session& session, const submission& entry) n
     case operation::grant: return group_known;
     case operation::commit:
     case operation::reserve:
-    case operation::keep: return group_known && entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
+    case operation::keep:
+    case operation::check: return group_known && entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
     default: return true;  // checked where it is carried out
   }
 }
@@ -96,6 +102,7 @@ progress submissions::run_entry(batch& work, session& session, const submission&
     case operation::commit: run_commit(work, session, entry, now); break;
     case operation::reserve: state = run_reserve(work, session, entry, now); break;
     case operation::keep: run_keep(work, session, entry, now); break;
+    case operation::check: run_check(work, session, entry, now); break;
     case operation::finish: run_finish(work, session, entry, now); break;
     case operation::release: run_release(work, session, entry); break;
     case operation::remove: run_removals(work, session, now); return progress::finished;
@@ -396,22 +403,33 @@ void submissions::run_removals(batch& work, session& session, boot_time now) {
   if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
 }
 
-void submissions::give_up(batch& work, boot_time now) {
+void submissions::give_up(batch& work) {
   if (work.next >= work.entries.size()) return;
-  const submission entry = work.entries[work.next];
   ++state_.counters.no_space;
-  refuse(work, entry, error_code::no_space);
+  refuse_next(work, error_code::no_space);
+}
+
+void submissions::refuse_next(batch& work, error_code code) {
+  const submission entry = work.entries[work.next];
+  refuse(work, entry, code);
   if (entry.op == operation::reserve) {
     completion answer;
     answer.request = entry.request;
     answer.kind = completion_kind::refused;
-    answer.code = static_cast<std::uint16_t>(error_code::no_space);
+    answer.code = static_cast<std::uint16_t>(code);
     answer.index = entry.index;
     work.completions.push_back(answer);
   }
   ++work.next;
   if ((entry.flags & submission::flag_last) != 0) finish_request(work, entry);
-  (void)now;
+}
+
+/// Another node got wrong bytes of the block. Of clients it is refused: each would have the node read what it likes.
+void submissions::run_check(batch& work, session& session, const submission& entry, boot_time now) {
+  if (!work.is_guest) return refuse(work, entry, error_code::malformed);
+  const full_key full({entry.key, entry.key_size});
+  const auto ref = state_.find_present(*session.of, reduce_key(full.view(), entry.group), full, nullptr);
+  if (ref && checks_.add(*slab_of(*session.of, *ref), *ref, now)) ++work.effects;
 }
 
 void submissions::run_keep(batch& work, session& session, const submission& entry, boot_time now) {

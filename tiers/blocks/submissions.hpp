@@ -18,6 +18,7 @@ class kept_blocks;
 class lower_edges;
 class prefetch_requests;
 class request_chains;
+class sum_checks;
 class transfer_table;
 
 /// Carries a batch on from its cursor, within a budget of work.
@@ -25,7 +26,7 @@ class submissions {
  public:
   submissions(state& state, accounts& payers, transfer_table& transfers, block_states& blocks, handed_out& handed_out,
               allocator& allocator, kept_blocks& kept, lower_edges& edges, request_chains& chains, clears& clears,
-              prefetch_requests& prefetching) noexcept
+              prefetch_requests& prefetching, sum_checks& checks) noexcept
       : state_(state),
         accounts_(payers),
         transfers_(transfers),
@@ -36,13 +37,14 @@ class submissions {
         edges_(edges),
         chains_(chains),
         clears_(clears),
-        prefetching_(prefetching) {}
+        prefetching_(prefetching),
+        checks_(checks) {}
 
   /// Carries the batch on. finished: all entries took effect or were refused, `completions` has the answers. A step is
   /// a block that is looked at; a batch that takes more than `budget` of them goes on with the next call.
   progress run(batch& work, boot_time now, std::uint64_t budget = no_budget);
   /// Gives up waiting for memory: the entry that waits is refused with no_space, the rest goes on.
-  void give_up(batch& work, boot_time now);
+  void give_up(batch& work);
 
  private:
   bool grant_one(session& to, pool& pool, allocation& outcome, std::uint32_t more, boot_time now);
@@ -64,6 +66,8 @@ class submissions {
                   std::vector<memory::block_ref>& into);
   void run_removals(batch& work, session& session, boot_time now);
   void run_keep(batch& work, session& session, const memory::submission& entry, boot_time now);
+  void run_check(batch& work, session& session, const memory::submission& entry, boot_time now);
+  static void refuse_next(batch& work, error_code code);
 
   state& state_;
   accounts& accounts_;
@@ -76,6 +80,7 @@ class submissions {
   request_chains& chains_;
   clears& clears_;
   prefetch_requests& prefetching_;
+  sum_checks& checks_;
 };
 
 }  // namespace cenote::blocks

@@ -139,6 +139,12 @@ struct removal {
   return no_instance(removals.front().id);
 }
 
+/// A session of which too many blocks did not have the bytes of their sums.
+struct wrong_session {
+  session_number number = 0;
+  std::uint32_t blocks = 0;
+};
+
 /// Parts of a block that a client says it may be writing; all bits: it does not know which.
 struct held_parts {
   std::uint64_t block = 0;  ///< block_ref
@@ -207,13 +213,16 @@ struct session_status {
   session_number number = 0;
   std::string instance;
   std::uint64_t pins = 0, grants = 0, writing = 0;
+  std::uint64_t wrong = 0;        ///< blocks whose bytes were not those of their sums
   tenths oldest_pin = tenths(0);  ///< age; at least that old
   bool connected = true;
+  bool is_ended = false;  ///< by the node
 };
 struct account_status {
   std::string name;
   std::uint64_t quota = 0, used = 0, kept = 0;
   std::uint64_t reserved = 0;  ///< bytes of blocks that are being written part by part, or set aside
+  std::uint64_t wrong = 0;     ///< blocks whose bytes were not those of their sums
   blocks::priority priority = blocks::priority::normal;
   std::optional<std::uint32_t> uid{};  ///< of the user, where it is one of several who share an account
 };

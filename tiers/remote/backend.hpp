@@ -40,10 +40,11 @@ struct item {
 };
 
 enum class item_result : std::uint8_t {
-  done,         ///< kept there, or kept there before; filled, and right
-  missing,      ///< get: not there
-  full,         ///< put: no room, or the value is larger than the place allows
-  wrong,        ///< get: header, size or bytes are not those of the block; that copy was dropped
+  done,     ///< kept there, or kept there before; filled, and right
+  missing,  ///< get: not there
+  full,     ///< put: no room, or the value is larger than the place allows
+  wrong,    ///< get: header, size or bytes are not those of the block; that copy was dropped. Put: what came there is
+            ///< not what `hash` is of; nothing was kept
   unreachable,  ///< no connection, an error of it, no answer in time: what became of a put is not known
   refused,      ///< the place was not asked: more is open than the backend takes, or a removal came first
   unknown,      ///< put: one node of the place got its bytes and gave no answer; the place itself answers

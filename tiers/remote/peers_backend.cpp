@@ -445,7 +445,8 @@ void peers_backend::offer_next(moving_map::iterator which, item_result so_far) {
   what.now = stage::queued;
   what.result.reset();
   const bool is_late = pool_.now() - what.begun >= options_.timeout;  // its deadline is past, and there is no other one
-  while (!is_late && what.next < what.of.present) {
+  const bool is_final = is_late || so_far == item_result::wrong;      // another home gets the same bytes
+  while (!is_final && what.next < what.of.present) {
     node* const home = find_node(what.of.names[what.next++]);
     if (home != nullptr && admits(home->name)) return queue_at(*home, which->first, what);
   }
@@ -615,10 +616,21 @@ void peers_backend::landed(peer::link_id from, const peer::piece_header& head, s
   } else {
     count(pool_.counters.wrong);
     what.was_wrong = true;
+    ask_for_check(at, head.token, what);
     leave_node(what, head.token);
     ask_next(head.token, what);
   }
   pump(at);
+}
+
+/// Its own copy may be what is wrong.
+void peers_backend::ask_for_check(const node& home, std::uint64_t token, const moving& fetched) {
+  const block_name& name = fetched.what.name;
+  const auto found = home.bindings.find(name.identity);
+  if (found == home.bindings.end() || found->second.handle == 0) return;
+  pool_.send(home.link, frame_type::check, 0,
+             peer::encode(peer::block_request{
+                 .handle = found->second.handle, .group = name.group, .blocks = {{token, name.full}}, .cleared = {}}));
 }
 
 void peers_backend::take_fetched(node& at, std::span<const std::byte> body) {
@@ -730,7 +742,9 @@ void peers_backend::take_stored(node& at, std::span<const std::byte> body) {
     const auto found = moving_.find(token);
     if (found == moving_.end() || found->second.at != at.link || found->second.now < stage::sending) continue;
     note_bytes(at.name, found->second.what.name.identity, how != block_answer::wrong);
-    end_put(found, how == block_answer::stored ? item_result::done : item_result::full);
+    end_put(found, how == block_answer::stored  ? item_result::done
+                   : how == block_answer::wrong ? item_result::wrong
+                                                : item_result::full);
   }
   pump(at);
 }

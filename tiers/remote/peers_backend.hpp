@@ -203,6 +203,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void end(moving_map::iterator which, item_result how);
   void leave_node(moving& what, std::uint64_t token);
   void take_bound(node& at, instance_identity identity, std::span<const std::byte> body);
+  void ask_for_check(const node& home, std::uint64_t token, const moving& fetched);
   void take_fetched(node& at, std::span<const std::byte> body);
   void take_elsewhere(node& at, std::span<const std::byte> body);
   void take_accept(node& at, std::span<const std::byte> body);

@@ -90,11 +90,13 @@ void store::end(std::unordered_map<std::uint64_t, moving>::iterator of, transfer
 void store::end_put(std::unordered_map<std::uint64_t, moving>::iterator of, const item_outcome& outcome) {
   const moving& what = of->second;
   const item_result how = outcome.what;
-  const bool was_turned_down = how == item_result::full || how == item_result::refused || how == item_result::own;
+  const bool was_turned_down =
+      how == item_result::full || how == item_result::refused || how == item_result::own || how == item_result::wrong;
   if (what.unwanted && !was_turned_down) {  // also after an answer that did not come: the value may have landed
     late_.push_back({what.at, what.identity, what.what.key});
   }
   if (how == item_result::full) ++counters.full;
+  if (how == item_result::wrong) ++counters.wrong;
   if (how == item_result::unreachable) ++counters.unreachable;
   if (how == item_result::refused || how == item_result::unknown) ++counters.dropped;
   const bool kept = how == item_result::done && !what.unwanted;
@@ -102,7 +104,8 @@ void store::end_put(std::unordered_map<std::uint64_t, moving>::iterator of, cons
     ++counters.put;
     counters.put_bytes += what.what.memory.size();
   }
-  end(of, kept ? transfer_result::done : transfer_result::dropped, outcome.is_copy);
+  const transfer_result otherwise = how == item_result::wrong ? transfer_result::altered : transfer_result::dropped;
+  end(of, kept ? transfer_result::done : otherwise, outcome.is_copy);
 }
 
 void store::end_get(std::unordered_map<std::uint64_t, moving>::iterator of, const item_outcome& outcome,

@@ -52,6 +52,7 @@ enum class frame_type : std::uint16_t {
   forget = 29,
   forgot = 30,
   write_off = 31,   ///< nodes that never come back; answered with `forgot` by one of them that did
+  check = 32,       ///< wrong bytes came of these blocks of the receiver; a block_request, without an answer
   seek_group = 40,  ///< of groups of ranks, as the next: see agreement_messages.hpp
   join_group = 41,
   group_formed = 42,

@@ -397,6 +397,16 @@ BOOST_AUTO_TEST_CASE(the_operators_word_ends_a_session) {
   BOOST_TEST((code_of(test.session->clear()) == error_code::session_killed));
 }
 
+BOOST_AUTO_TEST_CASE(a_session_that_the_node_ended_says_of_how_many_wrong_blocks) {
+  fixture test;
+  auto& header = test.owner.session().header();
+  header.wrong_blocks.store(4);
+  header.phase.store(static_cast<std::uint32_t>(memory::session_phase::wrong_sums));
+  const auto refused = test.session->barrier();
+  BOOST_TEST((code_of(refused) == error_code::session_killed));
+  BOOST_TEST(refused.error().message().find("4 blocks") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(a_closed_session_refuses_and_holds_nothing) {
   fixture test;
   const auto keys = keys_of(0, 3);

@@ -245,6 +245,27 @@ BOOST_AUTO_TEST_CASE(
   BOOST_TEST((bound->right == rights->proof_of(cluster::bind_side::home, all.spec, key)));
 }
 
+BOOST_AUTO_TEST_CASE(blocks_of_which_another_node_got_wrong_bytes_are_checked_a_batch_at_a_time) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  const auto told = peer::encode(peer::block_request{handle, 0, {{2, key_of(1)}, {4, key_of(2)}}, {}});
+  all.hear(frame_type::check, told);
+  all.hear(frame_type::check, told);
+  BOOST_REQUIRE(all.room.runs.size() == 1U);
+  const auto& entries = all.room.runs.front().entries;
+  BOOST_REQUIRE(entries.size() == 2U);
+  BOOST_TEST((entries[0].op == operation::check));
+  BOOST_TEST(entries[0].flags == 0U);
+  BOOST_TEST(entries[1].flags == submission::flag_last);
+  all.answer_run({guest_world::done_with(2)});
+  all.hear(frame_type::check, told);
+  BOOST_TEST(all.room.runs.size() == 1U);
+  all.hear(frame_type::check, peer::encode(peer::block_request{handle + 1, 0, {{2, key_of(1)}}, {}}));
+  all.hear(frame_type::check, peer::encode(peer::block_request{handle, 7, {{2, key_of(1)}}, {}}));
+  BOOST_TEST(all.room.runs.size() == 1U);
+  BOOST_TEST(all.network->closed.empty());
+}
+
 BOOST_AUTO_TEST_CASE(a_clear_that_this_node_hears_of_as_it_asks_is_carried_out_here_too) {
   guest_world all;
   all.pool.learn_cleared(all.identity, 100, encoded(all.spec));

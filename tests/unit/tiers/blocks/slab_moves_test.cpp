@@ -80,9 +80,20 @@ BOOST_AUTO_TEST_CASE(a_block_whose_bytes_are_wrong_is_not_moved) {
   BOOST_TEST(of.moves.drain(victim, now));
   BOOST_TEST(!find(in, 1).has_value());
   BOOST_TEST(of.all.counters.checksum_errors == 1U);
+  BOOST_TEST(in.payer->wrong == 1U);
   BOOST_TEST(of.all.used == 0U);
   BOOST_TEST(of.all.blank == 0U);
   BOOST_TEST(in.payer->used == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_moves_remains_its_session_s) {
+  const block_ref ref = store(1);
+  of.all.record_of(victim, ref).owner.store(7);
+  add_slab(group);
+  BOOST_TEST(of.moves.drain(victim, now));
+  const auto moved = find(in, 1);
+  BOOST_REQUIRE(moved.has_value());
+  BOOST_TEST(of.all.record_of(*slab_of(in, *moved), *moved).owner.load() == 7U);
 }
 
 BOOST_AUTO_TEST_CASE(a_slab_without_free_places_elsewhere_loses_its_blocks) {

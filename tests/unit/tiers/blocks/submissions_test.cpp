@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(a_batch_that_needs_memory_waits_at_its_entry_and_is_refused
   add_entry(operation::barrier);
   BOOST_TEST((of.submit.run(work, now, no_budget) == progress::waits_for_memory));
   BOOST_TEST(work.next == 1U);
-  of.submit.give_up(work, now);
+  of.submit.give_up(work);
   BOOST_TEST((of.submit.run(work, now, no_budget) == progress::finished));
   BOOST_REQUIRE(work.completions.size() == 3U);
   BOOST_TEST(work.completions[1].code == static_cast<std::uint16_t>(error_code::no_space));

@@ -321,6 +321,29 @@ BOOST_AUTO_TEST_CASE(wrong_bytes_of_one_instance_are_refused_and_counted_and_its
   BOOST_TEST((all.got[101] == item_result::done));
 }
 
+BOOST_AUTO_TEST_CASE(a_node_that_sent_wrong_bytes_is_told_of_which_block) {
+  world all;
+  all.get(1);
+  all.accept_bind();
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 1, false);
+  const auto told = peer::decode_block_request(all.next(frame_type::check).body);
+  BOOST_REQUIRE(told.has_value());
+  BOOST_TEST(told->handle == 9U);
+  BOOST_REQUIRE(told->blocks.size() == 1U);
+  BOOST_TEST((told->blocks[0].second == key_of(1)));
+}
+
+BOOST_AUTO_TEST_CASE(a_put_of_which_its_home_got_other_bytes_is_wrong) {
+  world all;
+  all.put(1);
+  all.accept_bind();
+  const frame offer = all.next(frame_type::offer);
+  const std::uint64_t token = world::tokens_in(offer)[0];
+  all.say(frame_type::accept, offer.request, peer::encode(peer::block_answers{{token, block_answer::send}}));
+  all.say(frame_type::stored, 0, peer::encode(peer::block_answers{{token, block_answer::wrong}}));
+  BOOST_TEST((all.was_put == std::map<std::uint64_t, item_result>{{1, item_result::wrong}}));
+}
+
 BOOST_AUTO_TEST_CASE(wrong_bytes_of_many_instances_and_right_ones_of_none_open_the_breaker_of_their_node) {
   world all;
   const auto get_wrong = [&](std::uint64_t number) {
