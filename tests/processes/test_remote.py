@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import blocks
+import cenote
 import pytest
 from conftest import StartNode
 from node import LIMIT, KiB, Node, run_cenote
@@ -214,6 +215,26 @@ def test_a_removed_key_is_removed_there_too(start: Callable[..., Node], attach: 
     all_put(here, COUNT)
     writer.remove(keys[3:])
     assert found(reader, keys) == 3
+
+
+def test_what_a_server_has_not_confirmed_is_counted_until_it_has(
+    start: Callable[..., Node], attach: Attach, redis: Redis
+) -> None:
+    node = start()
+    writer = attach(node, "model", block=BLOCK)
+    keys = put(writer, "removed")
+    all_put(node, COUNT)
+    redis.kill()
+    until(lambda: remote(node)["serving"] == 0)
+    with pytest.raises(cenote.RemovalPending, match="1 removals or clears of the instance wait for 1 nodes or servers"):
+        writer.remove(keys)
+    assert writer.unconfirmed() == (1, 1)
+    until(lambda: remote(node)["backends"][0]["unconfirmed"] == 1)
+    assert "1 removals not confirmed" in run_cenote("status", "--socket", node.socket).stdout
+    node.restart_worker()
+    until(lambda: writer.unconfirmed() == (1, 1))
+    redis.start()
+    until(lambda: writer.unconfirmed() == (0, 0))
 
 
 def test_blocks_of_a_group_that_may_not_leave_stay(start: Callable[..., Node], attach: Attach, redis: Redis) -> None:

@@ -18,6 +18,9 @@ struct known_reply {
 constexpr std::string_view password_advice =
     "write the password, or user:password, into a file that only its owner can read, and name that file";
 
+constexpr std::string_view cluster_advice =
+    "it is a Redis Cluster, which is not spoken here: name servers that stand alone";
+
 constexpr std::array known_replies{
     known_reply{"OOM ", redis_failure::full, "raise maxmemory, or let it evict: maxmemory-policy allkeys-lru"},
     known_reply{"MISCONF", redis_failure::full, "it cannot save to its disk; see its log, or turn its snapshots off"},
@@ -36,11 +39,12 @@ constexpr std::array known_replies{
     known_reply{"NOPERM", redis_failure::away,
                 "its ACL must allow get, set, exists, del, eval, ping and select on keys that begin with the prefix"},
     known_reply{"ERR DB index", redis_failure::away, "name a database that it has (its setting `databases`)"},
-    known_reply{"ERR SELECT is not allowed", redis_failure::away, "it is a Redis Cluster, which is not spoken here"},
+    known_reply{"ERR SELECT is not allowed", redis_failure::away, cluster_advice},
     known_reply{"ERR max number of clients", redis_failure::away, "raise its maxclients"},
-    known_reply{"MOVED", redis_failure::away, "it is a Redis Cluster: name servers that stand alone"},
-    known_reply{"ASK ", redis_failure::away, "it is a Redis Cluster: name servers that stand alone"},
-    known_reply{"CLUSTERDOWN", redis_failure::away, "it is a Redis Cluster: name servers that stand alone"},
+    known_reply{"MOVED", redis_failure::away, cluster_advice},
+    known_reply{"ASK ", redis_failure::away, cluster_advice},
+    known_reply{"CROSSSLOT", redis_failure::away, cluster_advice},
+    known_reply{"CLUSTERDOWN", redis_failure::away, cluster_advice},
 };
 
 /// The answer of a command in a script, which Redis before 7 wraps.
@@ -63,6 +67,11 @@ const known_reply* find_reply(std::string_view reply) noexcept {
 redis_failure meaning_of(std::string_view reply) noexcept {
   const known_reply* known = find_reply(reply);
   return known != nullptr ? known->what : redis_failure::away;
+}
+
+bool is_of_cluster(std::string_view reply) noexcept {
+  const known_reply* known = find_reply(reply);
+  return known != nullptr && known->advice == cluster_advice;
 }
 
 std::string explained(std::string_view reply) {

@@ -16,6 +16,9 @@ enum class redis_failure : std::uint8_t {
 /// The meaning of an error reply ("OOM command not allowed when used memory > 'maxmemory'.").
 [[nodiscard]] redis_failure meaning_of(std::string_view reply) noexcept;
 
+/// Whether a member of a Redis Cluster replies like that.
+[[nodiscard]] bool is_of_cluster(std::string_view reply) noexcept;
+
 /// The reply, printable, and what would be right.
 [[nodiscard]] std::string explained(std::string_view reply);
 

@@ -45,6 +45,7 @@ bool fits(request_kind kind, redis_reply::type what) noexcept {
   switch (kind) {
     case request_kind::look: return what == type::nil || what == type::text;
     case request_kind::get: return what == type::nil || what == type::value || what == type::odd_value;
+    case request_kind::probe:
     case request_kind::put:
     case request_kind::exists:
     case request_kind::drop:
@@ -164,6 +165,8 @@ void redis_lane::greet(steady_time now) {
   }
   if (settings_->database != 0) greet_with(wire_command({"SELECT", std::to_string(settings_->database)}), now);
   greet_with(wire_command({"PING"}), now);
+  const std::string& prefix = settings_->prefix;
+  send_own(request_kind::probe, wire_command({"TOUCH", prefix + ":alive", prefix + ":one", prefix + ":other"}));
   // A server that may not be written to is of no use, and should be known before it is counted on.
   greet_with(wire_command({"SET", settings_->prefix + ":alive", "1", "PX", "60000"}), now);
   connection_.flush(now);
@@ -409,6 +412,7 @@ void redis_lane::on_reply(redis_request& request, const redis_reply& reply, stea
   }
   switch (request.kind) {
     case request_kind::greet: return on_greeting(reply, now);
+    case request_kind::probe: return on_probe(reply);
     case request_kind::look: return on_look(request, reply, now);
     case request_kind::renew: return on_renewed(request, reply, now);
     case request_kind::put: return on_put(request, reply, now);
@@ -442,6 +446,13 @@ void redis_lane::on_greeting(const redis_reply& reply, steady_time now) {
   // The server has answered on this connection: what the one before had left there was carried out, or never will be.
   lost_puts_.clear();
   for (const value_name& each : std::exchange(owed_discards_, {})) discard(each, request_kind::discard_landed);
+}
+
+/// A member of a Redis Cluster serves the keys of its own slots alone: it is refused as a whole. Any other failure
+/// means a server without the command, or without the right to it.
+void redis_lane::on_probe(const redis_reply& reply) {
+  if (reply.what != redis_reply::type::failure || doom_ || !is_of_cluster(reply.text)) return;
+  doom_ = error(error_code::unsupported, explained(reply.text));
 }
 
 void redis_lane::on_look(const redis_request& request, const redis_reply& reply, steady_time now) {

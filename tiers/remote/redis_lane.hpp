@@ -113,6 +113,7 @@ class redis_lane {
   // What comes in.
   void on_reply(redis_request& request, const redis_reply& reply, steady_time now);
   void on_greeting(const redis_reply& reply, steady_time now);
+  void on_probe(const redis_reply& reply);
   void on_look(const redis_request& request, const redis_reply& reply, steady_time now);
   void on_renewed(const redis_request& request, const redis_reply& reply, steady_time now);
   void on_put(redis_request& request, const redis_reply& reply, steady_time now);

@@ -23,6 +23,7 @@ struct redis_question;
 
 enum class request_kind : std::uint8_t {
   greet,           ///< AUTH, SELECT, PING and the trial of a write when a connection begins
+  probe,           ///< TOUCH of keys of several slots when a connection begins: a Redis Cluster refuses it
   ping,            ///< does it still answer
   look,            ///< GET of the epoch of an instance
   renew,           ///< EVAL that sets an epoch if it is still the one that was seen

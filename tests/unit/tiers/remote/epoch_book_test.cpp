@@ -69,6 +69,7 @@ BOOST_AUTO_TEST_CASE(epochs_differ_by_a_clear_only_where_there_was_one) {
     BOOST_TEST(differ_by_clear(last, next));
     last = next;
   }
+  BOOST_TEST(differ_by_clear(book->next(here, 0, today), book->next(here, 0, today + 5'000'000)));  // 5 ms
   BOOST_REQUIRE(book->keep(here, last).has_value());
   for (epoch now = today; now < today + 1000; ++now) {
     const epoch next = book->next(here, last, now);

@@ -48,6 +48,28 @@ BOOST_AUTO_TEST_CASE(a_server_that_is_not_there_is_said_and_every_call_is_answer
   BOOST_TEST(!node.clear().has_value());
 }
 
+BOOST_AUTO_TEST_CASE(a_member_of_a_redis_cluster_is_refused_as_a_whole_and_never_stands) {
+  fake_redis server([](const redis_words& words) -> std::optional<fake_reply> {
+    if (words[0] == "TOUCH") return fake_reply{.bytes = "-CROSSSLOT Keys in request don't hash to the same slot\r\n"};
+    if (is_get_of_block(words)) return fake_reply{.bytes = "-MOVED 1 10.0.0.1:6379\r\n"};
+    return std::nullopt;
+  });
+  backend_under_test node(server.url());
+  BOOST_TEST(node.wait_until(false).find("Redis Cluster") != std::string::npos);
+  const auto stays_away = [&] { return node->counts().lost > 9 ? item_result::done : node.get(1); };
+  BOOST_TEST(node.gets_to_be(item_result::done, stays_away));  // after several attempts
+  BOOST_TEST(node->counts().connections == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_server_without_the_command_that_tells_a_cluster_is_served) {
+  fake_redis server([](const redis_words& words) -> std::optional<fake_reply> {
+    if (words[0] != "TOUCH") return std::nullopt;
+    return fake_reply{.bytes = "-NOPERM this user has no permissions\r\n"};
+  });
+  backend_under_test node(server.url());
+  BOOST_TEST(node.put(1) == item_result::done);
+}
+
 BOOST_AUTO_TEST_CASE(a_server_that_plays_by_the_rules_is_served) {
   fake_redis server([](const redis_words&) { return std::nullopt; });
   backend_under_test node(server.url());

@@ -23,6 +23,11 @@ BOOST_AUTO_TEST_CASE(a_full_server_is_full_and_one_that_refuses_us_is_away) {
 BOOST_AUTO_TEST_CASE(the_text_says_what_would_be_right_and_steers_no_terminal) {
   BOOST_TEST(explained("NOAUTH Authentication required.").find("file") != std::string::npos);
   BOOST_TEST(explained("READONLY x").find("primary") != std::string::npos);
+  for (const char* const each : {"MOVED 1 10.0.0.1:6379", "CROSSSLOT Keys in request", "CLUSTERDOWN x", "ASK 1 x"}) {
+    BOOST_TEST(explained(each).find("Redis Cluster") != std::string::npos);
+    BOOST_TEST(is_of_cluster(each));
+  }
+  BOOST_TEST(!is_of_cluster("READONLY x"));
   BOOST_TEST(explained("ERR \x1b[2J").find('\x1b') == std::string::npos);
   BOOST_TEST(explained("ERR unknown command 'AUTH', with args beginning with: 'hunter2'").find("hunter2") ==
              std::string::npos);

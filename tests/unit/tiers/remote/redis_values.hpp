@@ -48,6 +48,7 @@ struct redis_values {
     const std::string& what = words.front();
     if (what == "PING") return "+PONG\r\n";
     if (what == "GET") return values.contains(words[1]) ? bulk(values[words[1]]) : "$-1\r\n";
+    if (what == "TOUCH") return ":0\r\n";
     if (what == "EXISTS") return values.contains(words[1]) ? ":1\r\n" : ":0\r\n";
     if (what == "DEL") return values.erase(words[1]) > 0 ? ":1\r\n" : ":0\r\n";
     if (what == "SET") return values[words[1]] = words[2], "+OK\r\n";

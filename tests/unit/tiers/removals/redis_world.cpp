@@ -99,7 +99,7 @@ class redis_world::server {
     std::string unread{};
     std::deque<redis_words> waiting{};
     time_point last_in{}, last_out{};
-    bool is_behind_look = false;  ///< the commands since the last look are deletions
+    bool is_behind_look = false;  ///< there was a look since the greeting or the last put
     std::map<std::string, std::pair<std::string, time_point>> drops{};  ///< by block: epoch, time
   };
   struct door {
@@ -163,6 +163,12 @@ void redis_world::server::take(std::uint64_t number, connection& client) {
     client.unread.append(some.data(), static_cast<std::size_t>(n));
   }
   while (auto words = remote::take_redis_command(client.unread)) {
+    const redis_words put{"SETNX", words->back()};
+    const auto is_put = [&](const redis_words& each) { return each[0] == put[0] && each[1] == put[1]; };
+    if (!world_.options_.rules.follows_puts && words->front() == "DEL" && std::ranges::any_of(client.waiting, is_put)) {
+      (void)values_.answer(*words);
+      *words = {"DEL", ""};
+    }
     client.waiting.push_back(std::move(*words));
     world_.wire_.at(next_time(client.last_in), [this, number] { carry_out(number); });
   }
@@ -187,7 +193,7 @@ void redis_world::server::carry_out(std::uint64_t number) {
 std::string redis_world::server::run(connection& client, const redis_words& words) {
   const bool is_left = is_left_out(client, words);
   const bool is_look = words[0] == "GET" && words[1].ends_with(":epoch");
-  if (is_look || words[0] != "DEL") client.is_behind_look = is_look;
+  if (is_look || words[0] == "SET" || words[0] == "SETNX") client.is_behind_look = is_look;
   if (is_left) return ":0\r\n";
   if (words[0] == "DEL") (void)replica_.answer(words);
   const std::string before = words[0] == "EVAL" ? epoch() : "";
@@ -216,7 +222,7 @@ bool redis_world::server::is_left_out(connection& client, const redis_words& wor
                         now - earlier->second.second < stale_drop_lag;
   client.drops[place->block] = {place->epoch, now};
   return (is_again && !world_.options_.rules.repeats_stale_drops) ||
-         (!client.is_behind_look && !world_.options_.rules.deletes_late_puts);
+         (!client.is_behind_look && !world_.options_.rules.follows_puts);
 }
 
 void redis_world::server::end(std::uint64_t number, bool is_carried_out) {
@@ -511,14 +517,14 @@ void redis_world::work(machine& target) {
   const double draw = wire_.chance();
   if (draw < 0.3) {
     put(target, key);
-    if (wire_.chance() < 0.2) remove_later(target, key);
+    if (wire_.chance() < 0.4) remove_later(target, key);
   } else if (draw < 0.66) {
     get(target, key);
   } else if (draw < 0.7) {
     locate(target);
   } else if (draw < 0.83) {  // its place is needed
     target.memory.erase(key);
-  } else if (draw < 0.96) {
+  } else if (draw < 0.975) {
     remove(target, {key});
   } else {
     remove(target, {});
@@ -643,10 +649,15 @@ void redis_world::fault() {
     show("the server goes away");
     server_->go_down();
     if (wire_.chance() < 0.1) server_->empty();
+    if (wire_.chance() < 0.6) {
+      wire_.at(wire_.now() + absence / 2, [this, &one] { kill(one, false); });
+      wire_.at(wire_.now() + absence * 2 / 3, [this, &one] { start(one); });
+    }
     wire_.at(wire_.now() + absence, [this] { server_->come_back(); });
-  } else if (draw < 0.6) {
+  } else if (draw < 0.65) {
     show("the server stands still for " + std::to_string(absence / 3ms) + " ms");
     server_->freeze(wire_.now() + absence / 3);
+    if (wire_.chance() < 0.5) wire_.at(wire_.now() + absence / 4, [this] { server_->cut_one(); });
   } else if (draw < 0.75) {
     show("a connection is cut");
     server_->cut_one();

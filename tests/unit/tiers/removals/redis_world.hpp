@@ -27,7 +27,7 @@ namespace cenote::testing {
 struct redis_rules {
   bool clears_above = true;         ///< the epoch of another node's clear empties this node's own tiers
   bool repeats_stale_drops = true;  ///< a removal behind a look that was over is sent again
-  bool deletes_late_puts = true;    ///< a put that was given up and may land is followed by a deletion
+  bool follows_puts = true;         ///< a deletion goes behind a put of its key that may still land
   bool keeps_book = true;           ///< removals that wait outlive the worker
 };
 

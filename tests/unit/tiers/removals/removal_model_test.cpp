@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(a_removal_behind_a_look_that_was_over_has_to_be_sent_again)
 }
 
 BOOST_AUTO_TEST_CASE(a_put_that_was_given_up_has_to_be_followed_by_a_deletion) {
-  need<redis_world>(&redis_rules::deletes_late_puts, "the deletion behind a put");
+  need<redis_world>(&redis_rules::follows_puts, "the deletion behind a put");
 }
 
 BOOST_AUTO_TEST_CASE(removals_that_a_server_has_not_confirmed_have_to_outlive_their_worker) {
