@@ -35,11 +35,6 @@ bool has_ended(int pidfd) {
 
 }  // namespace
 
-template <class Answer, class Actor, class... Arguments>
-result<Answer> attachments::ask(const Actor& whom, Arguments... arguments) {
-  return cenote::ask<Answer>(context_.system, actor_deadline, whom, std::move(arguments)...);
-}
-
 /// Answers the connection by `send`, once the actor has answered, or at the deadline.
 template <class Answer, class Actor, class... Arguments>
 void attachments::ask_for(connection& waits, const local::frame_header& request,
@@ -126,9 +121,17 @@ void attachments::hear(std::uint64_t ticket, void (attachments::*next)(opening_m
   (this->*next)(found, *answer);
 }
 
-/// Whoever does not answer in time may do so later: an instance then goes as every empty one does.
+/// An answer that does not come in time may come later: an instance then goes as every empty one does.
 void attachments::end_late() {
   const auto now = local::event_loop::clock::now();
+  const auto is_late = [&](const auto& each) { return each.second.deadline <= now; };
+  for (auto each = std::ranges::find_if(deferred_, is_late); each != deferred_.end();
+       each = std::ranges::find_if(deferred_, is_late)) {
+    const asker to = deferred_.extract(each).mapped().client;
+    hooks_.answer(to, [](connection&) -> result<void> {
+      return fail(error_code::deadline_exceeded, "the node is too busy to answer");
+    });
+  }
   std::vector<std::uint64_t> late;
   for (const auto& [ticket, each] : openings_) {
     if (each.deadline <= now) late.push_back(ticket);
@@ -139,14 +142,6 @@ void attachments::end_late() {
     const opening& waiting = found->second;
     const bool has_session = waiting.session != nullptr;
     const std::string what = has_session ? "" : "instance `" + waiting.request.spec.id + "` is not ready after 5 s; ";
-    const auto is_late = [&](const auto& each) { return each.second.deadline <= now; };
-    for (auto each = std::ranges::find_if(deferred_, is_late); each != deferred_.end();
-         each = std::ranges::find_if(deferred_, is_late)) {
-      const asker to = deferred_.extract(each).mapped().client;
-      hooks_.answer(to, [](connection&) -> result<void> {
-        return fail(error_code::deadline_exceeded, "the node is too busy to answer");
-      });
-    }
     if (!waiting.has_ended)
       refuse(found, error(error_code::deadline_exceeded, what + "the node is too busy to answer"));
     if (has_session) discard(found);
@@ -340,6 +335,7 @@ std::uint64_t attachments::number_session() {
   };
   do ++last_session_;
   while (last_session_ == 0 || last_session_ >= first_guest_session || std::ranges::any_of(sessions_, is_taken) ||
+         std::ranges::any_of(coming_, is_taken) || std::ranges::any_of(releasing_, is_taken) ||
          std::ranges::any_of(openings_, is_promised));
   return (context_.epoch << 32) | last_session_;
 }
@@ -379,19 +375,6 @@ result<void> attachments::begin(const std::shared_ptr<session_resources>& sessio
   return {};
 }
 
-/// The tier knows it already.
-result<void> attachments::take_over(const std::shared_ptr<session_resources>& session) {
-  if (sessions_.contains(session->number)) {
-    return fail(error_code::internal, "there is a session " + std::to_string(session->number) + " already");
-  }
-  prepare(*session);
-  auto actor = ask<session_actor>(context_.node, open_atom_v, session_ptr(session));
-  if (!actor) return std::unexpected(actor.error());
-  if (auto begun = begin(session, *actor, -1); !begun) return begun;
-  session->ring();
-  return {};
-}
-
 dram_tier_actor attachments::top_of(tier_number tier) const {
   const auto found = devices_.find(tier);
   if (tier == 0 || found == devices_.end() || !found->second.stack) return context_.dram;
@@ -423,20 +406,41 @@ void attachments::take_device(const device_news& news) {
   }
 }
 
+/// The tier knows it already; the node's actor opens it.
 void attachments::adopt(const std::shared_ptr<session_resources>& session) {
   const std::uint64_t number = session->number;
   if (static_cast<std::uint32_t>(number) < first_guest_session)
     last_session_ = std::max(last_session_, static_cast<std::uint32_t>(number));
-  if (const auto opened = take_over(session); !opened) {
-    log_error(logger("server"), "a session was not taken over",
-              {{"session", number}, {"reason", opened.error().describe()}});
-    return;
+  if (sessions_.contains(number))
+    return log_error(logger("server"), "a session was not taken over",
+                     {{"session", number}, {"reason", "there is one of this number already"}});
+  coming_.insert_or_assign(number, tier_of(session->instance));
+  prepare(*session);
+  ask_then<session_actor>(
+      context_.system, [] { return true; },
+      // An answer may come when server and loop are gone.
+      [this, session, loop = std::weak_ptr(sockets_)](const result<session_actor>& opened) {
+        if (const auto still = loop.lock()) still->post([this, session, opened] { take_over(session, opened); });
+      },
+      context_.node, open_atom_v, session_ptr(session));
+}
+
+void attachments::take_over(const std::shared_ptr<session_resources>& session, const result<session_actor>& opened) {
+  const std::uint64_t number = session->number;
+  coming_.erase(number);
+  const bool is_suspect = coming_suspects_.erase(number) > 0;
+  if (const auto begun = opened ? begin(session, *opened, -1) : std::unexpected(opened.error()); !begun) {
+    return log_error(logger("server"), "a session was not taken over",
+                     {{"session", number}, {"reason", begun.error().describe()}});
   }
+  session->ring();
   const auto writes = session->view.header().device_writes.load(std::memory_order_acquire);
   if (writes == memory::session_header::set_aside) return end(number, "it was set aside before");
+  if (is_suspect) end_suspect(number);
   const auto device = devices_.find(tier_of(session->instance));
-  if (device == devices_.end() || device->second.phase != device_phase::away) return;
-  session->set_phase(memory::session_phase::device_lost);
+  const bool is_away = device != devices_.end() && device->second.phase == device_phase::away;
+  if (!is_away && !draining_) return;
+  session->set_phase(is_away ? memory::session_phase::device_lost : memory::session_phase::draining);
   session->ring();
 }
 
@@ -447,7 +451,7 @@ result<void> attachments::reattach(connection& connection, const local::frame& f
   if (!request) return std::unexpected(request.error());
   const auto found = sessions_.find(request->session);
   if (found == sessions_.end() && coming_.contains(request->session))
-    return fail(error_code::node_restarting, "a device's tier is being opened");
+    return fail(error_code::node_restarting, "the session is being taken over");
   if (found == sessions_.end() || found->second.resources->secret != request->secret ||
       found->second.resources->pid != connection.peer.pid) {
     return fail(error_code::closed, "the node does not know this session; attach again");
@@ -515,6 +519,22 @@ result<void> attachments::send_unconfirmed(connection& connection, const local::
 }
 
 // ---------------------------------------------------------------------------------------------- end
+
+result<void> attachments::detach(connection& connection, const local::frame_header& request) {
+  if (connection.session == 0) return fail(error_code::malformed, "detach before attach");
+  const std::uint64_t number = std::exchange(connection.session, 0);
+  end(number, "detached");
+  const auto open = releasing_.find(number);
+  if (open == releasing_.end()) return connection.out.send(local::reply_to(request, local::frame_type::done), {});
+  open->second.client = defer(connection, request);
+  return {};
+}
+
+void attachments::answer_detached(const asker& client) {
+  hooks_.answer(client, [request = client.request](connection& receiver) {
+    return receiver.out.send(local::reply_to(request, local::frame_type::done), {});
+  });
+}
 
 void attachments::end(std::uint64_t number, std::string_view why) {
   const auto found = sessions_.find(number);
@@ -592,15 +612,42 @@ std::string_view attachments::reason_to_end(std::uint64_t number, attached& sess
   return "its device had ten times its time";
 }
 
-/// Of the node's actors and the keeper. What timed out before may still be carried out: this comes behind it.
+/// Of the node's actors, and when they have answered, of the keeper.
 void attachments::release(std::uint64_t number) {
-  if (const auto freed = ask<outcome>(context_.node, release_atom_v, number); !freed) {
+  releasing_[number].deadline = local::event_loop::clock::now() + actor_deadline;
+  ask_then<outcome>(
+      context_.system, [] { return true; },
+      // An answer may come when server and loop are gone.
+      [this, number, loop = std::weak_ptr(sockets_)](const result<outcome>& freed) {
+        if (const auto still = loop.lock()) still->post([this, number, freed] { note_released(number, freed); });
+      },
+      context_.node, release_atom_v, number);
+}
+
+/// A question that was repeated has two answers: the first one counts.
+void attachments::note_released(std::uint64_t number, const result<outcome>& freed) {
+  const auto answered = releasing_.extract(number);
+  if (answered.empty()) return;
+  if (!freed) {
     log_error(logger("server"), "a session was not released",
               {{"session", number}, {"reason", freed.error().describe()}});
-    // A question that nobody heard in time is not asked any more; releasing twice does no harm.
-    if (freed.error().code() == error_code::deadline_exceeded) unreleased_.push_back(number);
   }
   drop_entry(number);
+  if (answered.mapped().client) answer_detached(*answered.mapped().client);
+}
+
+/// Releasing twice does no harm. A client that detached waits no longer.
+void attachments::release_again() {
+  const auto now = local::event_loop::clock::now();
+  std::vector<std::uint64_t> late;
+  for (const auto& [number, each] : releasing_) {
+    if (each.deadline <= now) late.push_back(number);
+  }
+  for (const std::uint64_t number : late) {
+    log_warn(logger("server"), "the node is too busy to release a session; it is asked again", {{"session", number}});
+    if (const auto client = std::exchange(releasing_.at(number).client, std::nullopt)) answer_detached(*client);
+    release(number);
+  }
 }
 
 void attachments::drop_entry(std::uint64_t number) {
@@ -615,7 +662,7 @@ void attachments::tick() {
   end_set_aside();
   hand_over_choice();
   for (const std::uint64_t number : std::exchange(undropped_, {})) drop_entry(number);
-  for (const std::uint64_t number : std::exchange(unreleased_, {})) release(number);
+  release_again();
 }
 
 void attachments::connection_closed(std::uint64_t number, int socket) {
@@ -672,7 +719,10 @@ result<void> attachments::kill(std::uint64_t number) {
 
 void attachments::end_suspect(std::uint64_t number) {
   const auto found = sessions_.find(number);
-  if (found == sessions_.end()) return;
+  if (found == sessions_.end()) {
+    if (coming_.contains(number)) coming_suspects_.insert(number);
+    return;
+  }
   const session_resources& session = *found->second.resources;
   log_error(logger("server"), "workers died of what this session asked for: its process is ended",
             {{"session", number}, {"pid", session.pid}, {"client", session.client_name}});
