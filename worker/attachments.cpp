@@ -67,7 +67,29 @@ std::uint64_t attachments::sessions_of(uid_t uid) const {
       std::ranges::count_if(openings_, [&](const auto& each) { return each.second.peer.uid == uid; }));
 }
 
-result<void> attachments::check_limits(const connection& connection, const config::node_config& now) const {
+/// Those that are being made, and those that are set aside, too.
+share_usage attachments::sessions_on(const std::string& device, const share_holder& holder) const {
+  const auto named = parse_device(device);
+  const std::string& name = named ? named->name : device;
+  share_usage usage;
+  const auto add = [&](std::uint32_t uid, const std::string& group) {
+    ++usage.all;
+    usage.user += uid == holder.uid ? 1U : 0U;
+    usage.group += uid == holder.uid && group == holder.group ? 1U : 0U;
+  };
+  const auto tier = std::ranges::find(devices_, name, [](const auto& each) { return each.second.device; });
+  for (const auto& [number, each] : sessions_) {
+    if (tier == devices_.end() || tier_of(each.resources->instance) != tier->first) continue;
+    add(static_cast<std::uint32_t>(each.resources->uid), each.resources->instance_group);
+  }
+  for (const auto& [ticket, each] : openings_) {
+    if (each.device == name) add(static_cast<std::uint32_t>(each.peer.uid), each.request.spec.instance_group);
+  }
+  return usage;
+}
+
+result<void> attachments::check_limits(const connection& connection, const local::attach_request& request,
+                                       const config::node_config& now) const {
   const std::size_t all = sessions_.size() + openings_.size();
   if (all >= now.node.max_sessions) {
     return fail(error_code::limit_exceeded,
@@ -80,15 +102,20 @@ result<void> attachments::check_limits(const connection& connection, const confi
                                                 " sessions, limits.sessions_per_uid allows no more");
   }
   if (may_administrate(connection, now)) return {};
-  const auto refusal = share_refusal(node_bound::sessions, now.node.max_sessions, {.all = all, .user = own, .group = 0},
-                                     {.uid = static_cast<std::uint32_t>(connection.peer.uid)});
+  const share_holder holder{static_cast<std::uint32_t>(connection.peer.uid), request.spec.instance_group};
+  auto refusal =
+      share_refusal(node_bound::sessions, now.node.max_sessions, {.all = all, .user = own, .group = 0}, holder);
+  if (!refusal && !request.device.empty()) {
+    refusal =
+        share_refusal(node_bound::device_sessions, now.node.max_sessions, sessions_on(request.device, holder), holder);
+  }
   return refusal ? result<void>(std::unexpected(*refusal)) : result<void>();
 }
 
 result<void> attachments::check_client(const connection& connection, const local::attach_request& request) const {
   const config_ptr now = config_.get();
   if (auto allowed = check_group(connection, request, *now); !allowed) return allowed;
-  if (auto allowed = check_limits(connection, *now); !allowed) return allowed;
+  if (auto allowed = check_limits(connection, request, *now); !allowed) return allowed;
   const std::uint32_t most = std::min<std::uint32_t>(now->session.max_pins, memory::session_memory::max_pin_slots);
   if (request.max_pins > most) {
     return fail(error_code::limit_exceeded, "max_pins is " + std::to_string(request.max_pins) +
@@ -556,6 +583,17 @@ void attachments::finish(std::uint64_t number, std::string_view why) {
   log_info(logger("server"), "session ended", {{"session", number}, {"pid", gone.resources->pid}, {"why", why}});
 }
 
+/// A device may still read what a dead process had pinned, into memory that went with the process: nothing of it is
+/// used.
+void attachments::end_pins(const session_resources& session) {
+  if (!has_ended(session.pidfd.get())) return;
+  const auto& memory = session.view;
+  const std::uint64_t used =
+      std::min<std::uint64_t>(memory.pin_slots(), memory.header().pin_high_water.load(std::memory_order_acquire));
+  for (std::uint64_t slot = 0; slot < used; ++slot)
+    memory::shared_store(memory.pin(slot), 0, std::memory_order_release, "session.pin_ended"_point);
+}
+
 /// The end of a process ends what it wrote, but not what it told a GPU to write: the driver's last close may come
 /// later, or a child may have inherited the GPU's files.
 void attachments::set_aside(std::uint64_t number, attached& session, std::string_view why) {
@@ -569,6 +607,7 @@ void attachments::set_aside(std::uint64_t number, attached& session, std::string
   caf::anon_send(context_.groups, disconnect_atom_v, number);
   // Later this number of a socket may be another client's.
   if (session.socket >= 0) hooks_.ended(std::exchange(session.socket, -1));
+  end_pins(*session.resources);
   tell_disconnected(*session.resources);  // free are its keys and what it was not writing
   log_info(logger("server"), "session set aside: a device may still write for it",
            {{"session", number},

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "core/shared_bound.hpp"
 #include "core/unique_fd.hpp"
 #include "transport/local/attach.hpp"
 #include "transport/local/event_loop.hpp"
@@ -146,7 +147,9 @@ class attachments {
   void tell_disconnected(const session_resources& session) const;
   void end_unheard_of(const connection& connection, const local::attach_request& request);
   result<void> check_client(const connection& connection, const local::attach_request& request) const;
-  result<void> check_limits(const connection& connection, const config::node_config& now) const;
+  result<void> check_limits(const connection& connection, const local::attach_request& request,
+                            const config::node_config& now) const;
+  [[nodiscard]] share_usage sessions_on(const std::string& device, const share_holder& holder) const;
   [[nodiscard]] std::uint64_t sessions_of(uid_t uid) const;
   result<void> make_resources(opening& from);
   [[nodiscard]] std::uint64_t number_session();
@@ -156,6 +159,7 @@ class attachments {
   void take_over(const std::shared_ptr<session_resources>& session, const result<session_actor>& opened);
   void set_aside(std::uint64_t number, attached& session, std::string_view why);
   void finish(std::uint64_t number, std::string_view why);
+  static void end_pins(const session_resources& session);
   void end_set_aside();
   [[nodiscard]] std::string_view reason_to_end(std::uint64_t number, attached& session);
   void release(std::uint64_t number);
