@@ -13,12 +13,18 @@
 
 namespace cenote {
 
+/// The address at which the node's pages are served over HTTP.
+struct metrics_place {
+  std::string address{};  ///< HOST:PORT; empty: none
+  std::string problem{};  ///< the reason why it is none, though one is configured
+};
+
 struct node_facts {
   node_figures figures;
   std::uint64_t epoch = 0;
   std::string socket_path;
-  std::string metrics_address;  ///< HOST:PORT; empty: nobody listens there
-  config::dram_section dram;    ///< as the node runs with it
+  metrics_place metrics{};
+  config::dram_section dram;  ///< as the node runs with it
   server_report server;
   blocks::populate_status populated;
   std::shared_ptr<const machine_decisions> copies = std::make_shared<const machine_decisions>();  ///< never null

@@ -522,7 +522,7 @@ node_facts server::facts_of(const report_ptr& report) {
                       .sessions = report->dram.sessions.size()},
           .epoch = context_.epoch,
           .socket_path = context_.socket_path,
-          .metrics_address = context_.metrics_address,
+          .metrics = context_.metrics(),
           .dram = config_.get()->dram,
           .server = own_report(),
           .populated = context_.populated(),
