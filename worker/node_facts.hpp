@@ -9,15 +9,10 @@
 #include "core/machine_decisions.hpp"
 #include "tiers/blocks/figures.hpp"
 #include "tiers/prefetch/status.hpp"
+#include "worker/metrics_place.hpp"
 #include "worker/node_figures.hpp"
 
 namespace cenote {
-
-/// The address at which the node's pages are served over HTTP.
-struct metrics_place {
-  std::string address{};  ///< HOST:PORT; empty: none
-  std::string problem{};  ///< the reason why it is none, though one is configured
-};
 
 struct node_facts {
   node_figures figures;

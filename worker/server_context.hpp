@@ -14,7 +14,7 @@
 #include "cluster/pool.hpp"
 #include "core/machine_decisions.hpp"
 #include "transport/local/keeper_link.hpp"
-#include "worker/node_facts.hpp"
+#include "worker/metrics_place.hpp"
 
 namespace cenote {
 

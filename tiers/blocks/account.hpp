@@ -41,7 +41,7 @@ struct account {
   }
 };
 
-/// What sessions of one uid and instance group hold blank.
+/// Blank bytes in the hands of sessions of one uid and instance group.
 struct blank_share {
   std::uint64_t bytes = 0;
   std::uint32_t sessions = 0;
