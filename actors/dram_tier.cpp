@@ -13,6 +13,7 @@ namespace {
 
 constexpr tenths memory_deadline = std::chrono::seconds(3);  // longer than any slab takes
 constexpr tenths retry_memory_after = std::chrono::seconds(1);
+constexpr tenths catch_up_limit = std::chrono::minutes(10);  // then what is left waits for the next change
 constexpr auto below_deadline = std::chrono::seconds(10);
 constexpr std::size_t most_unheard = 4096;
 constexpr auto bind_deadline = std::chrono::milliseconds(500);  // then an instance is opened whose hints are to come
@@ -159,6 +160,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       },
       [this](standing_atom, blocks::edge_number edge, bool stands) {
         store_->set_standing(edge, stands);
+        if (stands) catch_up(edge);
         retry_waiting();
       },
       [this](cleared_atom, const index_list& instances) { return clear_on_machine(instances); },
@@ -559,12 +561,20 @@ caf::result<outcome> dram_tier::corrupt() {
 }
 
 caf::result<outcome> dram_tier::hand_on(caf::timespan limit) {
-  if (handing_) return outcome{error_code::limit_exceeded, "blocks are being handed on already", 0};
+  if (handing_ && handing_->promise)
+    return outcome{error_code::limit_exceeded, "blocks are being handed on already", 0};
   if (const auto begun = store_->begin_handing_on(); !begun) return outcome::of(begun);
   auto promise = make_response_promise<outcome>();
   handing_.emplace(handing_under_way{boot_now() + tenths_of(limit), promise_guard<outcome>(promise)});
   flush_outbox();
   return promise;
+}
+
+/// A place below is there again, or another one than before: what it could not take is offered to it.
+void dram_tier::catch_up(blocks::edge_number edge) {
+  if (!store_->begin_catching_up(edge)) return;
+  handing_.emplace(handing_under_way{.until = boot_now() + catch_up_limit});
+  flush_outbox();
 }
 
 void dram_tier::continue_handing_on() {
@@ -573,6 +583,11 @@ void dram_tier::continue_handing_on() {
   const bool is_late = is_due(handing_->until, boot_now());
   const auto ended = store_->end_handing_on(is_late);
   if (!ended) return ask_for_turn();
+  if (!handing_->promise) {
+    handing_.reset();
+    if (ended->taken > 0) log_info(logger("dram"), "blocks were offered again", {{"taken", ended->taken}});
+    return;
+  }
   log_info(logger("dram"), "blocks were handed on to other nodes", {{"taken", ended->taken}, {"left", ended->left}});
   outcome answer{error_code::ok, {}, ended->taken};
   if (ended->left > 0) {
@@ -581,7 +596,7 @@ void dram_tier::continue_handing_on() {
                   (is_late ? " in time" : ": their next homes had no room, or cannot be reached"),
               0};
   }
-  handing_->promise.deliver(std::move(answer));
+  handing_->promise->deliver(std::move(answer));
   handing_.reset();
 }
 

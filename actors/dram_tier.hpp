@@ -87,8 +87,8 @@ class dram_tier final : public dram_tier_actor::base {
 
   struct handing_under_way {
     boot_time until{};
-    promise_guard<outcome> promise;
-    bool has_more = false;  ///< to do at once
+    std::optional<promise_guard<outcome>> promise{};  ///< none: blocks are offered again, and no answer is due
+    bool has_more = false;                            ///< to do at once
   };
 
   struct wanted_instance {
@@ -115,6 +115,7 @@ class dram_tier final : public dram_tier_actor::base {
   caf::result<outcome> clear_node();
   caf::result<outcome> corrupt();
   caf::result<outcome> hand_on(caf::timespan limit);
+  void catch_up(blocks::edge_number edge);
   void continue_handing_on();
   caf::result<outcome> forget_named(const std::string& id);
   /// `answer`, when the tiers below have carried the removals out.

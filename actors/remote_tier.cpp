@@ -294,19 +294,21 @@ void remote_tier::take_outcomes(const remote_outcomes& ended) {
 }
 
 void remote_tier::take_standing(const remote_standing& heard) {
+  const bool stood = store_.status_of(heard.of, steady_now()).stands;
   store_.set_standing(heard.of, heard.how);
   const std::string name(backends_[heard.of]->name());
-  if (heard.how) {
+  if (heard.how && !stood) {
     for (const auto& [number, spec] : specs_) {  // it may not have been there to hear
       backends_[heard.of]->bind(spec);
       look_for_clears(spec, *store_.identity_of(number));
     }
     log_info(logger("remote"), "a backend answers", {{"backend", name}});
-  } else {
+  } else if (!heard.how) {
     log_warn(logger("remote"), "a backend does not answer; the node goes on without it",
              {{"backend", name}, {"reason", heard.how.error().describe()}});
   }
-  say_standing();
+  // Blocks that it could not take are offered to it again, also where the tier as a whole has stood all the time.
+  if (!say_standing() && heard.how && above_ && said_standing_) send(above_, standing_atom_v, edge_, true);
 }
 
 /// An instance that may not leave the machine is not named outside it.
@@ -383,11 +385,12 @@ void remote_tier::flush_outbox() {
   say_standing();
 }
 
-void remote_tier::say_standing() {
+bool remote_tier::say_standing() {
   const bool stands = store_.is_standing(steady_now());
-  if (!above_ || stands == said_standing_) return;
+  if (!above_ || stands == said_standing_) return false;
   said_standing_ = stands;
   send(above_, standing_atom_v, edge_, stands);
+  return true;
 }
 
 }  // namespace cenote

@@ -92,7 +92,8 @@ class remote_tier final : public remote_tier_actor::base {
   [[nodiscard]] tier_report_ptr report();
   /// Hands on what the store decided.
   void flush_outbox();
-  void say_standing();
+  /// False: the tier above knows it.
+  bool say_standing();
 
   remote::store store_;
   std::vector<std::shared_ptr<remote::backend>> backends_;

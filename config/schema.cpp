@@ -640,7 +640,8 @@ constexpr std::array keys{
          .reloadable = true,
          .about = "Share of `dram.capacity` that blank blocks (handed out, or being written part by part) in the "
                   "hands of one session or of all sessions of one user may take, and half of what those of one "
-                  "group may. 64 blocks are always allowed."}),
+                  "group may. 64 blocks are always allowed, within a user's share of all blank blocks "
+                  "(operations.md)."}),
     bound<&node_config::limits, &limits_section::keep_share>(
         {.name = "limits.keep_share",
          .type = ratio,

@@ -34,8 +34,10 @@ enum class node_bound : std::uint8_t {
   followers,
   prefetch_keys,
   guest_instances,
+  device_sessions,
+  blank_blocks,
 };
-inline constexpr std::size_t node_bounds = static_cast<std::size_t>(node_bound::guest_instances) + 1;
+inline constexpr std::size_t node_bounds = static_cast<std::size_t>(node_bound::blank_blocks) + 1;
 
 /// The holders that share a bound.
 enum class share_kind : std::uint8_t {
@@ -64,6 +66,8 @@ inline constexpr std::array<node_bound_row, node_bounds> node_bound_table{{
     {node_bound::followers, "followers of requests", 4096, share_kind::user_and_group, "most_followers"},
     {node_bound::prefetch_keys, "keys of prefetches", std::uint64_t{1} << 21, share_kind::user_and_group, "max_keys"},
     {node_bound::guest_instances, "instances of other nodes", 1024, share_kind::user, "most_instances"},
+    {node_bound::device_sessions, "sessions on one device", 0, share_kind::user_and_group, "node.max_sessions"},
+    {node_bound::blank_blocks, "blank blocks", 0, share_kind::user_and_group, "dram.capacity"},
 }};
 
 [[nodiscard]] constexpr const node_bound_row& row_of(node_bound bound) noexcept {

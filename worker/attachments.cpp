@@ -35,11 +35,6 @@ bool has_ended(int pidfd) {
 
 }  // namespace
 
-template <class Answer, class Actor, class... Arguments>
-result<Answer> attachments::ask(const Actor& whom, Arguments... arguments) {
-  return cenote::ask<Answer>(context_.system, actor_deadline, whom, std::move(arguments)...);
-}
-
 /// Answers the connection by `send`, once the actor has answered, or at the deadline.
 template <class Answer, class Actor, class... Arguments>
 void attachments::ask_for(connection& waits, const local::frame_header& request,
@@ -79,7 +74,29 @@ std::uint64_t attachments::sessions_of(uid_t uid) const {
       std::ranges::count_if(openings_, [&](const auto& each) { return each.second.peer.uid == uid; }));
 }
 
-result<void> attachments::check_limits(const connection& connection, const config::node_config& now) const {
+/// Those that are being made, and those that are set aside, too.
+share_usage attachments::sessions_on(const std::string& device, const share_holder& holder) const {
+  const auto named = parse_device(device);
+  const std::string& name = named ? named->name : device;
+  share_usage usage;
+  const auto add = [&](std::uint32_t uid, const std::string& group) {
+    ++usage.all;
+    usage.user += uid == holder.uid ? 1U : 0U;
+    usage.group += uid == holder.uid && group == holder.group ? 1U : 0U;
+  };
+  const auto tier = std::ranges::find(devices_, name, [](const auto& each) { return each.second.device; });
+  for (const auto& [number, each] : sessions_) {
+    if (tier == devices_.end() || tier_of(each.resources->instance) != tier->first) continue;
+    add(static_cast<std::uint32_t>(each.resources->uid), each.resources->instance_group);
+  }
+  for (const auto& [ticket, each] : openings_) {
+    if (each.device == name) add(static_cast<std::uint32_t>(each.peer.uid), each.request.spec.instance_group);
+  }
+  return usage;
+}
+
+result<void> attachments::check_limits(const connection& connection, const local::attach_request& request,
+                                       const config::node_config& now) const {
   const std::size_t all = sessions_.size() + openings_.size();
   if (all >= now.node.max_sessions) {
     return fail(error_code::limit_exceeded,
@@ -92,15 +109,20 @@ result<void> attachments::check_limits(const connection& connection, const confi
                                                 " sessions, limits.sessions_per_uid allows no more");
   }
   if (may_administrate(connection, now)) return {};
-  const auto refusal = share_refusal(node_bound::sessions, now.node.max_sessions, {.all = all, .user = own, .group = 0},
-                                     {.uid = static_cast<std::uint32_t>(connection.peer.uid)});
+  const share_holder holder{static_cast<std::uint32_t>(connection.peer.uid), request.spec.instance_group};
+  auto refusal =
+      share_refusal(node_bound::sessions, now.node.max_sessions, {.all = all, .user = own, .group = 0}, holder);
+  if (!refusal && !request.device.empty()) {
+    refusal =
+        share_refusal(node_bound::device_sessions, now.node.max_sessions, sessions_on(request.device, holder), holder);
+  }
   return refusal ? result<void>(std::unexpected(*refusal)) : result<void>();
 }
 
 result<void> attachments::check_client(const connection& connection, const local::attach_request& request) const {
   const config_ptr now = config_.get();
   if (auto allowed = check_group(connection, request, *now); !allowed) return allowed;
-  if (auto allowed = check_limits(connection, *now); !allowed) return allowed;
+  if (auto allowed = check_limits(connection, request, *now); !allowed) return allowed;
   const std::uint32_t most = std::min<std::uint32_t>(now->session.max_pins, memory::session_memory::max_pin_slots);
   if (request.max_pins > most) {
     return fail(error_code::limit_exceeded, "max_pins is " + std::to_string(request.max_pins) +
@@ -133,9 +155,17 @@ void attachments::hear(std::uint64_t ticket, void (attachments::*next)(opening_m
   (this->*next)(found, *answer);
 }
 
-/// Whoever does not answer in time may do so later: an instance then goes as every empty one does.
+/// An answer that does not come in time may come later: an instance then goes as every empty one does.
 void attachments::end_late() {
   const auto now = local::event_loop::clock::now();
+  const auto is_late = [&](const auto& each) { return each.second.deadline <= now; };
+  for (auto each = std::ranges::find_if(deferred_, is_late); each != deferred_.end();
+       each = std::ranges::find_if(deferred_, is_late)) {
+    const asker to = deferred_.extract(each).mapped().client;
+    hooks_.answer(to, [](connection&) -> result<void> {
+      return fail(error_code::deadline_exceeded, "the node is too busy to answer");
+    });
+  }
   std::vector<std::uint64_t> late;
   for (const auto& [ticket, each] : openings_) {
     if (each.deadline <= now) late.push_back(ticket);
@@ -146,14 +176,6 @@ void attachments::end_late() {
     const opening& waiting = found->second;
     const bool has_session = waiting.session != nullptr;
     const std::string what = has_session ? "" : "instance `" + waiting.request.spec.id + "` is not ready after 5 s; ";
-    const auto is_late = [&](const auto& each) { return each.second.deadline <= now; };
-    for (auto each = std::ranges::find_if(deferred_, is_late); each != deferred_.end();
-         each = std::ranges::find_if(deferred_, is_late)) {
-      const asker to = deferred_.extract(each).mapped().client;
-      hooks_.answer(to, [](connection&) -> result<void> {
-        return fail(error_code::deadline_exceeded, "the node is too busy to answer");
-      });
-    }
     if (!waiting.has_ended)
       refuse(found, error(error_code::deadline_exceeded, what + "the node is too busy to answer"));
     if (has_session) discard(found);
@@ -347,6 +369,7 @@ std::uint64_t attachments::number_session() {
   };
   do ++last_session_;
   while (last_session_ == 0 || last_session_ >= first_guest_session || std::ranges::any_of(sessions_, is_taken) ||
+         std::ranges::any_of(coming_, is_taken) || std::ranges::any_of(releasing_, is_taken) ||
          std::ranges::any_of(openings_, is_promised));
   return (context_.epoch << 32) | last_session_;
 }
@@ -386,19 +409,6 @@ result<void> attachments::begin(const std::shared_ptr<session_resources>& sessio
   return {};
 }
 
-/// The tier knows it already.
-result<void> attachments::take_over(const std::shared_ptr<session_resources>& session) {
-  if (sessions_.contains(session->number)) {
-    return fail(error_code::internal, "there is a session " + std::to_string(session->number) + " already");
-  }
-  prepare(*session);
-  auto actor = ask<session_actor>(context_.node, open_atom_v, session_ptr(session));
-  if (!actor) return std::unexpected(actor.error());
-  if (auto begun = begin(session, *actor, -1); !begun) return begun;
-  session->ring();
-  return {};
-}
-
 dram_tier_actor attachments::top_of(tier_number tier) const {
   const auto found = devices_.find(tier);
   if (tier == 0 || found == devices_.end() || !found->second.stack) return context_.dram;
@@ -430,20 +440,41 @@ void attachments::take_device(const device_news& news) {
   }
 }
 
+/// The tier knows it already; the node's actor opens it.
 void attachments::adopt(const std::shared_ptr<session_resources>& session) {
   const std::uint64_t number = session->number;
   if (static_cast<std::uint32_t>(number) < first_guest_session)
     last_session_ = std::max(last_session_, static_cast<std::uint32_t>(number));
-  if (const auto opened = take_over(session); !opened) {
-    log_error(logger("server"), "a session was not taken over",
-              {{"session", number}, {"reason", opened.error().describe()}});
-    return;
+  if (sessions_.contains(number))
+    return log_error(logger("server"), "a session was not taken over",
+                     {{"session", number}, {"reason", "there is one of this number already"}});
+  coming_.insert_or_assign(number, tier_of(session->instance));
+  prepare(*session);
+  ask_then<session_actor>(
+      context_.system, [] { return true; },
+      // An answer may come when server and loop are gone.
+      [this, session, loop = std::weak_ptr(sockets_)](const result<session_actor>& opened) {
+        if (const auto still = loop.lock()) still->post([this, session, opened] { take_over(session, opened); });
+      },
+      context_.node, open_atom_v, session_ptr(session));
+}
+
+void attachments::take_over(const std::shared_ptr<session_resources>& session, const result<session_actor>& opened) {
+  const std::uint64_t number = session->number;
+  coming_.erase(number);
+  const bool is_suspect = coming_suspects_.erase(number) > 0;
+  if (const auto begun = opened ? begin(session, *opened, -1) : std::unexpected(opened.error()); !begun) {
+    return log_error(logger("server"), "a session was not taken over",
+                     {{"session", number}, {"reason", begun.error().describe()}});
   }
+  session->ring();
   const auto writes = session->view.header().device_writes.load(std::memory_order_acquire);
   if (writes == memory::session_header::set_aside) return end(number, "it was set aside before");
+  if (is_suspect) end_suspect(number);
   const auto device = devices_.find(tier_of(session->instance));
-  if (device == devices_.end() || device->second.phase != device_phase::away) return;
-  session->set_phase(memory::session_phase::device_lost);
+  const bool is_away = device != devices_.end() && device->second.phase == device_phase::away;
+  if (!is_away && !draining_) return;
+  session->set_phase(is_away ? memory::session_phase::device_lost : memory::session_phase::draining);
   session->ring();
 }
 
@@ -454,7 +485,7 @@ result<void> attachments::reattach(connection& connection, const local::frame& f
   if (!request) return std::unexpected(request.error());
   const auto found = sessions_.find(request->session);
   if (found == sessions_.end() && coming_.contains(request->session))
-    return fail(error_code::node_restarting, "a device's tier is being opened");
+    return fail(error_code::node_restarting, "the session is being taken over");
   if (found == sessions_.end() || found->second.resources->secret != request->secret ||
       found->second.resources->pid != connection.peer.pid) {
     return fail(error_code::closed, "the node does not know this session; attach again");
@@ -514,6 +545,22 @@ result<void> attachments::send_unconfirmed(connection& connection, const local::
 
 // ---------------------------------------------------------------------------------------------- end
 
+result<void> attachments::detach(connection& connection, const local::frame_header& request) {
+  if (connection.session == 0) return fail(error_code::malformed, "detach before attach");
+  const std::uint64_t number = std::exchange(connection.session, 0);
+  end(number, "detached");
+  const auto open = releasing_.find(number);
+  if (open == releasing_.end()) return connection.out.send(local::reply_to(request, local::frame_type::done), {});
+  open->second.client = defer(connection, request);
+  return {};
+}
+
+void attachments::answer_detached(const asker& client) {
+  hooks_.answer(client, [request = client.request](connection& receiver) {
+    return receiver.out.send(local::reply_to(request, local::frame_type::done), {});
+  });
+}
+
 void attachments::end(std::uint64_t number, std::string_view why) {
   const auto found = sessions_.find(number);
   if (found == sessions_.end()) return;
@@ -534,6 +581,17 @@ void attachments::finish(std::uint64_t number, std::string_view why) {
   log_info(logger("server"), "session ended", {{"session", number}, {"pid", gone.resources->pid}, {"why", why}});
 }
 
+/// A device may still read what a dead process had pinned, into memory that went with the process: nothing of it is
+/// used.
+void attachments::end_pins(const session_resources& session) {
+  if (!has_ended(session.pidfd.get())) return;
+  const auto& memory = session.view;
+  const std::uint64_t used =
+      std::min<std::uint64_t>(memory.pin_slots(), memory.header().pin_high_water.load(std::memory_order_acquire));
+  for (std::uint64_t slot = 0; slot < used; ++slot)
+    memory::shared_store(memory.pin(slot), 0, std::memory_order_release, "session.pin_ended"_point);
+}
+
 /// The end of a process ends what it wrote, but not what it told a GPU to write: the driver's last close may come
 /// later, or a child may have inherited the GPU's files.
 void attachments::set_aside(std::uint64_t number, attached& session, std::string_view why) {
@@ -547,6 +605,7 @@ void attachments::set_aside(std::uint64_t number, attached& session, std::string
   caf::anon_send(context_.groups, disconnect_atom_v, number);
   // Later this number of a socket may be another client's.
   if (session.socket >= 0) hooks_.ended(std::exchange(session.socket, -1));
+  end_pins(*session.resources);
   tell_disconnected(*session.resources);  // free are its keys and what it was not writing
   log_info(logger("server"), "session set aside: a device may still write for it",
            {{"session", number},
@@ -597,16 +656,43 @@ void attachments::leave_groups() {
     caf::anon_send(context_.groups, disconnect_atom_v, number);
   }
 }
-
-/// Of the node's actors and the keeper. What timed out before may still be carried out: this comes behind it.
+/// Of the node's actors, and when they have answered, of the keeper. What timed out before may still be carried out:
+/// this comes behind it.
 void attachments::release(std::uint64_t number) {
-  if (const auto freed = ask<outcome>(context_.node, release_atom_v, number); !freed) {
+  releasing_[number].deadline = local::event_loop::clock::now() + actor_deadline;
+  ask_then<outcome>(
+      context_.system, [] { return true; },
+      // An answer may come when server and loop are gone.
+      [this, number, loop = std::weak_ptr(sockets_)](const result<outcome>& freed) {
+        if (const auto still = loop.lock()) still->post([this, number, freed] { note_released(number, freed); });
+      },
+      context_.node, release_atom_v, number);
+}
+
+/// A question that was repeated has two answers: the first one counts.
+void attachments::note_released(std::uint64_t number, const result<outcome>& freed) {
+  const auto answered = releasing_.extract(number);
+  if (answered.empty()) return;
+  if (!freed) {
     log_error(logger("server"), "a session was not released",
               {{"session", number}, {"reason", freed.error().describe()}});
-    // A question that nobody heard in time is not asked any more; releasing twice does no harm.
-    if (freed.error().code() == error_code::deadline_exceeded) unreleased_.push_back(number);
   }
   drop_entry(number);
+  if (answered.mapped().client) answer_detached(*answered.mapped().client);
+}
+
+/// Releasing twice does no harm. A client that detached waits no longer.
+void attachments::release_again() {
+  const auto now = local::event_loop::clock::now();
+  std::vector<std::uint64_t> late;
+  for (const auto& [number, each] : releasing_) {
+    if (each.deadline <= now) late.push_back(number);
+  }
+  for (const std::uint64_t number : late) {
+    log_warn(logger("server"), "the node is too busy to release a session; it is asked again", {{"session", number}});
+    if (const auto client = std::exchange(releasing_.at(number).client, std::nullopt)) answer_detached(*client);
+    release(number);
+  }
 }
 
 void attachments::drop_entry(std::uint64_t number) {
@@ -622,7 +708,7 @@ void attachments::tick() {
   leave_groups();
   hand_over_choice();
   for (const std::uint64_t number : std::exchange(undropped_, {})) drop_entry(number);
-  for (const std::uint64_t number : std::exchange(unreleased_, {})) release(number);
+  release_again();
 }
 
 void attachments::connection_closed(std::uint64_t number, int socket) {
@@ -679,7 +765,10 @@ result<void> attachments::kill(std::uint64_t number) {
 
 void attachments::end_suspect(std::uint64_t number) {
   const auto found = sessions_.find(number);
-  if (found == sessions_.end()) return;
+  if (found == sessions_.end()) {
+    if (coming_.contains(number)) coming_suspects_.insert(number);
+    return;
+  }
   const session_resources& session = *found->second.resources;
   log_error(logger("server"), "workers died of what this session asked for: its process is ended",
             {{"session", number}, {"pid", session.pid}, {"client", session.client_name}});

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "core/shared_bound.hpp"
 #include "core/unique_fd.hpp"
 #include "transport/local/attach.hpp"
 #include "transport/local/event_loop.hpp"
@@ -25,8 +27,9 @@
 namespace cenote {
 
 /// All on the socket loop's thread. An attach asks the actors one question after the other, and its connection waits
-/// without the thread: others are served while an instance is made. A reattach and a query for slabs wait in the same
-/// way. The end of a session, and the words to the keeper, the thread waits for, for a bounded time.
+/// without the thread: others are served while an instance is made. A reattach, a query for slabs, the end of a session
+/// and the takeover of one wait in the same way: no actor is waited for. The thread waits for words to the keeper, for
+/// a bounded time.
 ///
 /// A client is its process, not its connection: a session ends when the client detaches, or when the pidfd says that
 /// its process is dead. When its socket is closed, only blocks that it is not using are taken back, and it may
@@ -52,6 +55,8 @@ class attachments {
   result<void> send_slabs(connection& connection, const local::frame& frame);
   /// Success: it is answered later.
   result<void> send_unconfirmed(connection& connection, const local::frame& frame);
+  /// Success: it is answered when what the session held is free.
+  result<void> detach(connection& connection, const local::frame_header& request);
   /// Frees what the session holds; what a device may still be writing for it only after its quarantine.
   void end(std::uint64_t number, std::string_view why);
   /// Ends a session for the operator: its calls are refused from now on, its blocks are freed when its process is dead.
@@ -61,7 +66,7 @@ class attachments {
   void expect(tier_number tier, const std::vector<std::uint64_t>& sessions);
   /// Says what became of a device's tier. One that is away ends the use of its sessions.
   void take_device(const device_news& news);
-  /// Takes over a session that survived a restart of the worker.
+  /// Takes over a session that survived a restart of the worker. Until the node's actor knows it, its client waits.
   void adopt(const std::shared_ptr<session_resources>& session);
   /// Ends the process of an adopted session that several workers died of (store::suspects).
   void end_suspect(std::uint64_t number);
@@ -110,8 +115,12 @@ class attachments {
     local::event_loop::clock::time_point deadline;
   };
 
-  template <class Answer, class Actor, class... Arguments>
-  result<Answer> ask(const Actor& whom, Arguments... arguments);
+  /// A session that has ended and that the node's actor has not freed yet.
+  struct release_question {
+    local::event_loop::clock::time_point deadline;
+    std::optional<asker> client{};  ///< detached, and waits for the answer
+  };
+
   template <class Answer, class Actor, class... Arguments>
   void ask_for(connection& waits, const local::frame_header& request,
                std::function<result<void>(connection&, const Answer&)> send, const Actor& actor,
@@ -144,20 +153,26 @@ class attachments {
   void tell_disconnected(const session_resources& session) const;
   void end_unheard_of(const connection& connection, const local::attach_request& request);
   result<void> check_client(const connection& connection, const local::attach_request& request) const;
-  result<void> check_limits(const connection& connection, const config::node_config& now) const;
+  result<void> check_limits(const connection& connection, const local::attach_request& request,
+                            const config::node_config& now) const;
+  [[nodiscard]] share_usage sessions_on(const std::string& device, const share_holder& holder) const;
   [[nodiscard]] std::uint64_t sessions_of(uid_t uid) const;
   result<void> make_resources(opening& from);
   [[nodiscard]] std::uint64_t number_session();
   void prepare(const session_resources& session) const;
   void hand_over_choice();
   result<void> begin(const std::shared_ptr<session_resources>& session, const session_actor& actor, int socket);
-  result<void> take_over(const std::shared_ptr<session_resources>& session);
+  void take_over(const std::shared_ptr<session_resources>& session, const result<session_actor>& opened);
   void set_aside(std::uint64_t number, attached& session, std::string_view why);
   void finish(std::uint64_t number, std::string_view why);
+  static void end_pins(const session_resources& session);
   void end_set_aside();
   void leave_groups();
   [[nodiscard]] std::string_view reason_to_end(std::uint64_t number, attached& session);
   void release(std::uint64_t number);
+  void note_released(std::uint64_t number, const result<outcome>& freed);
+  void answer_detached(const asker& client);
+  void release_again();
   void drop_entry(std::uint64_t number);
 
   server_context& context_;
@@ -169,12 +184,14 @@ class attachments {
   opening_map openings_;
   std::map<std::uint64_t, deferred> deferred_;  ///< by ticket
   std::map<tier_number, device_news> devices_;
-  std::unordered_map<std::uint64_t, tier_number> coming_;  ///< sessions of tiers that are being opened
+  /// Sessions of earlier workers that are not taken over yet: their tier, or their actor, is being opened.
+  std::unordered_map<std::uint64_t, tier_number> coming_;
+  std::set<std::uint64_t> coming_suspects_;              ///< of those, the ones that end then
+  std::map<std::uint64_t, release_question> releasing_;  ///< by session
   std::uint64_t last_ticket_ = 0;
-  std::uint32_t last_session_ = 0;         ///< low half of the number of the session that attached last
-  choice_words last_choice_{};             ///< that all sessions have
-  std::vector<std::uint64_t> undropped_;   ///< ended sessions that the keeper may still have
-  std::vector<std::uint64_t> unreleased_;  ///< … that the node's actor may still have
+  std::uint32_t last_session_ = 0;        ///< low half of the number of the session that attached last
+  choice_words last_choice_{};            ///< that all sessions have
+  std::vector<std::uint64_t> undropped_;  ///< ended sessions that the keeper may still have
   bool draining_ = false;
 };
 

@@ -9,6 +9,7 @@
 #include "core/machine_decisions.hpp"
 #include "tiers/blocks/figures.hpp"
 #include "tiers/prefetch/status.hpp"
+#include "worker/metrics_place.hpp"
 #include "worker/node_figures.hpp"
 
 namespace cenote {
@@ -17,8 +18,8 @@ struct node_facts {
   node_figures figures;
   std::uint64_t epoch = 0;
   std::string socket_path;
-  std::string metrics_address;  ///< HOST:PORT; empty: nobody listens there
-  config::dram_section dram;    ///< as the node runs with it
+  metrics_place metrics{};
+  config::dram_section dram;  ///< as the node runs with it
   server_report server;
   blocks::populate_status populated;
   std::shared_ptr<const machine_decisions> copies = std::make_shared<const machine_decisions>();  ///< never null

@@ -485,11 +485,7 @@ result<void> server::dispatch(connection& connection, local::frame& frame) {
     case local::frame_type::reattach: return sessions_->reattach(connection, frame);
     case local::frame_type::slabs: return sessions_->send_slabs(connection, frame);
     case local::frame_type::unconfirmed: return sessions_->send_unconfirmed(connection, frame);
-    case local::frame_type::detach: {
-      if (connection.session == 0) return fail(error_code::malformed, "detach before attach");
-      sessions_->end(std::exchange(connection.session, 0), "detached");
-      return connection.out.send(local::reply_to(frame.header, local::frame_type::done), {});
-    }
+    case local::frame_type::detach: return sessions_->detach(connection, frame.header);
     case local::frame_type::admin: return admin(connection, frame);
     default:
       return fail(error_code::malformed,
@@ -526,7 +522,7 @@ node_facts server::facts_of(const report_ptr& report) {
                       .sessions = report->dram.sessions.size()},
           .epoch = context_.epoch,
           .socket_path = context_.socket_path,
-          .metrics_address = context_.metrics_address,
+          .metrics = context_.metrics(),
           .dram = config_.get()->dram,
           .server = own_report(),
           .populated = context_.populated(),

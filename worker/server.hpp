@@ -25,8 +25,8 @@
 
 namespace cenote {
 
-/// Serves connections on a thread of its own (an event_loop): that thread may wait for an actor or the keeper, for a
-/// bounded time, and never for a client. The sessions' doorbells are heard elsewhere (data_path), so that an attach
+/// Serves connections on a thread of its own (an event_loop): that thread may wait for the keeper, for a bounded time,
+/// and never for an actor or a client. The sessions' doorbells are heard elsewhere (data_path), so that an attach
 /// never delays a commit.
 ///
 /// Fairness: a connection is read one frame at a time, in turns with the others, and not at all while an answer to it

@@ -16,6 +16,7 @@
 #include "core/machine_decisions.hpp"
 #include "tiers/remote/backend.hpp"
 #include "transport/local/keeper_link.hpp"
+#include "worker/metrics_place.hpp"
 
 namespace cenote {
 
@@ -30,7 +31,7 @@ struct server_context {
   std::chrono::system_clock::time_point node_started;
   std::uint32_t restarts = 0;
   std::string socket_path;
-  std::string metrics_address;  ///< HOST:PORT; empty: nobody listens there
+  std::function<metrics_place()> metrics = [] { return metrics_place(); };  ///< from any thread
   /// Of this worker's threads; each ended the work that threw it, and no more.
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions = std::make_shared<std::atomic<std::uint64_t>>(0);
   /// How far memory is touched; from any thread.

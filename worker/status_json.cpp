@@ -190,7 +190,8 @@ std::string status_json(const node_facts& facts, const status_reader& reader) {
                  {"version", CENOTE_VERSION},
                  {"state", "serving"},
                  {"socket", facts.socket_path},
-                 {"metrics", facts.metrics_address}};
+                 {"metrics", facts.metrics.address}};
+  if (!facts.metrics.problem.empty()) all["node"]["metrics_problem"] = facts.metrics.problem;
   put_figures(all, facts.figures);
   put_figures(all, facts.server);
   put_dram(all, facts);

@@ -109,6 +109,7 @@ class watchdog {
   std::thread thread_;
 };
 
+constexpr std::chrono::seconds http_interval{2};      // between two tries to take the port of the metrics
 constexpr std::chrono::minutes listener_interval{1};  // between two looks whether the socket has its file
 
 using memory_hook = std::function<void(std::span<std::byte>)>;
@@ -189,6 +190,7 @@ class worker {
     node_ = system_.spawn<node>(
         tiers_.top, tiers_.planner, [this](const std::string& reason) { fatal(reason); }, tiers_.lower, others,
         groups_);
+    bind_http();
     server_context context{
         system_,
         keeper_,
@@ -199,7 +201,7 @@ class worker {
         handed.node_started,
         handed.restarts,
         config::socket_path(*config_),
-        bind_http(),
+        [this] { return *metrics_.load(); },
         exceptions_,
         [this] { return provisioner_->populated(); },
         [this] { return copies_.decisions(); },
@@ -241,6 +243,7 @@ class worker {
       if (ready < 0 && errno != EINTR) return exit_failed;
       beat();
       renew_listener();
+      retry_http();
       if (ready == 0) copies_.advance(clock::now());  // the thread is idle
       if (ready <= 0) continue;
       if (waits[1].revents != 0) {
@@ -288,7 +291,7 @@ class worker {
   [[nodiscard]] int until_next_work() const {
     constexpr std::chrono::milliseconds longest = std::chrono::hours(1);
     const auto length = beat_length();
-    auto next = std::min(next_listener_, copies_.next_look());
+    auto next = std::min({next_listener_, next_http_, copies_.next_look()});
     if (length.count() != 0) next = std::min(next, next_beat_);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - clock::now());
     return static_cast<int>(
@@ -482,17 +485,31 @@ class worker {
     std::erase_if(entries, [](const auto& each) { return each.kind == local::entry_kind::tier_memory; });
   }
 
-  /// Where those who watch the node find it; empty when they do not. A port that is taken is no reason not to serve.
-  std::string bind_http() {
-    if (!config_->metrics.listen) return {};
+  /// A port that is taken is no reason not to serve: it is tried again. The first try that fails is logged.
+  void bind_http() {
+    if (!config_->metrics.listen) return;
     auto bound = http::server::bind(*config_->metrics.listen);
-    if (!bound) {
-      log_warn(logger("worker"), "no metrics over HTTP",
-               {{"metrics.listen", config_->metrics.listen->text()}, {"reason", bound.error().describe()}});
-      return {};
+    next_http_ = bound ? clock::time_point::max() : clock::now() + http_interval;
+    if (bound) {
+      http_ = std::move(*bound);
+      metrics_.store(std::make_shared<const metrics_place>(metrics_place{.address = http_->address().text()}));
+      return;
     }
-    http_ = std::move(*bound);
-    return http_->address().text();
+    const std::string where = config_->metrics.listen->text();
+    if (metrics_.load()->problem.empty()) {
+      log_warn(logger("worker"), "no metrics over HTTP",
+               {{"metrics.listen", where}, {"reason", bound.error().describe()}});
+    }
+    metrics_.store(
+        std::make_shared<const metrics_place>(metrics_place{.problem = where + ": " + bound.error().describe()}));
+  }
+
+  void retry_http() {
+    if (clock::now() < next_http_) return;
+    bind_http();
+    if (!http_) return;
+    serve_http();
+    log_info(logger("worker"), "metrics over HTTP", {{"address", http_->address().text()}});
   }
 
   void serve_http() {
@@ -611,6 +628,8 @@ class worker {
   std::shared_ptr<health> alive_ = std::make_shared<health>();
   std::unique_ptr<server> server_;
   std::unique_ptr<http::server> http_;
+  std::atomic<std::shared_ptr<const metrics_place>> metrics_{std::make_shared<const metrics_place>()};
+  clock::time_point next_http_ = clock::time_point::max();  ///< when a port that is taken is tried again
   pulse pulse_;
   clock::time_point next_beat_{};
   clock::time_point next_listener_ = clock::now() + listener_interval;

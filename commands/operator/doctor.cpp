@@ -27,6 +27,7 @@
 #include "core/units.hpp"
 #include "memory/process_limits.hpp"
 #include "memory/segment.hpp"
+#include "transport/http/server.hpp"
 #include "transport/ucx/environment.hpp"
 
 namespace cenote {
@@ -241,7 +242,8 @@ exit_code run_doctor(const config_options& options) {
                                  .populate = loaded->dram.populate,
                                  .huge_pages = loaded->dram.huge_pages == config::huge_pages::automatic,
                                  .runtime_dir = config::runtime_dir(*loaded),
-                                 .cluster = loaded->cluster});
+                                 .cluster = loaded->cluster,
+                                 .metrics = loaded->metrics.listen});
   fmt::print("{}", findings_text(findings));
   const bool failed = std::ranges::any_of(findings, [](const finding& each) { return each.how == level::fail; });
   return failed ? exit_code::failed : exit_code::orderly;
@@ -336,6 +338,15 @@ finding check_cluster_ports(const config::cluster_section& cluster) {
   return {level::ok, "cluster ports", found};
 }
 
+finding check_metrics_port(const endpoint& address) {
+  if (const auto taken = http::server::bind(address); !taken) {
+    return {level::warn, "metrics port", taken.error().message(),
+            "without it a probe of /healthz fails, and the node tries it again; metrics.listen may be taken by this "
+            "node, if it runs now"};
+  }
+  return {level::ok, "metrics port", address.text()};
+}
+
 finding check_cluster_secret(const config::cluster_section& cluster) {
   const auto path = config::secret_path(cluster);
   if (!path) return {level::fail, "cluster secret", "nowhere", path.error().message()};
@@ -361,6 +372,7 @@ finding check_congestion(const fs::path& root) {
 
 std::vector<finding> examine(const doctor_subject& node, const fs::path& root) {
   auto all = examine_machine(node, root);
+  if (node.metrics && node.metrics->port != 0) all.push_back(check_metrics_port(*node.metrics));
   if (node.cluster.name.empty()) return all;
   all.push_back(check_cluster_address(node.cluster));
   all.push_back(check_cluster_ports(node.cluster));

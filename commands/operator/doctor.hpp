@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/node_config.hpp"
+#include "core/endpoint.hpp"
 
 namespace CLI {
 class App;
@@ -29,6 +31,7 @@ struct doctor_subject {
   bool huge_pages = true;
   std::filesystem::path runtime_dir{};  ///< has the node's measurements
   config::cluster_section cluster{};    ///< without a name: the node is alone
+  std::optional<endpoint> metrics{};    ///< none: nothing is served over HTTP
 };
 
 /// Looks at this machine and process for such a node. `root` replaces "/" in tests, for what is read from files.

@@ -1,7 +1,7 @@
 // Prints what the node answers to {"command":"status"}. Sizes in bytes, times in seconds; each field may be missing:
 //
 //   {"node":     {"pid", "worker_pid", "epoch", "restarts", "version", "uptime_s", "state", "socket",
-//                 "metrics"},
+//                 "metrics", "metrics_problem" if its port is taken},
 //    "dram":     {"capacity", "assigned", "used", "free", "slabs", "policy", "evicted",
 //                 "blocks": {"present", "granted", "pending", "zombie", "quarantined", "free"},
 //                 "populate": {"state", "bytes", "total", "ready"}},
@@ -58,7 +58,10 @@ std::string share_text(std::uint64_t part, std::uint64_t whole) {
 std::string node_text(const json& status) {
   const json& node = member(status, "node");
   const std::string metrics = text_of(node, "metrics");
-  const std::string pages = metrics.empty() || metrics == "-" ? "" : "          http://" + metrics + "/metrics\n";
+  const bool is_served = !metrics.empty() && metrics != "-";
+  std::string pages = is_served ? "          http://" + metrics + "/metrics\n" : "";
+  if (node.contains("metrics_problem"))
+    pages = "          no metrics over HTTP: " + text_of(node, "metrics_problem") + "\n";
   return fmt::format("node      {} {}, up {}, pid {}, worker {} (epoch {}, {} restarts)\n          {}\n{}",
                      text_of(node, "version"), text_of(node, "state"),
                      age_of(figure_in<&node_figures::uptime_s>(status)), text_of(node, "pid"),

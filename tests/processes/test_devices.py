@@ -202,12 +202,35 @@ def test_what_a_dead_engines_device_may_still_write_is_not_reused_before_its_tim
         assert node.blocks()["quarantined"] == count
 
 
+def test_what_a_dead_engine_had_pinned_is_free_at_once_though_its_device_goes_on(
+    start_node: StartNode, attach: Attach
+) -> None:
+    size, count = 128 << 10, 16
+    node = start_node("gpu.quarantine=1h", capacity="8MiB")
+    script = (
+        "import signal, blocks, cenote; from conftest import make_spec;"
+        f"session = cenote.attach(make_spec('i', {size})); session.use_device(cenote.Device('sim:0'));"
+        f"keys = blocks.keys_of('pinned', 0, {count}); session.put(keys, blocks.contents_of(keys, {size}));"
+        "held = session.acquire(keys); print(len(held), flush=True); signal.pause()"
+    )
+    environment = {**os.environ, "CENOTE_SOCKET": str(node.socket), "PYTHONPATH": f"{HERE}:{ROOT / 'python'}"}
+    with subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True) as engine:
+        assert engine.stdout is not None and int(engine.stdout.readline()) == count
+        engine.kill()
+    until("it is set aside", lambda: node.logged("session set aside: a device may still write for it"))
+    session = attach(node, "i", block=size)
+    keys = blocks.keys_of("other", 0, 200)
+    for first in range(0, len(keys), 8):
+        session.put(keys[first : first + 8], blocks.contents_of(keys[first : first + 8], size))
+    assert not any(session.exists(blocks.keys_of("pinned", 0, count)))
+
+
 def test_a_late_write_is_seen_where_nobody_said_that_a_device_writes(
     start_node: StartNode, attach: Attach, tmp_path: Path
 ) -> None:
     """That the test before can fail."""
     size, count = 128 << 10, 32
-    node = start_node(capacity="8MiB")
+    node = start_node(capacity="16MiB")
     with LateWriter(node, tmp_path, count, size, uses_device=False) as writer:
         until("its session has ended", lambda: not node.status()["sessions"])
         session = attach(node, "i", block=size)

@@ -86,7 +86,7 @@ def test_the_next_worker_answers_at_the_same_address(start_node: StartNode) -> N
     assert metrics(node)["cenote_worker_restarts_total"] == 1
 
 
-def test_a_taken_port_is_a_warning(start_node: StartNode, attach: Attach) -> None:
+def test_a_taken_port_is_a_warning_and_is_tried_again(start_node: StartNode, attach: Attach) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         node = start_node(f"metrics.listen={where}")
@@ -94,9 +94,14 @@ def test_a_taken_port_is_a_warning(start_node: StartNode, attach: Attach) -> Non
         assert (said["level"], said["metrics.listen"]) == ("warn", where)
         assert "in use" in said["reason"]
         assert address(node) == ""
+        assert "in use" in node.status()["node"]["metrics_problem"]
         session = attach(node, "i", block=4 * KiB)
         keys = blocks.keys_of("a", 0, 5)
         assert session.put(keys, blocks.contents_of(keys, 4 * KiB)) == 5
+    until("the port is free", lambda: address(node) == where)
+    assert fetch(node, "/healthz") == "ok\n"
+    assert "metrics_problem" not in node.status()["node"]
+    assert len(node.logged("no metrics over HTTP")) == 1
 
 
 def test_nobody_listens_when_it_is_off(start_node: StartNode) -> None:

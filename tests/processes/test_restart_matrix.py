@@ -36,6 +36,7 @@ ELSEWHERE = {
     "keeper.upgrade_asked": "test_an_upgrade_…",
     "session.phase": "test_a_session_whose_end_is_cut_short_…",
     "session.wrong_blocks": "nowhere: the session goes on, and ends when four more of its blocks are wrong",
+    "session.pin_ended": "nowhere: the next worker finds the session set aside, and ends its pins again",
     "session.set_aside": "test_devices.py: test_a_worker_that_comes_later_knows_what_was_set_aside_…",
     "keeper.records_dropped": "test_a_cold_start_…",
     "worker.session_retired": "test_a_cold_start_…",

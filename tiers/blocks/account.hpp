@@ -42,10 +42,17 @@ struct account {
   }
 };
 
+/// Blank bytes in the hands of sessions of one uid and instance group.
+struct blank_share {
+  std::uint64_t bytes = 0;
+  std::uint32_t sessions = 0;
+};
+
 /// All sessions of one uid.
 struct user {
   std::uint32_t uid = 0;
-  std::uint64_t blank = 0;  ///< bytes that they hold blank
+  std::uint64_t blank = 0;                      ///< bytes that they hold blank
+  std::map<std::string, blank_share> groups{};  ///< … by instance group
   std::uint32_t sessions = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/shared_bound.hpp"
 #include "memory/store_point.hpp"
 
 namespace cenote::blocks {
@@ -108,21 +109,55 @@ std::uint64_t accounts::blank_limit(std::uint64_t stride) const noexcept {
 bool accounts::may_reserve(const session& session, const pool& pool) const noexcept {
   const std::uint64_t most = blank_limit(pool.stride);
   return session.blank + pool.stride <= most && session.owner->blank + pool.stride <= most &&
-         pool.owner->payer->may_reserve(pool.stride, 2 * most);
+         pool.owner->payer->may_reserve(pool.stride, 2 * most) && room_for_blank(session, pool.stride).group > 0;
+}
+
+/// Counted in blocks of this size, so that of a tier of few large blocks each user may hold one. What is set aside
+/// since a dead client's device may still write it counts for its user: engines that are killed one after the other do
+/// not take the tier from the others.
+accounts::blank_room accounts::room_for_blank(const session& session, std::uint64_t stride) const noexcept {
+  const auto blocks = [&](std::uint64_t bytes) { return (bytes + stride - 1) / stride; };
+  const std::uint64_t total = state_.options.capacity / stride;
+  const share_usage usage{
+      .all = blocks(blank_bytes_), .user = blocks(session.owner->blank), .group = blocks(session.group->bytes)};
+  const std::uint64_t left = total - std::min(total, usage.all);
+  const auto room = [&](std::uint64_t share, std::uint64_t own) {
+    return std::min(left, share - std::min(share, own));
+  };
+  const std::uint64_t user = room(user_share(total, usage), usage.user);
+  return {.user = user, .group = std::min(user, room(group_share(total, usage), usage.group))};
+}
+
+void accounts::join(session& session, user& owner) {
+  session.owner = &owner;
+  session.group = &owner.groups[session.of->spec.instance_group];
+  ++owner.sessions;
+  ++session.group->sessions;
+}
+
+void accounts::leave(session& session) {
+  --session.owner->sessions;
+  --session.group->sessions;
+  std::erase_if(session.owner->groups,
+                [](const auto& each) { return each.second.sessions == 0 && each.second.bytes == 0; });
 }
 
 void accounts::hold_blank(session& session, std::uint64_t stride) noexcept {
   session.blank += stride;
   session.owner->blank += stride;
+  session.group->bytes += stride;
+  blank_bytes_ += stride;
 }
 
 void accounts::let_blank(session& session, std::uint64_t stride) noexcept {
   session.blank -= stride;
   session.owner->blank -= stride;
+  session.group->bytes -= stride;
+  blank_bytes_ -= stride;
 }
 
 void accounts::charge_reservation(session& session, instance& instance, block_ref ref, std::uint64_t stride) {
-  instance.charges.insert_or_assign(ref.bits, instance::charge{session.number, session.owner});
+  instance.charges.insert_or_assign(ref.bits, instance::charge{session.number, session.owner, session.group});
   instance.payer->pay(&account::reserved, stride);
   hold_blank(session, stride);
 }
@@ -135,6 +170,8 @@ void accounts::discharge_reservation(instance& instance, block_ref ref, std::uin
   instance.charges.erase(found);
   instance.payer->repay(&account::reserved, stride);
   paid.owner->blank -= stride;
+  paid.group->bytes -= stride;
+  blank_bytes_ -= stride;
   if (const auto by = state_.sessions.find(paid.by); by != state_.sessions.end()) by->second->blank -= stride;
   forget_user(*paid.owner);
 }

@@ -25,8 +25,17 @@ class accounts {
   void forget_user(user& gone);
   [[nodiscard]] std::uint64_t blank_limit(std::uint64_t stride) const noexcept;
   [[nodiscard]] bool may_reserve(const session& session, const pool& pool) const noexcept;
-  static void hold_blank(session& session, std::uint64_t stride) noexcept;
-  static void let_blank(session& session, std::uint64_t stride) noexcept;
+  /// Blocks more that a user, and of those one of the user's instance groups, may hold blank beside all others.
+  struct blank_room {
+    std::uint64_t user = 0;
+    std::uint64_t group = 0;
+  };
+  [[nodiscard]] blank_room room_for_blank(const session& session, std::uint64_t stride) const noexcept;
+  /// The session's blank blocks are its user's and its instance group's from now on.
+  static void join(session& session, user& owner);
+  static void leave(session& session);
+  void hold_blank(session& session, std::uint64_t stride) noexcept;
+  void let_blank(session& session, std::uint64_t stride) noexcept;
   void charge_reservation(session& session, instance& instance, memory::block_ref ref, std::uint64_t stride);
   void discharge_reservation(instance& instance, memory::block_ref ref, std::uint64_t stride);
   [[nodiscard]] bool may_keep(const account& payer, std::uint64_t stride) const noexcept;
@@ -47,6 +56,7 @@ class accounts {
   std::map<std::string, std::unique_ptr<account>> accounts_;
   std::map<std::uint32_t, std::unique_ptr<user>> users_;  ///< by uid
   std::uint64_t kept_bytes_ = 0;                          ///< of all accounts
+  std::uint64_t blank_bytes_ = 0;                         ///< that sessions hold blank, or held and are set aside
 };
 
 }  // namespace cenote::blocks

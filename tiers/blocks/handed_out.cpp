@@ -27,7 +27,7 @@ void handed_out::grant(session& to, pool& pool, block_ref ref) {
   const std::uint32_t slot = to.empty_slots.back();
   to.empty_slots.pop_back();
   to.granted.emplace(ref.bits, granted_block{version, slot, pool.stride});
-  accounts::hold_blank(to, pool.stride);
+  accounts_.hold_blank(to, pool.stride);
   memory::shared_store(to.memory.grant(slot).block, ref.bits, std::memory_order_relaxed, "grant_one.slot_block"_point);
   memory::shared_store(to.memory.grant(slot).word,
                        grant_slot::make(version, static_cast<std::uint16_t>(pool.group), grant_slot::granted),
@@ -40,7 +40,7 @@ void handed_out::forget_grant(session& session, std::uint64_t ref_bits) {
   memory::shared_store(session.memory.grant(found->second.slot).word, 0, std::memory_order_release,
                        "forget_grant.slot_emptied"_point);
   session.empty_slots.push_back(found->second.slot);
-  accounts::let_blank(session, found->second.stride);
+  accounts_.let_blank(session, found->second.stride);
   session.granted.erase(found);
 }
 
@@ -53,7 +53,7 @@ bool handed_out::revoke_grant(session& session, block_ref ref) {
   if (!memory::shared_swap(session.memory.grant(found->second.slot).word, word, 0, "revoke_grant.slot_emptied"_point))
     return false;
   session.empty_slots.push_back(found->second.slot);
-  accounts::let_blank(session, found->second.stride);
+  accounts_.let_blank(session, found->second.stride);
   session.granted.erase(found);
   blocks_.free_block(*session.of, home, ref);
   ++state_.counters.revoked_grants;
@@ -220,12 +220,15 @@ std::uint32_t handed_out::grant_share(const session& session, const pool& pool) 
   const std::uint64_t blocks = state_.options.capacity / pool.stride;
   const std::uint64_t fair = std::max<std::uint64_t>(1, blocks / 8 / std::max<std::size_t>(1, state_.sessions.size()));
   const std::uint64_t most = std::min<std::uint64_t>(fair, state_.options.max_grants);
-  // One more is allowed beyond that, so that nobody starves; but not more than a session may hold blank in all.
+  // One more is allowed beyond that, so that nobody starves; but not more than a session may hold blank in all, nor
+  // more than its user leaves to others.
   const std::uint64_t limit = accounts_.blank_limit(pool.stride);
   const std::uint64_t may = limit > session.blank ? (limit - session.blank) / pool.stride : 0;
   const std::uint64_t more = most > session.granted.size() ? most - session.granted.size() : 1;
+  const accounts::blank_room room = accounts_.room_for_blank(session, pool.stride);
+  const std::uint64_t own = std::min({more, may, room.group});
   const std::uint64_t left =
-      session.granted.empty() ? std::max<std::uint64_t>(1, std::min(more, may)) : std::min(more, may);
+      session.granted.empty() ? std::max<std::uint64_t>(own, std::min<std::uint64_t>(1, room.user)) : own;
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(left, session.empty_slots.size()));
 }
 

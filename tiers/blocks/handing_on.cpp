@@ -17,7 +17,8 @@ namespace {
 constexpr std::uint32_t looks_a_step = 8192;
 constexpr std::size_t writes_a_step = 256;
 constexpr unsigned most_tries = 10;
-constexpr tenths pause = tenths(3);  // between two tries
+constexpr tenths pause = tenths(3);            // between two tries
+constexpr std::uint64_t catch_up_divisor = 4;  // of the window
 
 block_ref ref_in(const slab& home, std::uint32_t record) noexcept {
   return {home.what.index, record - home.what.first_record};
@@ -25,13 +26,14 @@ block_ref ref_in(const slab& home, std::uint32_t record) noexcept {
 
 }  // namespace
 
-void handing_on::begin(edge_number edge) {
+void handing_on::begin(edge_number edge, handing_purpose purpose) {
   (void)end();
+  purpose_ = purpose;
   is_under_way_ = true;
   is_sorted_ = false;
   edge_ = edge;
   next_record_ = 0;
-  tries_ = 1;
+  tries_ = purpose == handing_purpose::leaving ? 1 : most_tries;
 }
 
 bool handing_on::step(boot_time now) {
@@ -45,6 +47,19 @@ bool handing_on::step(boot_time now) {
   return write_some();
 }
 
+/// Blocks that other nodes stored here are offered by those nodes.
+bool handing_on::is_wanted(std::uint32_t record) const {
+  const block_kind kind = order_.kind_of(record);
+  return kind != block_kind::copy && (purpose_ == handing_purpose::leaving || kind != block_kind::hosted);
+}
+
+bool handing_on::has_room(const slab& home) {
+  const std::uint64_t most = state_.options.edges[edge_].write_window / catch_up_divisor;
+  const std::uint64_t writing = transfers_.writing_bytes(edge_);
+  if (purpose_ == handing_purpose::catch_up && writing > 0 && writing + home.what.stride > most) return false;
+  return transfers_.may_write(edge_, pool_of(home));
+}
+
 /// Looks through some slabs; after the last one the blocks are put in order.
 void handing_on::gather() {
   std::uint32_t looked = 0;
@@ -55,7 +70,7 @@ void handing_on::gather() {
       const std::uint32_t number = home.what.first_record + i;
       const block_record& record = state_.records[number];
       const bool is_here = record.state() == block_state::present;
-      if (!is_here || order_.kind_of(number) == block_kind::copy) continue;
+      if (!is_here || !is_wanted(number)) continue;
       if ((record.flags & block_record::flag_of(edge_)) == 0)
         wanted_.emplace_back(count_of(record.last_use()), chain_block{number, record.version()});
     }
@@ -109,7 +124,7 @@ bool handing_on::write_some() {
       const block_ref ref = ref_in(*home, next.record);
       if (state_.away[edge_]) return false;
       if (!transfers_.is_moving(*home, ref)) {
-        if (!transfers_.may_write(edge_, pool_of(*home))) return false;
+        if (!has_room(*home)) return false;
         (void)edges_.write_copy(edge_, *home, ref);
       }
       written_.push_back(next);

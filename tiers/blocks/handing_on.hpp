@@ -1,4 +1,5 @@
-// Handing on: a node that is about to leave its cluster writes what is here to where it will belong.
+// Handing on: what is here is written to where it belongs: all of it by a node that is about to leave its cluster, and
+// what could not be written when it was stored, by one that finds its cluster changed.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,11 @@ struct handed_on {
   std::uint64_t left = 0;  ///< it does not: it had no room, or there was no time. What left meanwhile counts as neither
 };
 
+enum class handing_purpose : std::uint8_t {
+  leaving,   ///< blocks of all kinds; what is refused is offered again
+  catch_up,  ///< what was stored here, once each, in a quarter of the window: what is stored meanwhile has the rest
+};
+
 /// Writes blocks to a tier below while they stay here, most recently used first, as many at a time as its window has
 /// room for. What that tier has already is passed over, what it refuses is offered again a little later. In steps: none
 /// looks at more than some thousand blocks, but for one that sorts them all (80 ms for a million).
@@ -31,8 +37,9 @@ class handing_on {
       : state_(state), order_(order), transfers_(transfers), edges_(edges) {}
 
   /// Ends one that is under way, as if its time were over.
-  void begin(edge_number edge);
+  void begin(edge_number edge, handing_purpose purpose);
   [[nodiscard]] bool is_under_way() const noexcept { return is_under_way_; }
+  [[nodiscard]] handing_purpose purpose() const noexcept { return purpose_; }
   /// True: there is more to do at once; else when transfers end, or never.
   bool step(boot_time now);
   /// All were written, or refused.
@@ -45,6 +52,8 @@ class handing_on {
   [[nodiscard]] bool has_it_below(const chain_block& block) const noexcept;
   void note_end(const chain_block& block);
   void offer_again(boot_time now);
+  [[nodiscard]] bool is_wanted(std::uint32_t record) const;
+  [[nodiscard]] bool has_room(const slab& home);
   void gather();
   bool write_some();
   void settle();
@@ -53,6 +62,7 @@ class handing_on {
   eviction_order& order_;
   transfer_table& transfers_;
   lower_edges& edges_;
+  handing_purpose purpose_ = handing_purpose::leaving;
   bool is_under_way_ = false;
   bool is_sorted_ = false;
   edge_number edge_ = 0;

@@ -209,7 +209,7 @@ void recovery::recover_grants(instance& instance, slab& home, block_ref ref) {
         continue;
       }
       each->granted.emplace(ref.bits, granted_block{version, slot, home.what.stride});
-      accounts::hold_blank(*each, home.what.stride);
+      accounts_.hold_blank(*each, home.what.stride);
       std::erase(each->empty_slots, slot);
       return;
     }

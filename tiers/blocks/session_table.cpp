@@ -32,8 +32,7 @@ result<void> session_table::add_session(session_number number, instance_number i
   made->of = home->second.get();
   made->memory = memory;
   made->is_ended = memory.has_ended();
-  made->owner = &accounts_.user_of(uid);
-  ++made->owner->sessions;
+  accounts::join(*made, accounts_.user_of(uid));
   for (std::uint32_t slot = memory::session_memory::grants; slot > 0; --slot) made->empty_slots.push_back(slot - 1);
   home->second->sessions.push_back(made.get());
   home->second->claimed_until = {};
@@ -56,7 +55,7 @@ void session_table::release_session(session_number number, boot_time now) {
   std::erase(in.sessions, gone.get());
   slab_space::renumber_slabs(in);
   for (const auto& [bits, grant] : gone->granted) {
-    accounts::let_blank(*gone, grant.stride);
+    accounts_.let_blank(*gone, grant.stride);
     blocks_.free_block(in, *slab_of(in, block_ref::from_bits(bits)), block_ref::from_bits(bits));
     ++state_.counters.reclaimed_blocks;
   }
@@ -72,7 +71,7 @@ void session_table::release_session(session_number number, boot_time now) {
     ++state_.counters.reclaimed_blocks;
   }
   blocks_.rescan_zombies(in);
-  --gone->owner->sessions;
+  accounts::leave(*gone);
   accounts_.forget_user(*gone->owner);
   if (in.sessions.empty()) table_.begin_idle(in, now);
 }

@@ -197,8 +197,17 @@ result<void> store::begin_handing_on() {
   if (found == edges.end()) return fail(error_code::invalid_argument, "no tier outside this machine takes blocks");
   const auto edge = static_cast<edge_number>(found - edges.begin());
   if (parts_->all.away[edge]) return fail(error_code::closed, "no other node can be reached");
-  parts_->handing.begin(edge);
+  parts_->handing.begin(edge, handing_purpose::leaving);
   return {};
+}
+
+bool store::begin_catching_up(edge_number edge) {
+  const edge_options& below = parts_->all.options.edges.at(edge);
+  const handing_on& running = parts_->handing;
+  if (below.hinted || below.ingest != ingest::all) return false;
+  if (running.is_under_way() && running.purpose() == handing_purpose::leaving) return false;
+  parts_->handing.begin(edge, handing_purpose::catch_up);
+  return true;
 }
 
 bool store::hand_on(boot_time now) {

@@ -149,6 +149,9 @@ class store {
   /// Begins to write what is here to the first tier below that is asked what it holds, while it stays here: see
   /// handing_on.hpp. Errors: invalid_argument (there is no such tier), closed (it is away).
   result<void> begin_handing_on();
+  /// The same for what could not be written when it was stored, since the tier, or the place in it, was away. False:
+  /// nothing began, since the tier takes only what leaves, or blocks are handed on already.
+  bool begin_catching_up(edge_number edge);
   /// One step. True: more to do at once.
   bool hand_on(boot_time now);
   /// What came of it, once all ended, or when the time is over.

@@ -109,6 +109,7 @@ struct instance {
   struct charge {
     session_number by = 0;
     user* owner = nullptr;
+    blank_share* group = nullptr;  ///< of the owner's blank bytes
   };
   std::unordered_map<std::uint64_t, charge> charges;  ///< by block
   std::vector<memory::block_ref> zombies;
@@ -160,10 +161,11 @@ struct session {
   boot_time wrong_since{};
   open_chains chains;
   user* owner = nullptr;
-  std::uint64_t blank = 0;      ///< bytes of blocks that are granted to it, or that it reserved
-  used_chain touching;          ///< of the request under way
-  prefetch::request gathering;  ///< of the request under way
-  publication publishing;       ///< … if it publishes
+  blank_share* group = nullptr;  ///< of the owner's blank bytes, those of its instance group
+  std::uint64_t blank = 0;       ///< bytes of blocks that are granted to it, or that it reserved
+  used_chain touching;           ///< of the request under way
+  prefetch::request gathering;   ///< of the request under way
+  publication publishing;        ///< … if it publishes
 
   [[nodiscard]] std::uint64_t mask() const noexcept { return std::uint64_t{1} << (number % 64); }
   /// What block records call it.

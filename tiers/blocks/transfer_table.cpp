@@ -17,14 +17,33 @@ bool transfer_table::in_policy(std::uint32_t record) const noexcept {
   return found == moving_.end() || !found->second.leaves;
 }
 
-bool transfer_table::may_write(edge_number edge, const pool& pool) const noexcept {
+bool transfer_table::may_write(edge_number edge, const pool& pool) {
   const std::uint64_t window = state_.options.edges[edge].write_window;
   const auto found = writing_by_[edge].find(pool.owner);
   const std::uint64_t own = found == writing_by_[edge].end() ? 0 : found->second;
   if (own == 0 && writing_[edge] == 0) return true;
   const share_usage usage{.all = writing_[edge], .user = own, .group = 0};
-  const std::uint64_t most = state_.instances.size() > 1 ? user_share(window, usage) : window;
-  return writing_[edge] + pool.stride <= window && (own == 0 || own + pool.stride <= most);
+  const std::uint64_t most = has_rivals(edge, *pool.owner) ? user_share(window, usage) : window;
+  const bool may = writing_[edge] + pool.stride <= window && (own == 0 || own + pool.stride <= most);
+  if (!may) note_wait(edge, *pool.owner);
+  return may;
+}
+
+/// An instance that was refused and has not asked again while a whole window was written waits no more.
+bool transfer_table::has_rivals(edge_number edge, const instance& writer) const {
+  const auto writes = [&](const auto& each) { return each.first != &writer; };
+  const std::uint64_t window = state_.options.edges[edge].write_window;
+  const auto waits = [&](const auto& each) {
+    return each.first != writer.number && written_[edge] - each.second < window;
+  };
+  return std::ranges::any_of(writing_by_[edge], writes) || std::ranges::any_of(waits_[edge], waits);
+}
+
+void transfer_table::note_wait(edge_number edge, const instance& writer) {
+  std::erase_if(waits_[edge], [&](const auto& each) {
+    return written_[edge] - each.second >= state_.options.edges[edge].write_window;
+  });
+  waits_[edge].insert_or_assign(writer.number, written_[edge]);
 }
 
 bool transfer_table::may_load(edge_number edge, const pool& into) const noexcept {
@@ -39,6 +58,7 @@ std::uint64_t transfer_table::begin_moving(std::uint32_t record, moving_block wh
   if (!what.up) {
     ++what.owner->writing;
     writing_by_[what.edge][what.owner] += what.stride;
+    waits_[what.edge].erase(what.owner->number);
   }
   moving_record_.emplace(what.serial, record);
   moving_.emplace(record, what);
@@ -60,6 +80,7 @@ std::optional<std::pair<std::uint32_t, moving_block>> transfer_table::take_movin
 
 void transfer_table::end_writing(const moving_block& moved) {
   --moved.owner->writing;
+  written_[moved.edge] += moved.stride;
   const auto own = writing_by_[moved.edge].find(moved.owner);
   own->second -= moved.stride;
   if (own->second == 0) writing_by_[moved.edge].erase(own);

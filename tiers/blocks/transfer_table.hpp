@@ -38,8 +38,9 @@ class transfer_table {
   }
   /// True when the block is in its pool's policy: false for a kept one, and for one that leaves when it is written.
   [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
-  /// Whether the window has room. One block may always be in transfer, however small the window is.
-  [[nodiscard]] bool may_write(edge_number edge, const pool& pool) const noexcept;
+  /// Whether the window has room. One block may always be in transfer, however small the window is. While other
+  /// instances write, or have waited since the window was written last, each has a share; one alone has all of it.
+  [[nodiscard]] bool may_write(edge_number edge, const pool& pool);
   [[nodiscard]] bool may_load(edge_number edge, const pool& into) const noexcept;
 
   /// Returns the token. Tokens are 64-bit numbers in the order of the transfers: at a billion a second they last for
@@ -63,6 +64,7 @@ class transfer_table {
   }
   [[nodiscard]] std::vector<transfer> take_loads(edge_number edge) noexcept { return std::exchange(loads_[edge], {}); }
 
+  [[nodiscard]] std::uint64_t writing_bytes(edge_number edge) const noexcept { return writing_[edge]; }
   /// To and from all tiers below.
   [[nodiscard]] std::uint64_t writing_bytes() const noexcept;
   [[nodiscard]] std::uint64_t loading_bytes() const noexcept;
@@ -81,6 +83,8 @@ class transfer_table {
 
  private:
   void end_writing(const moving_block& moved);
+  [[nodiscard]] bool has_rivals(edge_number edge, const instance& writer) const;
+  void note_wait(edge_number edge, const instance& writer);
 
   state& state_;
   std::unordered_map<std::uint32_t, moving_block> moving_;          ///< by record
@@ -88,6 +92,8 @@ class transfer_table {
   std::uint64_t next_serial_;
   std::array<std::uint64_t, max_edges> writing_{};                                        ///< bytes
   std::array<std::unordered_map<const instance*, std::uint64_t>, max_edges> writing_by_;  ///< … of each; none is 0
+  std::array<std::uint64_t, max_edges> written_{};                                        ///< bytes, since the start
+  std::array<std::unordered_map<instance_number, std::uint64_t>, max_edges> waits_;       ///< `written_` when refused
   std::array<std::uint64_t, max_edges> loading_{};
   std::uint64_t leaving_bytes_ = 0;
   std::array<std::vector<transfer>, max_edges> writes_;

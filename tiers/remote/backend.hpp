@@ -81,7 +81,8 @@ class backend {
  public:
   struct events {
     std::function<void(std::vector<item_outcome>)> put, got;
-    /// The place answers, or does not any more, and why. Also once after the start, and when the reason is another one.
+    /// The place answers, or does not any more, and why. Also once after the start, when the reason is another
+    /// one, and when it stands and may take now what it has refused.
     std::function<void(result<void>)> standing;
     /// Another node cleared the instance there. Nothing of it is done any more until clear_above_ended(); puts
     /// that were asked for before are `refused` then.

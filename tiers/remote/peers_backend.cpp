@@ -183,12 +183,14 @@ void peers_backend::members_changed() {
     places_ = places;
     homes_before_ = std::exchange(homes_, cluster::placement(std::move(places)));
     settled_ = pool_.now() + options_.settle;
+    plan_offers();
   }
   for (const cluster::pool_member& each : now.others) {
     if (!each.carries_blocks) continue;
     const auto [at, is_new] = nodes_.try_emplace(each.link);
     if (!is_new) continue;
     at->second = node{.name = each.name, .link = each.link};
+    plan_offers();
     if (!pool_.departures.record().nodes.empty()) send_write_offs(at->second, 0);
     clear_returned(at->second, pool_.now());
     removals_.hasten(pool_.now());
@@ -266,6 +268,18 @@ void peers_backend::say_standing() {
   told_.standing(stands ? result<void>() : fail(error_code::closed, "no other node is there"));
 }
 
+void peers_backend::plan_offers() {
+  tells_at_ = pool_.now() + offer_pause;
+  pool_.wake_at(*tells_at_);
+}
+
+/// Homes that change several times in a row are one event.
+void peers_backend::tell_change(steady_time now) {
+  if (!tells_at_ || now < *tells_at_) return;
+  tells_at_.reset();
+  if (stands_ == true) told_.standing({});
+}
+
 peers_backend::node* peers_backend::find_node(const std::string& name) {
   const auto found = std::ranges::find_if(nodes_, [&](const auto& each) { return each.second.name == name; });
   return found == nodes_.end() || pool_.departures.has(name) ? nullptr : &found->second;
@@ -284,8 +298,12 @@ bool peers_backend::admits(const std::string& name) {
   return breakers_[name].admits(pool_.now());
 }
 
+/// A home that answers again may take what was not offered to it meanwhile.
 void peers_backend::note(const std::string& name, bool is_good) {
-  breakers_[name].note(is_good, pool_.now());
+  breaker& guard = breakers_[name];
+  const bool was_closed = guard.state(pool_.now()) == breaker_state::closed;
+  guard.note(is_good, pool_.now());
+  if (!was_closed && guard.state(pool_.now()) == breaker_state::closed) plan_offers();
 }
 
 /// Counts as an answer of the node while few instances are doubted, since one client's blocks may be wrong anywhere.
@@ -1146,6 +1164,7 @@ void peers_backend::advance(steady_time now) {
   }
   give_back_unused(now);
   repeat_removals(now);
+  tell_change(now);
   wake_for_next();
 }
 
@@ -1159,6 +1178,7 @@ void peers_backend::wake_for_next() {
   for (const auto& [link, each] : nodes_) {
     if (pool_.departures.has(each.name)) pool_.wake_at(each.clear_again);
   }
+  if (tells_at_) pool_.wake_at(*tells_at_);
   const bool has_bindings = std::ranges::any_of(nodes_, [](const auto& each) { return !each.second.bindings.empty(); });
   if (has_bindings) pool_.wake_at(looks_at_bindings_);
 }

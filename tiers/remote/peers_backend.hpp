@@ -103,6 +103,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   static constexpr std::size_t most_replicas = 2;
   static constexpr std::chrono::minutes binding_lasts{10};
   static constexpr std::chrono::seconds clear_pause{10};  ///< of a returned node's clear
+  static constexpr std::chrono::seconds offer_pause{2};   ///< between a change of the homes and its event
 
   /// The nodes that a block belongs to, then those that it belonged to before the last change. No name: none.
   struct homes {
@@ -244,6 +245,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   void end_removal_of(std::uint64_t number, std::uint64_t removed, const std::string& why);
   void wake_for_next();
   void say_standing();
+  void plan_offers();
+  void tell_change(steady_time now);
   static constexpr std::size_t doubted_from = 4;  ///< instances
   [[nodiscard]] bool admits(const std::string& name);
   void note(const std::string& name, bool is_good);
@@ -275,7 +278,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   std::uint64_t next_number_ = 1;
   std::vector<item_outcome> put_outcomes_, got_outcomes_;
   std::optional<bool> stands_;
-  bool must_pump_ = false;  ///< something waits for a node that was not pumped since
+  std::optional<steady_time> tells_at_{};  ///< that the homes changed: blocks that were refused may be offered again
+  bool must_pump_ = false;                 ///< something waits for a node that was not pumped since
 };
 
 }  // namespace cenote::remote

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from .._attachment import Attachment
+from .._full_node import FullNode
 from .._near import DEADLINE, WITHOUT_DEVICE, Near, Run, Taken, acquire, exists
 from ..blocks import PRESENT, Block
 from ..device import DeviceLost
@@ -58,6 +59,7 @@ class Pool:
         self.page_bytes = page_bytes
         self._settings = settings
         self._copier = copier
+        self._full = FullNode(logger)
         self.promises = Promises(settings.hold, settings.hold_pages)
         self._attachment = Attachment(
             spec,
@@ -293,8 +295,11 @@ class Pool:
                 return stored
             # What was stored stays pinned until all is: else a set that meets a full node would evict its own first
             # pages for its last ones. A node that is full of pinned pages takes no more; that is no error.
-            with contextlib.ExitStack() as pins, contextlib.suppress(NoSpace):
-                self._store(session, keys, sources, stored, end, pins)
+            with contextlib.ExitStack() as pins:
+                try:
+                    self._store(session, keys, sources, stored, end, pins)
+                except NoSpace as why:
+                    self._full.refused(stored.count(False), why)
         return stored
 
     def _store(

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from .._calls import Calls
 from ..errors import CenoteError
 from ..prefetch import Follow
 from ..session import Session
@@ -49,19 +50,19 @@ class Publisher:
     """Publishes in a thread: the scheduler's never waits for a node."""
 
     def __init__(self) -> None:
-        self._thread: concurrent.futures.ThreadPoolExecutor | None = None
+        self._thread: Calls | None = None
 
     def publish(
         self, session: Session, terms: Terms, keys: Sequence[bytes], groups: Sequence[str]
     ) -> concurrent.futures.Future[bool]:
         """All blocks of the prompt at once, before they are stored. Returns whether they were published, later."""
         if self._thread is None:
-            self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="cenote-publish")
+            self._thread = Calls(1, "cenote-publish")
         return self._thread.submit(_publish, session, terms.request, [bytes(key) for key in keys], list(groups))
 
     def close(self) -> None:
         if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread.close()
 
 
 def _publish(session: Session, request: str, keys: Sequence[bytes], groups: Sequence[str]) -> bool:

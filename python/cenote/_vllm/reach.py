@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from .._calls import Calls
 from ..session import Session
 from .model import Group
 
@@ -91,7 +92,7 @@ class Asker:
     """Asks in threads: the scheduler's never waits for a node."""
 
     def __init__(self) -> None:
-        self._threads: concurrent.futures.ThreadPoolExecutor | None = None
+        self._threads: Calls | None = None
 
     def ask(self, session: Session, prefix: Prefix, missing: int, tokens_per_s: float | None) -> Question | None:
         """`missing`: tokens to be computed if nothing more is found, `tokens_per_s`: how fast (None, 0: unknown). None:
@@ -100,13 +101,13 @@ class Asker:
         if worth < _SHORTEST:
             return None
         if self._threads is None:
-            self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="cenote-ask")
+            self._threads = Calls(_THREADS, "cenote-ask")
         until = time.monotonic() + min(worth, _LONGEST)
         return Question(session, prefix.first, until, self._threads.submit(_locate, session, prefix, until))
 
     def close(self) -> None:
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
 
 
 def _locate(session: Session, prefix: Prefix, until: float) -> int:

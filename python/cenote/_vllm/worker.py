@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .._full_node import FullNode
 from .._near import DEADLINE, WITHOUT_DEVICE, Near, Run, Taken, acquire
 from .._updates import Condition, Updates, unconditional
 from ..blocks import PRESENT, Block, Held
@@ -131,6 +132,7 @@ class Worker:
         self._stored: set[str] = set()
         self._acknowledged = Acknowledged()
         self.stats = CenoteStats()
+        self._full = FullNode(logger)
         self._loads: queue.SimpleQueue[tuple[InstanceSpec | None, Load] | Pinning | None] = queue.SimpleQueue()
         self._stores: queue.SimpleQueue[InstanceSpec | Reservation | Commit | None] = queue.SimpleQueue()
         self._step = (CenoteMetadata(), 0.0)
@@ -756,7 +758,8 @@ class Worker:
                     keys = [store.keys[i] for i in wanted]
                     slots = session.reserve(keys, self._part, group=self._names[store.group])
                     self._take_blanks(reserved, Blanks(session, self._streams), blocks, slots)
-        except NoSpace:
+        except NoSpace as why:
+            self._full.refused(len(store.keys), why)
             reserved.failed = True
         except CenoteError as why:
             logger.warning("reserving blocks: %s", str(why))

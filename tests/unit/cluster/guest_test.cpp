@@ -120,8 +120,13 @@ struct guest_world {
     identity = identity_of(spec);
     pool.join(nullptr, &guest);
     pool.use(network);
+    take_members({"b"});
+  }
+  /// The others, whose links have the numbers from 7 on.
+  void take_members(const std::vector<std::string>& names) {
     cluster::pool_members now{.self = "a", .weight = 1, .born = {1}, .others = {}};
-    now.others.push_back({.name = "b", .weight = 1, .link = 7, .carries_blocks = true});
+    for (const std::string& name : names)
+      now.others.push_back({.name = name, .weight = 1, .link = 7 + now.others.size(), .carries_blocks = true});
     pool.take_members(now);
   }
 
@@ -169,9 +174,20 @@ struct guest_world {
     one.value = value;
     return one;
   }
-  void hear(frame_type type, std::span<const std::byte> body) {
-    pool.heard(7, type, 1, body);
+  void hear(frame_type type, std::span<const std::byte> body, peer::link_id link = 7) {
+    pool.heard(link, type, 1, body);
     pool.flush();
+  }
+  /// Opens further instances for the node at the end of `link` until one is refused; how many.
+  std::size_t open_all(peer::link_id link) {
+    const std::size_t before = room.opens.size();
+    std::size_t opened = 0;
+    for (; room.opens.size() == before + opened && opened <= cluster::guest::most_instances; ++opened) {
+      instance_spec own = spec;
+      own.id = "model " + std::to_string(next_model++);
+      hear(frame_type::bind, peer::encode(peer::bind_request{identity_of(own), 0, encoded(own)}), link);
+    }
+    return room.opens.size() - before;
   }
   void restrict_groups(std::map<std::string, std::string, std::less<>> tokens) {
     pool.rights.store(std::make_shared<const cluster::group_rights>(std::move(tokens)));
@@ -213,6 +229,7 @@ struct guest_world {
   }
 
   instance_spec spec = some_spec();
+  std::uint64_t next_model = 0;
   instance_identity identity;
   memory::instance_memory instance = std::move(*memory::instance_memory::create("guest-test"));
   memory::segment session_segment =
@@ -306,14 +323,21 @@ BOOST_AUTO_TEST_CASE(an_earlier_clear_is_known_still_when_a_later_one_could_not_
   BOOST_TEST(all.clears());
 }
 
+BOOST_AUTO_TEST_CASE(a_share_of_the_instances_of_other_nodes_is_taken_by_no_other_node) {
+  guest_world all;
+  all.take_members({"b", "c", "d"});
+  const std::size_t whole = cluster::guest::most_instances;
+  BOOST_TEST(all.open_all(7) == whole / 2);
+  BOOST_TEST(all.open_all(8) == whole / 4);
+  BOOST_TEST(all.open_all(7) == 0U);
+  BOOST_TEST(all.open_all(9) == whole / 8);
+  BOOST_TEST(all.open_all(8) == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(an_instance_is_opened_for_a_clear_also_where_others_use_as_many_as_they_may) {
   guest_world all;
   const std::size_t share = cluster::guest::most_instances / 2;  // the other half is for other nodes
-  for (std::size_t i = 0; i < share; ++i) {
-    instance_spec other = all.spec;
-    other.id = "model " + std::to_string(i);
-    all.hear(frame_type::bind, peer::encode(peer::bind_request{identity_of(other), 0, encoded(other)}));
-  }
+  BOOST_TEST(all.open_all(7) == share);
   BOOST_REQUIRE_EQUAL(all.room.opens.size(), share);
   all.hear(frame_type::bind, peer::encode(peer::bind_request{all.identity, 0, encoded(all.spec)}));
   BOOST_TEST(peer::decode_bind_answer(all.last(frame_type::bound))->handle == 0U);

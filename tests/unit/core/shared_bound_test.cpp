@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace cenote::shared_bound_test {
 
@@ -33,7 +34,8 @@ std::string text_of(const std::filesystem::path& path) {
 std::map<std::string, std::string> bounds_in_source() {
   static const std::regex declaration(R"((?:std::size_t|std::u?int\d+_t|unsigned|int) ((?:most|max)_\w+) ?= ?)");
   std::map<std::string, std::string> found;
-  for (const char* folder : {"actors", "cluster", "memory", "tiers/blocks", "tiers/prefetch", "worker"}) {
+  for (const char* folder : {"actors", "cluster", "device", "keeper", "memory", "tiers/blocks", "tiers/gpu",
+                             "tiers/nvme", "tiers/prefetch", "tiers/remote", "transport/local", "worker"}) {
     for (const auto& each :
          std::filesystem::recursive_directory_iterator(std::filesystem::path(CENOTE_SOURCE_DIR) / folder)) {
       if (each.path().extension() != ".hpp" && each.path().extension() != ".cpp") continue;
@@ -106,7 +108,100 @@ const std::map<std::string, std::string> without_share{
     {"max_blocks_per_slab", "a layout"},
     {"max_slabs", "a layout"},
     {"max_buckets", "a layout"},
+    {"max_backends", "set by the configuration"},
+    {"max_redis_servers", "set by the configuration"},
+    {"most_databases", "set by the configuration"},
+    {"most_replicas", "set by the configuration"},
+    {"most_credentials_bytes", "of one file"},
+    {"most_prefix_bytes", "of the configuration"},
+    {"most_book_bytes", "of one file"},
+    {"most_removals_bytes", "of one file"},
+    {"max_value_bytes", "of one value"},
+    {"max_bytes", "of one path's file"},
+    {"max_blocks", "of one path, which quotas share"},
+    {"max_records", "blocks, which quotas share; of removals: an instance in place of its keys"},
+    {"max_extent", "of one path"},
+    {"max_entries", "of the keeper: sessions, instances and slabs, which have shares"},
+    {"max_entry_fds", "of one entry"},
+    {"max_entry_meta", "of one entry"},
+    {"max_frame", "of one frame"},
+    {"max_frame_fds", "of one frame"},
+    {"max_held", "blocks of one session"},
+    {"max_payload", "of one frame"},
+    {"max_slabs_a_query", "of one question"},
+    {"max_text", "of one frame"},
+    {"most_attempts", "steps of one turn"},
+    {"most_depth", "of one path"},
+    {"most_entries", "instances, which have shares: the oldest goes"},
+    {"most_failures_at_start", "workers"},
+    {"most_header_line", "of one server"},
+    {"most_in_a_row", "answers of one place"},
+    {"most_in_batch", "steps of one turn"},
+    {"most_length", "of one request"},
+    {"most_nodes", "other nodes"},
+    {"most_orders", "removals: the oldest goes, and is counted"},
+    {"most_parts", "of one block"},
+    {"most_processes", "of one driver"},
+    {"most_redis_value_bytes", "of one value"},
+    {"most_registered", "slabs of one path"},
+    {"most_reply_bytes", "of one server"},
+    {"most_rounds", "steps of one turn"},
+    {"most_run_bytes", "of one round"},
+    {"most_run_commands", "of one round"},
+    {"most_runs", "of one transfer"},
+    {"most_shown", "bytes of one text"},
+    {"most_specs", "instances, which have shares: the oldest unused one goes"},
+    {"most_step_bits", "of one number"},
+    {"most_threads", "of the machine"},
+    {"most_unsent_bytes", "of one server"},
+    {"most_value_bytes", "of one value"},
+    {"most_window", "of one server"},
 };
+
+/// Configuration that bounds what clients take, and has no row: what bounds it for each user and instance group.
+const std::map<std::string, std::string> keys_without_share{
+    {"session.max_pins", "of one session"},
+    {"session.max_grants", "of one session"},
+    {"session.reserve_timeout", "a time"},
+    {"gpu.devices", "names"},
+    {"gpu.backend", "a kind"},
+    {"gpu.capacity", "blank blocks: as dram.capacity; blocks: quotas"},
+    {"gpu.ingest", "a choice"},
+    {"gpu.policy", "a choice"},
+    {"gpu.high_water", "of the capacity"},
+    {"gpu.low_water", "of the capacity"},
+    {"gpu.quarantine", "a time; what is set aside is blank"},
+    {"instances.idle", "a time"},
+    {"limits.sessions_per_uid", "of one user"},
+    {"limits.connections_per_uid", "of one user"},
+    {"limits.instances_per_uid", "of one user"},
+    {"limits.descriptors_in_flight", "of one user"},
+    {"limits.reserve_share", "of one user, beside the share of blank blocks"},
+    {"limits.keep_share", "accounts: keep_quota, user_keep_share"},
+    {"limits.pin_share", "of one user: pin_shares"},
+    {"limits.group_quota", "of one group"},
+    {"limits.open_groups", "a choice"},
+    {"limits.user_quota", "of one user"},
+    {"limits.user_keep_share", "of one user"},
+};
+
+/// The states of a block's memory, and the bound of each for a user and instance group; a row's name, or other words.
+const std::map<std::string, std::string> bounds_of_states{
+    {"free", "nobody has it"},         {"granted", "blank blocks"}, {"pending", "blank blocks"},
+    {"quarantined", "blank blocks"},   {"present", "quotas"},       {"zombie", "pins: limits.pin_share"},
+    {"loading", "keys of prefetches"},
+};
+
+/// The enumerators of `name`, as a source has them.
+std::vector<std::string> enumerators(const std::string& file, const std::string& name) {
+  const std::string text = text_of(std::filesystem::path(CENOTE_SOURCE_DIR) / file);
+  const std::size_t begin = text.find("enum class " + name + " ");
+  const std::string body = text.substr(begin, text.find("};", begin) - begin);
+  static const std::regex enumerator(R"(\n  (\w+) = \d+,)");
+  std::vector<std::string> all;
+  for (std::sregex_iterator one(body.begin(), body.end(), enumerator), end; one != end; ++one) all.push_back((*one)[1]);
+  return all;
+}
 
 }  // namespace
 
@@ -164,6 +259,28 @@ BOOST_AUTO_TEST_CASE(every_bound_in_the_source_has_a_share_or_a_reason) {
   for (const auto& place : shared) {
     if (place.find('.') != std::string::npos) BOOST_TEST(limits.find('"' + place + '"') != std::string::npos, place);
   }
+}
+
+/// Memory that clients hold has a state, whether or not a constant bounds it.
+BOOST_AUTO_TEST_CASE(every_state_of_memory_that_clients_hold_has_a_share_or_a_reason) {
+  const auto states = enumerators("memory/block_record.hpp", "block_state");
+  BOOST_TEST(states.size() == bounds_of_states.size());
+  for (const std::string& each : states) BOOST_TEST(bounds_of_states.contains(each), each << " has no share");
+  for (const auto& [name, bound] : bounds_of_states) {
+    const bool is_row = std::ranges::find(node_bound_table, bound, &node_bound_row::things) != node_bound_table.end();
+    BOOST_TEST((is_row || !bound.starts_with("blank")), name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_key_that_bounds_what_clients_take_has_a_share_or_a_reason) {
+  static const std::regex key(R"re(\.name = "((?:gpu|instances|limits|session)\.\w+|node\.max_\w+)")re");
+  const std::string schema = text_of(std::filesystem::path(CENOTE_SOURCE_DIR) / "config/schema.cpp");
+  std::set<std::string> shared;
+  for (const node_bound_row& row : node_bound_table) shared.insert(std::string(row.place));
+  std::size_t found = 0;
+  for (std::sregex_iterator one(schema.begin(), schema.end(), key), end; one != end; ++one, ++found)
+    BOOST_TEST((shared.contains((*one)[1]) || keys_without_share.contains((*one)[1])), (*one)[1] << " has no share");
+  BOOST_TEST(found > keys_without_share.size());
 }
 
 BOOST_AUTO_TEST_CASE(nothing_but_this_asks_for_a_fair_share) {

@@ -124,6 +124,8 @@ BOOST_AUTO_TEST_CASE(a_cluster_is_looked_at_when_the_node_has_a_name) {
   BOOST_REQUIRE(::getsockname(taken.get(), reinterpret_cast<sockaddr*>(&place), &size) == 0);
   cluster.listen->port = ntohs(place.sin_port);
   BOOST_TEST((level_of(cluster, "cluster ports") == finding::level::warn));
+  const auto with_metrics = examine({.capacity = 1 << 20, .metrics = endpoint{"127.0.0.1", cluster.listen->port}});
+  BOOST_TEST((std::ranges::find(with_metrics, "metrics port", &finding::subject)->how == finding::level::warn));
   cluster.secret_file = "/does/not/exist";
   BOOST_TEST((level_of(cluster, "cluster secret") == finding::level::fail));
 }

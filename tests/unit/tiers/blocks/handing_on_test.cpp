@@ -15,14 +15,14 @@ namespace {
 constexpr std::uint64_t mib = 1 << 20;
 constexpr std::uint64_t block = 64 << 10;
 
-store_options with_one_below(std::uint64_t window) {
+store_options with_one_below(std::uint64_t window, ingest policy) {
   store_options options = options_of(4 * mib, mib);
-  options.edges.push_back({.ingest = ingest::none, .write_window = window, .read_window = mib, .hinted = false});
+  options.edges.push_back({.ingest = policy, .write_window = window, .read_window = mib, .hinted = false});
   return options;
 }
 
 struct world {
-  explicit world(std::uint64_t window = 2 * block) : at(with_one_below(window)) {}
+  explicit world(std::uint64_t window = 2 * block, ingest policy = ingest::none) : at(with_one_below(window, policy)) {}
   ~world() { BOOST_TEST(at.broken_identity() == ""); }
 
   void put(std::uint64_t n) {
@@ -52,9 +52,51 @@ struct world {
   client a{at, in};
 };
 
+/// Five blocks were stored while the tier was away.
+struct returned_tier : world {
+  returned_tier() : world(8 * block, ingest::all) {
+    at.tier->set_standing(0, false);
+    for (std::uint64_t n = 0; n < 5; ++n) put(n);
+    BOOST_TEST(pump().empty());
+    at.tier->set_standing(0, true);
+  }
+};
+
 }  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(handing_on_suite, world)
+
+BOOST_FIXTURE_TEST_CASE(what_was_stored_while_the_tier_was_away_is_offered_when_it_is_back, returned_tier) {
+  BOOST_TEST(at.tier->begin_catching_up(0));
+  const auto first = pump();
+  BOOST_REQUIRE(first.size() == 2U);  // a quarter of the window
+  BOOST_TEST((first[0].full == key_of(4) && first[1].full == key_of(3)));
+  answer(first, transfer_result::done);
+  BOOST_TEST(hand_all_on().size() == 3U);
+  BOOST_TEST(at.tier->end_handing_on(false)->taken == 5U);
+  BOOST_TEST(at.tier->begin_catching_up(0));
+  BOOST_TEST(hand_all_on().empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(what_its_home_refuses_is_offered_once, returned_tier) {
+  BOOST_TEST(at.tier->begin_catching_up(0));
+  BOOST_TEST(hand_all_on(transfer_result::dropped).size() == 5U);
+  at.now += tenths(100);
+  BOOST_TEST(hand_all_on().empty());
+  BOOST_TEST(at.tier->end_handing_on(false)->left == 5U);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_node_that_leaves_offers_everything_and_not_once_more_beside_it, returned_tier) {
+  BOOST_TEST(at.tier->begin_catching_up(0));
+  BOOST_TEST(at.tier->begin_handing_on().has_value());
+  BOOST_TEST(!at.tier->begin_catching_up(0));
+  BOOST_TEST(hand_all_on().size() == 5U);
+}
+
+BOOST_AUTO_TEST_CASE(a_tier_that_takes_only_what_leaves_is_offered_nothing_when_it_is_back) {
+  put(1);
+  BOOST_TEST(!at.tier->begin_catching_up(0));
+}
 
 BOOST_AUTO_TEST_CASE(what_was_used_last_goes_first_as_the_window_allows) {
   for (std::uint64_t n = 0; n < 5; ++n) put(n);

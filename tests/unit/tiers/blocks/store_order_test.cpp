@@ -94,9 +94,8 @@ BOOST_AUTO_TEST_CASE(each_policy_in_the_store_hits_what_its_simulation_does) {
 BOOST_AUTO_TEST_CASE(a_child_goes_before_its_parent_however_it_was_stored) {
   world test(exact(100));
   const auto chain = keys(0, 100);
-  test.a.request(std::span(chain).first(30));
-  test.a.request(std::span(chain).first(70));
-  test.a.request(chain);  // two commits, the second of which names its parent
+  // Each commit but the first names its parent.
+  for (const std::size_t length : {20U, 45U, 70U, 95U, 100U}) test.a.request(std::span(chain).first(length));
   for (std::uint64_t other = 0; other < 99; ++other) {
     ++test.at.now;
     test.a.request(keys(1'000 + other, 1));

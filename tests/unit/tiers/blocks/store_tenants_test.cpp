@@ -341,12 +341,14 @@ BOOST_AUTO_TEST_CASE(sessions_of_one_user_share_what_one_user_may_reserve) {
   client second(at, in);
   at.uid = 2000;
   client other(at, in);
-  const std::uint64_t share = at.options.capacity / 4 / block;
+  const std::uint64_t blocks = at.options.capacity / block;
+  const std::uint64_t share = blocks / 4;
   BOOST_TEST(reserve_all(first, 1, 1000).size() == share);
   BOOST_TEST(reserve_all(second, 10'000, 1000).size() == 0U);
-  BOOST_TEST(reserve_all(other, 20'000, 1000).size() == share);
+  const std::uint64_t other_share = reserve_all(other, 20'000, 1000).size();
+  BOOST_TEST(other_share == share * 3 / 4, "a half of the half that is left, as there is one group");
   at.bury(first.number);
-  BOOST_TEST(reserve_all(second, 10'000, 1000).size() == share);
+  BOOST_TEST(reserve_all(second, 10'000, 1000).size() == (blocks - other_share + 3) / 4);
   BOOST_TEST(at.broken_identity() == "");
 }
 
@@ -366,6 +368,38 @@ BOOST_AUTO_TEST_CASE(blocks_that_are_set_aside_count_until_their_writers_are_gon
   at.bury(first.number);
   BOOST_TEST(account_of(at, "default").reserved == 0U);
   BOOST_TEST(reserve_all(second, 10'000, 1000).size() == got.size());
+}
+
+BOOST_AUTO_TEST_CASE(engines_of_one_user_that_are_killed_one_after_the_other_leave_half_of_the_tier_to_others) {
+  auto options = small_tier(32);
+  options.limits.reserve_share = 1;
+  node at(options);
+  const std::uint64_t blocks = at.options.capacity / block;
+  std::vector<instance_number> groups;
+  for (const char* name : {"a", "b", "c", "d"}) groups.push_back(at.add(spec_of(name, block, 1, name)));
+  std::uint64_t set_aside = 0;
+  for (std::uint64_t n = 0; n < 64; ++n) {
+    client engine(at, groups[n % groups.size()]);
+    set_aside += reserve_all(engine, 1, blocks).size();
+    while (engine.grant(1) != 0 && engine.take()) ++set_aside;
+    at.tier->disconnect_session(engine.number, at.now);  // its device may still write
+  }
+  BOOST_TEST(set_aside <= blocks / 2 + 1);
+  at.uid = 2000;
+  client victim(at, at.add(spec_of("victim")));
+  BOOST_TEST(reserve_all(victim, 1, 1000).size() >= blocks / 16);
+  BOOST_TEST(at.broken_identity() == "");
+}
+
+BOOST_AUTO_TEST_CASE(of_a_few_large_blocks_each_user_may_hold_one) {
+  node at(options_of(4 * (slab_bytes + 4096), slab_bytes));
+  const auto in = at.add(spec_of("i", slab_bytes));
+  client first(at, in);
+  BOOST_TEST(reserve_all(first, 1, 10).size() == 1U);
+  at.uid = 2000;
+  client second(at, in);
+  BOOST_TEST(reserve_all(second, 10, 10).size() == 1U);
+  BOOST_TEST(at.broken_identity() == "");
 }
 
 BOOST_AUTO_TEST_CASE(a_block_is_paid_for_once_by_whoever_reserved_it) {

@@ -58,17 +58,45 @@ BOOST_AUTO_TEST_CASE(a_block_that_is_to_leave_is_in_no_policy_until_it_stays) {
   BOOST_TEST(table.writing_bytes() == 4096U);  // it is still written
 }
 
-BOOST_AUTO_TEST_CASE(an_instance_leaves_as_much_of_the_window_as_it_takes_while_there_is_another_one) {
-  of.all.options.edges[0].write_window = 8 * 4096;
-  const auto taken_by = [&](instance& owner) {
+/// A window of eight blocks that instances write through.
+struct window_fixture : fixture {
+  window_fixture() { of.all.options.edges[0].write_window = 8 * 4096; }
+  std::uint32_t write_all(instance& owner) {
     std::uint32_t count = 0;
     for (; table.may_write(0, pool_in(owner)); ++count)
-      (void)table.begin_moving(100 * owner.number + count, {.owner = &owner, .ref = {}, .stride = 4096});
+      tokens.push_back(table.begin_moving(next_record++, {.owner = &owner, .ref = {}, .stride = 4096}));
     return count;
-  };
+  }
+  void end_oldest(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) (void)table.take_moving(tokens.at(i));
+    tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
+  }
   instance& other = add("two");
-  BOOST_TEST(taken_by(in) == 4U);
-  BOOST_TEST(taken_by(other) == 2U);
+  std::vector<std::uint64_t> tokens;
+  std::uint32_t next_record = 100;
+};
+
+BOOST_FIXTURE_TEST_CASE(an_instance_that_writes_alone_has_the_whole_window, window_fixture) {
+  BOOST_TEST(write_all(in) == 8U);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_instance_leaves_as_much_of_the_window_as_it_takes_while_another_one_waits, window_fixture) {
+  BOOST_TEST(write_all(in) == 8U);
+  BOOST_TEST(write_all(other) == 0U);
+  end_oldest(4);
+  BOOST_TEST(write_all(in) == 0U);
+  BOOST_TEST(write_all(other) == 2U);
+  end_oldest(4);
+  BOOST_TEST(write_all(in) == 3U);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_instance_that_asks_no_more_has_no_share_of_the_window, window_fixture) {
+  BOOST_TEST(write_all(in) == 8U);
+  BOOST_TEST(write_all(other) == 0U);
+  end_oldest(7);
+  BOOST_TEST(write_all(in) == 3U);  // four of eight: the other one may still come
+  end_oldest(1);                    // a whole window was written since
+  BOOST_TEST(write_all(in) == 5U);
 }
 
 BOOST_AUTO_TEST_CASE(windows_bound_what_is_on_its_way_but_let_one_block_through) {

@@ -292,6 +292,24 @@ struct later_worker {
 
 BOOST_AUTO_TEST_SUITE(peers_backend)
 
+BOOST_AUTO_TEST_CASE(homes_that_come_back_may_take_what_they_could_not_and_that_is_told_once) {
+  world all;
+  all.run(3s);
+  for (int i = 0; i < 2; ++i) {
+    all.lose_b();
+    all.regain_b();
+  }
+  const std::size_t told = all.standing.size();
+  BOOST_TEST(all.standing.back());
+  all.run(1s);
+  BOOST_TEST(all.standing.size() == told);
+  all.run(2s);
+  BOOST_TEST(all.standing.size() == told + 1);
+  BOOST_TEST(all.standing.back());
+  all.run(30s);
+  BOOST_TEST(all.standing.size() == told + 1);
+}
+
 BOOST_AUTO_TEST_CASE(a_block_is_asked_for_once_its_instance_is_bound_and_lands_where_it_is_wanted) {
   world all;
   BOOST_TEST((all.standing == std::vector{true}));
