@@ -43,10 +43,10 @@ void removals::end(std::uint64_t number, steady_time now) {
       [answer = std::move(over.answer), why = text_of(over)] { answer(fail(error_code::removal_pending, why)); });
 }
 
-std::string removals::text_of(const round& ended) const {
-  std::string text = ended.reason;
-  for (const std::string& each : ended.order.nodes) {
-    const bool is_first = &each == &*ended.order.nodes.begin();
+std::string removals::text_of(const round& outcome) const {
+  std::string text = outcome.reason;
+  for (const std::string& each : outcome.order.nodes) {
+    const bool is_first = &each == &*outcome.order.nodes.begin();
     text += (is_first && !text.empty() ? "; " : "") + std::string(is_first ? "not confirmed by " : ", ") + each;
   }
   return text + "; " + std::to_string(book_.orders().size()) + " removals wait";

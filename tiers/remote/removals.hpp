@@ -92,7 +92,7 @@ class removals {
  private:
   void end_keys(const removal_book::open_removal& order, steady_time now);
   void add(removal_book::open_removal order, steady_time now);
-  [[nodiscard]] std::string text_of(const round& ended) const;
+  [[nodiscard]] std::string text_of(const round& outcome) const;
   void write(steady_time now, std::uint64_t record_changes);
   void note(std::string_view event, std::string_view field, const std::string& value) const;
 
