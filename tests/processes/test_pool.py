@@ -691,10 +691,25 @@ def test_blocks_of_other_nodes_do_not_push_out_those_of_this_one(pool: Pool, att
     assert engine.match(own).resident == COUNT
 
 
+def test_what_was_stored_while_its_home_was_away_is_there_once_it_is_back(pool: Pool, attach: Attach) -> None:
+    a = pool.start(0, launch_only=True, weight="1PiB")  # all blocks belong there
+    b = pool.start(1, launch_only=True, weight="1")
+    pool.all_ask()
+    home, writer = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
+    assert run_cenote("debug", "partition", "a", "b", "both", "--socket", b.socket).returncode == 0
+    becomes(b, "a", "suspect", "gone", "dialling", "greeting")
+    keys = put(writer, "alone")
+    assert run_cenote("debug", "heal", "--socket", b.socket).returncode == 0
+    pool.all_ask()
+    until("its home has it", lambda: home.match(keys).resident == COUNT)
+
+
 @pytest.mark.sanitizer
-def test_copies_of_what_others_have_leave_first(pool: Pool, attach: Attach) -> None:
+def test_copies_of_what_others_have_leave_first(pool: Pool, start_node: StartNode, attach: Attach) -> None:
     a = pool.start(0, launch_only=True, weight="1PiB")  # all blocks belong there …
-    b = pool.start(1, launch_only=True, weight="1", copies="0.25")
+    settings = pool.settings(1, weight="1", copies="0.25")
+    b = start_node(*settings, "remote.ingest=none", capacity="16MiB", launch_only=True)
+    pool.nodes.append(b)
     pool.all_ask()
     writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
     assert run_cenote("debug", "partition", "a", "b", "both", "--socket", b.socket).returncode == 0
