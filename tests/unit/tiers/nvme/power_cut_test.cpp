@@ -38,6 +38,7 @@ BOOST_AUTO_TEST_CASE(after_a_power_cut_a_block_is_right_or_not_there) {
               case transfer_result::done: ++right; break;
               case transfer_result::missing: ++missing; break;
               case transfer_result::failed: ++failed; break;
+              case transfer_result::altered:
               case transfer_result::dropped: ++never_read; break;
             }
           }

@@ -97,6 +97,10 @@ BOOST_AUTO_TEST_CASE(a_removal_that_waits_has_to_go_to_all_nodes_again) {
   need<removal_world>(&removal_rules::repeats_to_all, "the repetition to all");
 }
 
+BOOST_AUTO_TEST_CASE(a_node_that_may_have_blocks_has_to_be_known_however_long_it_stays_away) {
+  need<removal_world>(&removal_rules::keeps_names, "the names of nodes that are away");
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_AUTO_TEST_SUITE(redis_removal_model)
@@ -133,10 +137,6 @@ BOOST_AUTO_TEST_CASE(a_put_that_was_given_up_has_to_be_followed_by_a_deletion) {
 
 BOOST_AUTO_TEST_CASE(removals_that_a_server_has_not_confirmed_have_to_outlive_their_worker) {
   need<redis_world>(&redis_rules::keeps_book, "the book");
-}
-
-BOOST_AUTO_TEST_CASE(a_node_that_may_have_blocks_has_to_be_known_however_long_it_stays_away) {
-  need(&removal_rules::keeps_names, "the names of nodes that are away");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
