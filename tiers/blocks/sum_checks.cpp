@@ -21,7 +21,8 @@ bool sum_checks::add(const slab& home, block_ref ref, boot_time now) {
     return each.instance == home.owner->number && each.ref == ref;
   };
   if (std::ranges::any_of(waiting_, is_same)) return true;
-  if (waiting_.size() >= most_waiting) return false;
+  const auto of_instance = std::ranges::count(waiting_, home.owner->number, &waiting_block::instance);
+  if (waiting_.size() >= most_waiting || std::cmp_greater_equal(of_instance, most_of_instance)) return false;
   waiting_.push_back({home.owner->number, ref, record.word.load(std::memory_order_relaxed)});
   return true;
 }

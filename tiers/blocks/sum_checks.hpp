@@ -18,13 +18,14 @@ class block_states;
 /// for that alone, once for each such report, in pieces, so that no turn takes long. A wrong block counts against the
 /// session that stored it, whose number its record has anyway, and against the account of its instance.
 ///
-/// Blocks without a sum, blocks that are not here any more and reports beyond `most_waiting` are not checked. A wrong
+/// Blocks without a sum, blocks that are not here any more and reports beyond the bounds are not checked. A wrong
 /// block that only a disk has counts against no session: the disk may have altered it.
 class sum_checks {
  public:
   static constexpr std::uint32_t most_wrong = 4;  ///< blocks of a session within `window`: then it ends
   static constexpr tenths window = std::chrono::minutes(10);
   static constexpr std::size_t most_waiting = 64;           ///< blocks
+  static constexpr std::size_t most_of_instance = 8;        ///< … of that, of one instance
   static constexpr std::uint64_t piece_bytes = 1U << 20U;   ///< of a step
   static constexpr tenths pause = std::chrono::seconds(1);  ///< of an instance, after a copy that was right
 

@@ -245,9 +245,13 @@ BOOST_AUTO_TEST_CASE(a_node_that_got_wrong_bytes_has_the_copy_checked_and_a_clie
   BOOST_TEST(wrong_of(a) == 1U);
 }
 
-BOOST_AUTO_TEST_CASE(only_so_many_checks_wait) {
-  for (std::uint64_t n = 1; n <= sum_checks::most_waiting + 10; ++n) put_wrong(a, n);
-  BOOST_TEST(check().size() == sum_checks::most_waiting);
+BOOST_AUTO_TEST_CASE(an_instance_that_has_many_wrong_blocks_leaves_room_for_the_checks_of_others) {
+  const instance_number other = host.add(spec_of("other", block));
+  client c(host, other);
+  for (std::uint64_t n = 1; n <= sum_checks::most_of_instance + 10; ++n) put_wrong(a, n);
+  model = other;
+  put_wrong(c, 1);
+  BOOST_TEST(check().size() == sum_checks::most_of_instance + 1);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
