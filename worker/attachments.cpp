@@ -183,7 +183,7 @@ void attachments::end_late() {
 }
 
 result<void> attachments::attach(connection& connection, const local::frame& frame) {
-  if (draining_) return fail(error_code::not_running, "the node is shutting down");
+  if (draining_) return std::unexpected(*draining_);
   if (connection.session != 0) return fail(error_code::malformed, "this connection has a session already");
   if (!may_attach(connection, *config_.get())) return std::unexpected(may_not_attach(connection.peer.uid));
   auto request = local::decode_attach(frame.payload, frame.header.minor);
@@ -725,15 +725,15 @@ void attachments::connection_closed(std::uint64_t number, int socket) {
   tell_disconnected(*session->second.resources);
 }
 
-void attachments::drain() {
-  draining_ = true;
+void attachments::drain(error reason) {
+  draining_ = std::move(reason);
   std::vector<std::uint64_t> waiting;
   for (const auto& [ticket, each] : openings_) {
     if (!each.has_ended) waiting.push_back(ticket);
   }
   for (const std::uint64_t ticket : waiting) {
     const auto found = openings_.find(ticket);
-    if (found != openings_.end()) refuse(found, error(error_code::not_running, "the node is shutting down"));
+    if (found != openings_.end()) refuse(found, *draining_);
   }
   for (const auto& [number, each] : sessions_) {
     const auto phase = each.resources->view.header().phase.load(std::memory_order_relaxed);

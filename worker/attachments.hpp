@@ -75,7 +75,7 @@ class attachments {
   /// using goes back.
   void connection_closed(std::uint64_t number, int socket);
   /// Nobody attaches any more, also not who waits for it; all clients are told that the node goes away.
-  void drain();
+  void drain(error reason);
   /// Once a second: refuses who waits for too long, ends sessions whose quarantine is over, and tells keeper
   /// and actors again which sessions ended, where they may not have heard it.
   void tick();
@@ -192,7 +192,7 @@ class attachments {
   std::uint32_t last_session_ = 0;        ///< low half of the number of the session that attached last
   choice_words last_choice_{};            ///< that all sessions have
   std::vector<std::uint64_t> undropped_;  ///< ended sessions that the keeper may still have
-  bool draining_ = false;
+  std::optional<error> draining_{};       ///< the answer to an attach while the worker drains
 };
 
 }  // namespace cenote

@@ -197,7 +197,9 @@ void server::drain(bool keeper_is_dead) {
   on_loop([&] {  // waited for: stop() drops what did not run yet
     sockets_->unwatch(accepting_);
     if (keeper_is_dead) ::shutdown(listener_.get(), SHUT_RDWR);
-    sessions_->drain();
+    // The end of the keeper is the end of this node. A caller may ask again: it meets the next node, or none.
+    sessions_->drain(keeper_is_dead ? error(error_code::node_restarting, "the node was killed, and its worker ends")
+                                    : error(error_code::not_running, "the node is shutting down"));
   });
 }
 
