@@ -58,8 +58,11 @@ class redis_servers {
   /// `wake`: an address was looked up, on another thread.
   redis_servers(const redis_options& options, const backend::events& events, std::deque<epoch_book> books,
                 removal_book book, const std::function<void()>& wake, steady_time now);
+  ~redis_servers() = default;
   redis_servers(const redis_servers&) = delete;
   redis_servers& operator=(const redis_servers&) = delete;
+  redis_servers(redis_servers&&) = delete;
+  redis_servers& operator=(redis_servers&&) = delete;
 
   // As the calls of the backend; `call_time`: when they were made.
   void begin_items(request_kind kind, std::vector<item>& batch, steady_time call_time, steady_time now);

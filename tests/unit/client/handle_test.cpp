@@ -466,6 +466,14 @@ std::set<std::string> declared_functions() {
   return found;
 }
 
+/// Under the address sanitizer of g++ 12 a thread may hold a lock of its allocator at the fork: a child that allocates
+/// waits for ever.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool may_allocate_after_fork = false;
+#else
+constexpr bool may_allocate_after_fork = true;
+#endif
+
 /// Ends of handles are beside every call; the others take none.
 const std::set<std::string> ends{"cenote_free",        "cenote_prefetch_free", "cenote_group_free",
                                  "cenote_device_free", "cenote_stream_free",   "cenote_event_free"};
@@ -552,7 +560,8 @@ BOOST_AUTO_TEST_CASE(a_prefetch_and_a_group_outlive_their_session_as_errors) {
 }
 
 /// In the child: no thread of the parent's is there, whatever it was doing.
-BOOST_AUTO_TEST_CASE(a_child_forked_beside_calls_gets_errors_from_each_and_ends) {
+BOOST_AUTO_TEST_CASE(a_child_forked_beside_calls_gets_errors_from_each_and_ends,
+                     *boost::unit_test::enable_if<may_allocate_after_fork>()) {
   for (const auto& [name, each] : all_calls()) {
     handles all;
     pid_t child = -1;
