@@ -45,8 +45,8 @@ result<std::unique_ptr<redis_backend>> redis_backend::open(redis_options options
   return made;
 }
 
-redis_backend::redis_backend(redis_options options, events told, std::deque<epoch_book> books, removal_book removals,
-                             unique_fd wake_descriptor)
+redis_backend::redis_backend(const redis_options& options, events told, std::deque<epoch_book> books,
+                             removal_book removals, unique_fd wake_descriptor)
     : name_(options.url.name()),
       told_(std::move(told)),
       wake_(std::move(wake_descriptor)),

@@ -68,7 +68,7 @@ class redis_backend final : public backend {
  private:
   using call = std::function<void(steady_time)>;  ///< one that throws is made once more
 
-  redis_backend(redis_options options, events told, std::deque<epoch_book> books, removal_book removals,
+  redis_backend(const redis_options& options, events told, std::deque<epoch_book> books, removal_book removals,
                 unique_fd wake);
   void enter(call what);
   void wake() noexcept;

@@ -32,6 +32,7 @@ void encode(byte_writer& writer, const std::set<std::string>& nodes) {
 /// The longest away first, those that are here last: so the next worker knows their order.
 void encode(byte_writer& writer, const std::map<std::string, removal_book::known_node>& nodes) {
   std::vector<std::pair<std::uint64_t, std::string_view>> order;
+  order.reserve(nodes.size());
   for (const auto& [name, node] : nodes)
     order.emplace_back(node.departure == 0 ? ~std::uint64_t{0} : node.departure, name);
   std::ranges::sort(order);
