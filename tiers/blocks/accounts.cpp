@@ -125,6 +125,7 @@ accounts::blank_room accounts::room_for_blank(const session& session, std::uint6
     return std::min(left, share - std::min(share, own));
   };
   const std::uint64_t user = room(user_share(total, usage), usage.user);
+  if (session.owner->groups.size() == 1) return {.user = user, .group = user};  // no other group to leave room to
   return {.user = user, .group = std::min(user, room(group_share(total, usage), usage.group))};
 }
 
