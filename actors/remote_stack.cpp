@@ -166,7 +166,7 @@ class remote_host final : public lower_tier_host {
     options.state = std::move(*state);
     options.timeout = timeout_of(config);
     options.open_bytes = config.remote.read_window + config.remote.write_window;
-    auto made = remote::redis_backend::open(std::move(options), events(number), open_removals(config, text));
+    auto made = remote::redis_backend::open(options, events(number), open_removals(config, text));
     if (!made) return std::unexpected(made.error());
     return std::shared_ptr<remote::backend>(std::move(*made));
   }

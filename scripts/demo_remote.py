@@ -59,10 +59,6 @@ class Node(DemoNode):
     def serves(self) -> bool:
         return self.remote().get("serving") == 1
 
-    def has_put(self) -> int:
-        """Blocks that the server took."""
-        return int(self.remote()["counters"]["put"])
-
 
 def store(session: cenote.Session, name: str) -> list[bytes]:
     keys, blocks = conversation(name, COUNT, BLOCK)
@@ -70,11 +66,10 @@ def store(session: cenote.Session, name: str) -> list[bytes]:
     return keys
 
 
-def share(session: cenote.Session, node: Node, name: str) -> list[bytes]:
-    """Stores, and waits until the server has it all."""
-    before = node.has_put()
+def share(session: cenote.Session, reader: cenote.Session, name: str) -> list[bytes]:
+    """Stores, and waits until the session of the other node finds it all at the server."""
     keys = store(session, name)
-    until("the server has all blocks", lambda: node.has_put() - before == COUNT)
+    until("the server has all blocks", lambda: reader.locate(keys, timeout=PATIENCE).reachable == COUNT)
     return keys
 
 
@@ -94,7 +89,7 @@ def show(here: Node, there: Node, server: Server) -> None:
     spec, socket_a, socket_b = spec_of(BLOCK), str(here.socket), str(there.socket)
     with cenote.attach(spec, socket=socket_a) as a, cenote.attach(spec, socket=socket_b) as b:
         print("-- an engine at A stores a conversation, and an engine at B begins with it")
-        keys = share(a, here, "first")
+        keys = share(a, b, "first")
         resident, located = b.match(keys).resident, b.locate(keys, timeout=PATIENCE).reachable
         print(f"at B: {resident} of {COUNT} blocks are resident, {located} lie elsewhere")
         begun = time.perf_counter()
@@ -119,7 +114,7 @@ def show(here: Node, there: Node, server: Server) -> None:
         server.start()
         back = until("both nodes use it again", lambda: here.serves() and there.serves())
         print(f"both nodes use it again after {back:.1f} s")
-        share(a, here, "third")
+        share(a, b, "third")
         found = hit(b, "third")
         print(f"what is stored at A from now on is found at B: {found} of {COUNT} blocks")
         assert found == COUNT

@@ -59,8 +59,13 @@ std::function<void(const result<Answer>&)> attachments::await_answer(
       return answer ? send(waiting, *answer) : std::unexpected(answer.error());
     });
   };
-  // An answer may come when server and loop are gone.
-  return [take, loop = std::weak_ptr(sockets_)](const result<Answer>& answer) {
+  return on_loop<Answer>(take);
+}
+
+/// Passes an answer, which any thread may give, on to the loop's thread; it may come when server and loop are gone.
+template <class Answer, class Take>
+std::function<void(const result<Answer>&)> attachments::on_loop(Take take) {
+  return [take = std::move(take), loop = std::weak_ptr(sockets_)](const result<Answer>& answer) {
     if (const auto still = loop.lock()) still->post([take, answer] { take(answer); });
   };
 }
@@ -138,11 +143,8 @@ void attachments::ask_for(std::uint64_t ticket, void (attachments::*next)(openin
   waiting.deadline = local::event_loop::clock::now() + actor_deadline;
   ask_then<Answer>(
       context_.system, [wanted = waiting.wanted] { return !wanted->is_given_up; },
-      // An answer may come when server and loop are gone.
-      [this, ticket, next, loop = std::weak_ptr(sockets_)](const result<Answer>& came) {
-        if (const auto still = loop.lock()) still->post([this, ticket, next, came] { hear(ticket, next, came); });
-      },
-      whom, std::move(arguments)...);
+      on_loop<Answer>([this, ticket, next](const result<Answer>& came) { hear(ticket, next, came); }), whom,
+      std::move(arguments)...);
 }
 
 template <class Answer>
@@ -452,10 +454,7 @@ void attachments::adopt(const std::shared_ptr<session_resources>& session) {
   prepare(*session);
   ask_then<session_actor>(
       context_.system, [] { return true; },
-      // An answer may come when server and loop are gone.
-      [this, session, loop = std::weak_ptr(sockets_)](const result<session_actor>& opened) {
-        if (const auto still = loop.lock()) still->post([this, session, opened] { take_over(session, opened); });
-      },
+      on_loop<session_actor>([this, session](const result<session_actor>& opened) { take_over(session, opened); }),
       context_.node, open_atom_v, session_ptr(session));
 }
 
@@ -656,17 +655,15 @@ void attachments::leave_groups() {
     caf::anon_send(context_.groups, disconnect_atom_v, number);
   }
 }
+
 /// Of the node's actors, and when they have answered, of the keeper. What timed out before may still be carried out:
 /// this comes behind it.
 void attachments::release(std::uint64_t number) {
   releasing_[number].deadline = local::event_loop::clock::now() + actor_deadline;
   ask_then<outcome>(
       context_.system, [] { return true; },
-      // An answer may come when server and loop are gone.
-      [this, number, loop = std::weak_ptr(sockets_)](const result<outcome>& freed) {
-        if (const auto still = loop.lock()) still->post([this, number, freed] { note_released(number, freed); });
-      },
-      context_.node, release_atom_v, number);
+      on_loop<outcome>([this, number](const result<outcome>& freed) { note_released(number, freed); }), context_.node,
+      release_atom_v, number);
 }
 
 /// A question that was repeated has two answers: the first one counts.

@@ -130,6 +130,8 @@ class attachments {
   [[nodiscard]] std::function<void(const result<Answer>&)> await_answer(
       connection& client, const local::frame_header& request,
       std::function<result<void>(connection&, const Answer&)> send);
+  template <class Answer, class Take>
+  [[nodiscard]] std::function<void(const result<Answer>&)> on_loop(Take take);
 
   /// The next question of an attach; `next` hears the answer.
   template <class Answer, class Actor, class... Arguments>

@@ -140,12 +140,12 @@ class our_side {
  public:
   static result<std::unique_ptr<our_side>> open(const remote::redis_url& url, const std::string& state) {
     std::unique_ptr<our_side> made(new our_side);
-    remote::redis_options options{.url = url, .credentials = {}, .state = state, .timeout = patience};
+    const remote::redis_options options{.url = url, .credentials = {}, .state = state, .timeout = patience};
     const auto note = [side = made.get()](const std::vector<item_outcome>& some) { side->note(some); };
     auto opened = remote::redis_backend::open(
-        std::move(options), {.put = note, .got = note, .standing = [side = made.get()](result<void> now) {
-                               side->change([&] { side->standing_ = std::move(now); });
-                             }});
+        options, {.put = note, .got = note, .standing = [side = made.get()](result<void> now) {
+                    side->change([&] { side->standing_ = std::move(now); });
+                  }});
     if (!opened) return std::unexpected(opened.error());
     made->backend_ = std::move(*opened);
     auto stands = made->wait("does not answer", [side = made.get()] { return side->standing_ && *side->standing_; });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -41,9 +42,8 @@ class Calls:
         """Cancels what has not begun, and waits for nothing."""
         with self._lock:
             self._is_closed = True
-            while not self._queue.empty():
-                job = self._queue.get()
-                if job is not None:
+            with contextlib.suppress(queue.Empty):  # its threads take from it, too
+                while (job := self._queue.get_nowait()) is not None:
                     job[0].cancel()
             for _ in self._threads:
                 self._queue.put(None)

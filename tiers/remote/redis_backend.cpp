@@ -21,7 +21,8 @@ steady_time steady_now() {
 
 }  // namespace
 
-result<std::unique_ptr<redis_backend>> redis_backend::open(redis_options options, events told, removal_book removals) {
+result<std::unique_ptr<redis_backend>> redis_backend::open(const redis_options& options, events told,
+                                                           removal_book removals) {
   if (options.url.servers.empty()) return fail(error_code::invalid_argument, "a Redis backend has no server");
   if (options.timeout <= std::chrono::milliseconds(0)) {
     return fail(error_code::invalid_argument, "the timeout of a Redis backend must be above 0 ms");
@@ -36,7 +37,7 @@ result<std::unique_ptr<redis_backend>> redis_backend::open(redis_options options
   unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return fail_errno("eventfd");
   std::unique_ptr<redis_backend> made(
-      new redis_backend(std::move(options), std::move(told), std::move(*books), std::move(removals), std::move(wake)));
+      new redis_backend(options, std::move(told), std::move(*books), std::move(removals), std::move(wake)));
   try {
     made->thread_ = std::thread([self = made.get()] { self->run(); });
   } catch (const std::system_error& thrown) {

@@ -37,7 +37,7 @@ class redis_backend final : public backend {
   /// Starts the thread. Errors: `invalid_argument`, `permission_denied` and `system` for the file with the password and
   /// for the folder. A server that does not answer is none: that is told as the standing.
   /// `removals`: those of earlier processes that a server has not confirmed.
-  [[nodiscard]] static result<std::unique_ptr<redis_backend>> open(redis_options options, events told,
+  [[nodiscard]] static result<std::unique_ptr<redis_backend>> open(const redis_options& options, events told,
                                                                    removal_book removals = {});
   redis_backend(const redis_backend&) = delete;
   redis_backend& operator=(const redis_backend&) = delete;

@@ -236,7 +236,6 @@ void redis_servers::clear(const std::vector<instance_identity>& identities, bool
   const auto asked = std::make_shared<redis_question>();
   asked->cleared = std::move(answer);
   std::vector<std::set<instance_identity>> of_servers;
-  asked->open = 0;
   for (server& each : servers_) {
     auto& all = of_servers.emplace_back(identities.begin(), identities.end());
     const std::uint64_t place = each.site.id();
@@ -282,7 +281,7 @@ void redis_servers::ask_for_clears(steady_time now) {
 
 void redis_servers::end_clear_above(instance_identity identity, const result<void>& outcome, steady_time now) {
   const auto asked = clears_asked_.extract(identity);
-  if (outcome && !asked.empty() && asked.mapped()) {  // this one may have call_time before a later clear
+  if (outcome && !asked.empty() && asked.mapped()) {  // this one may have begun before a later clear
     answers_.clears_above.try_emplace(identity, false);
     return;
   }

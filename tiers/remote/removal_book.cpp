@@ -31,16 +31,16 @@ void encode(byte_writer& writer, const std::set<std::string>& nodes) {
 
 /// The longest away first, those that are here last: so the next worker knows their order.
 void encode(byte_writer& writer, const std::map<std::string, removal_book::known_node>& nodes) {
-  std::vector<std::pair<std::uint64_t, std::string_view>> order;
+  std::vector<std::tuple<std::uint64_t, std::string_view, bool>> order;
   order.reserve(nodes.size());
   for (const auto& [name, node] : nodes)
-    order.emplace_back(node.departure == 0 ? ~std::uint64_t{0} : node.departure, name);
+    order.emplace_back(node.departure == 0 ? ~std::uint64_t{0} : node.departure, name, node.is_settled);
   std::ranges::sort(order);
   const auto count = std::min(order.size(), removal_book::most_nodes);
   writer.put(static_cast<std::uint32_t>(count));
-  for (const auto& [departure, name] : order | std::views::drop(order.size() - count)) {
+  for (const auto& [departure, name, is_settled] : order | std::views::drop(order.size() - count)) {
     writer.put_text(name);
-    writer.put(nodes.find(std::string(name))->second.is_settled ? settled_flag : std::uint8_t{0});
+    writer.put(is_settled ? settled_flag : std::uint8_t{0});
   }
 }
 

@@ -32,8 +32,7 @@ void removals::end(std::uint64_t number, steady_time now) {
   if (is_done && book_.find(over.repeats) != nullptr) end_keys(over.order, now);  // also as one that waits
   const bool was_waiting = !book_.orders().empty();
   if (over.repeats != 0)
-    book_.keep(over.repeats,
-               over.order.nodes);  // another one may have its place
+    book_.keep(over.repeats, over.order.nodes);  // another one may have its place
   else if (!is_done)
     add(over.order, now);
   if (was_waiting && book_.orders().empty()) note("removals that waited are confirmed", "pending", "0");
@@ -101,10 +100,8 @@ void removals::write(steady_time now, std::uint64_t record_changes) {
   }
   ++failed_saves_;
   if (!std::exchange(is_unsaved_, true))
-    note(
-        "removals that wait are not kept over a restart until the file can be "
-        "written",
-        "reason", written.error().describe());
+    note("removals that wait are not kept over a restart until the file can be written", "reason",
+         written.error().describe());
 }
 
 void removals::note(std::string_view event, std::string_view field, const std::string& value) const {

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/product_sources.hpp"
+
 namespace cenote::shared_bound_test {
 
 namespace {
@@ -34,15 +36,11 @@ std::string text_of(const std::filesystem::path& path) {
 std::map<std::string, std::string> bounds_in_source() {
   static const std::regex declaration(R"((?:std::size_t|std::u?int\d+_t|unsigned|int) ((?:most|max)_\w+) ?= ?)");
   std::map<std::string, std::string> found;
-  for (const char* folder : {"actors", "cluster", "device", "keeper", "memory", "tiers/blocks", "tiers/gpu",
-                             "tiers/nvme", "tiers/prefetch", "tiers/remote", "transport/local", "worker"}) {
-    for (const auto& each :
-         std::filesystem::recursive_directory_iterator(std::filesystem::path(CENOTE_SOURCE_DIR) / folder)) {
-      if (each.path().extension() != ".hpp" && each.path().extension() != ".cpp") continue;
-      const std::string text = text_of(each.path());
-      for (std::sregex_iterator one(text.begin(), text.end(), declaration), end; one != end; ++one)
-        found.emplace((*one)[1], each.path().filename());
-    }
+  for (const auto& [path, text] :
+       testing::product_sources({"actors", "cluster", "device", "keeper", "memory", "tiers/blocks", "tiers/gpu",
+                                 "tiers/nvme", "tiers/prefetch", "tiers/remote", "transport/local", "worker"})) {
+    for (std::sregex_iterator one(text.begin(), text.end(), declaration), end; one != end; ++one)
+      found.emplace((*one)[1], path);
   }
   return found;
 }
@@ -154,7 +152,6 @@ const std::map<std::string, std::string> without_share{
     {"most_runs", "of one transfer"},
     {"most_shown", "bytes of one text"},
     {"most_specs", "instances, which have shares: the oldest unused one goes"},
-    {"most_step_bits", "of one number"},
     {"most_threads", "of the machine"},
     {"most_unsent_bytes", "of one server"},
     {"most_value_bytes", "of one value"},
@@ -253,7 +250,8 @@ BOOST_AUTO_TEST_CASE(a_refusal_says_of_whom_and_of_what) {
 
 /// A bound that is added without a share is found here: give it a row in node_bound_table, and ask shared_bound or
 /// share_refusal(); or add to `without_share` why clients do not fill it together.
-BOOST_AUTO_TEST_CASE(every_bound_in_the_source_has_a_share_or_a_reason) {
+BOOST_AUTO_TEST_CASE(every_bound_in_the_source_has_a_share_or_a_reason,
+                     *boost::unit_test::enable_if<testing::reads_sources>()) {
   std::set<std::string> shared;
   for (const node_bound_row& row : node_bound_table) shared.insert(std::string(row.place));
   for (const auto& [name, file] : bounds_in_source())
@@ -287,13 +285,10 @@ BOOST_AUTO_TEST_CASE(every_key_that_bounds_what_clients_take_has_a_share_or_a_re
 }
 
 BOOST_AUTO_TEST_CASE(nothing_but_this_asks_for_a_fair_share) {
-  for (const char* folder : {"actors", "client", "cluster", "keeper", "memory", "tiers", "transport", "worker"}) {
-    for (const auto& each :
-         std::filesystem::recursive_directory_iterator(std::filesystem::path(CENOTE_SOURCE_DIR) / folder)) {
-      if (each.path().extension() != ".hpp" && each.path().extension() != ".cpp") continue;
-      BOOST_TEST(text_of(each.path()).find("fair_share(") == std::string::npos,
-                 each.path().filename() << " asks for one: share_refusal() and user_share() say what it is of");
-    }
+  for (const auto& [path, text] :
+       testing::product_sources({"actors", "client", "cluster", "keeper", "memory", "tiers", "transport", "worker"})) {
+    BOOST_TEST(text.find("fair_share(") == std::string::npos,
+               path << " asks for one: share_refusal() and user_share() say what it is of");
   }
 }
 

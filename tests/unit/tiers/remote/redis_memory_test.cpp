@@ -68,10 +68,10 @@ BOOST_AUTO_TEST_CASE(an_allocation_that_fails_on_the_backends_thread_loses_no_to
   options.timeout = std::chrono::seconds(20);
   options.first_back_off = std::chrono::milliseconds(1);
   options.last_back_off = std::chrono::milliseconds(1);
-  const auto node = redis_backend::open(std::move(options), {.put = [&](const auto& some) { told.note(some); },
-                                                             .got = [&](const auto& some) { told.note(some); },
-                                                             .standing = [](const auto&) {},
-                                                             .on_exception = [&](const auto&) { ++exceptions; }});
+  const auto node = redis_backend::open(options, {.put = [&](const auto& some) { told.note(some); },
+                                                  .got = [&](const auto& some) { told.note(some); },
+                                                  .standing = [](const auto&) {},
+                                                  .on_exception = [&](const auto&) { ++exceptions; }});
   BOOST_REQUIRE(node.has_value());
   std::vector<std::byte> from(4096);
   std::vector<std::byte> into(4096);
