@@ -196,8 +196,9 @@ result<void> epoch_book::keep_cleared_above(const place& location) {
 }
 
 result<void> epoch_book::keep(const place& where, epoch number) {
+  const epoch known_number = known(where);  // another connection may have made a later one since
   entry& kept = entry_of(where);
-  kept.number = number;
+  kept.number = std::max(known_number, number);
   set_pending(kept, false);
   return write();
 }

@@ -566,8 +566,10 @@ void redis_lane::on_put(redis_request& request, const redis_reply& reply, steady
     discard(value_of(request), request_kind::discard_landed);
   }
   if (request.is_removed) return answers_->end(request, item_result::refused, now);
-  if (send_again(request)) return;
-  answers_->end(request, item_result::done, now);
+  if (was_unseen(request) && send_again(request)) return;
+  const bool is_over = !is_current(request);
+  if (is_over) ++answers_->counts.stale;
+  answers_->end(request, is_over ? item_result::refused : item_result::done, now);
 }
 
 void redis_lane::on_got(redis_request& request, const redis_reply& reply, steady_time now) {
@@ -630,6 +632,12 @@ bool redis_lane::is_current(const redis_request& request) const noexcept {
   const auto where = site_->place_of(request.name.identity);
   return found != instances_.end() && found->second.seen == request.number &&
          site_->book().known(where) == request.number && !site_->book().is_pending(where);
+}
+
+/// Whether the server had another epoch before it took a put: replies come in the order of their commands.
+bool redis_lane::was_unseen(const redis_request& request) const noexcept {
+  const auto found = instances_.find(request.name.identity);
+  return found != instances_.end() && found->second.seen != request.number;
 }
 
 void redis_lane::forget_idle_instances() {

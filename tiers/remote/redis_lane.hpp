@@ -29,8 +29,10 @@ inline constexpr std::size_t most_redis_value_bytes = std::size_t{512} << 20U;
 /// `prefix:identity:epoch`. Before anything of an instance is asked on a connection its epoch is read there, and made
 /// new if the server has none or an older one than this node knows of. Each run of commands begins with reading it
 /// again, and so does each removal: if it is another one, what was got or asked in that run counts as missing, and what
-/// was put or removed is sent again. An epoch of a clear that this node has not made holds everything of the instance
-/// back until this node's own tiers have cleared it; puts of before are over then.
+/// was put or removed is sent again. A put that the server took while its epoch held is not: where another connection
+/// has made a newer one meanwhile it is `refused`, since it may have been seen and removed. An epoch of a clear that
+/// this node has not made holds everything of the instance back until this node's own tiers have cleared it; puts of
+/// before are over then.
 ///
 /// A put that was given up after its bytes had begun to go out may land until its reply or the end of its connection: a
 /// removal of its key waits for that, and a deletion follows it in any case.
@@ -131,6 +133,7 @@ class redis_lane {
   }
   void note(const result<void>& written);
   [[nodiscard]] bool is_current(const redis_request& request) const noexcept;
+  [[nodiscard]] bool was_unseen(const redis_request& request) const noexcept;
   void forget_idle_instances();
 
   redis_site* site_;

@@ -86,7 +86,8 @@ result<removal_book> removal_book::open(std::filesystem::path file, std::uint64_
 std::uint64_t removal_book::add(open_removal added) {
   std::erase_if(orders_, [&](const auto& row) {
     const open_removal& earlier = row.second;
-    const bool is_covered = earlier.identity == added.identity &&
+    // One that began later removes what was stored since: its answer may only have come before.
+    const bool is_covered = earlier.identity == added.identity && earlier.sequence <= added.sequence &&
                             (added.cleared != 0 || (earlier.cleared == 0 && earlier.keys == added.keys));
     if (!is_covered) return false;
     added.nodes.insert(earlier.nodes.begin(), earlier.nodes.end());

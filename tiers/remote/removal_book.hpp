@@ -37,6 +37,7 @@ class removal_book {
     std::vector<block_key> keys{};  ///< without a clear
     std::vector<std::byte> spec{};  ///< of the instance, encoded; may be empty
     std::set<std::string> nodes{};  ///< that have not confirmed it
+    std::uint64_t sequence = 0;     ///< place among this worker's removals, by their beginning; 0: of an earlier worker
   };
   /// Bounds of what is kept. What goes beyond takes the place of the oldest order, which dropped() counts.
   static constexpr std::size_t most_orders = 1024;
@@ -55,7 +56,8 @@ class removal_book {
   /// instance at `now` (nanoseconds since 1970). Errors: `system` when the file cannot be read or written.
   [[nodiscard]] static result<removal_book> open(std::filesystem::path file, std::uint64_t now);
 
-  /// An earlier order of the same instance that it covers goes, and its nodes are this one's, too. Its number.
+  /// An order of the same instance that began before and that it covers goes, and its nodes are this one's, too. Its
+  /// number.
   std::uint64_t add(open_removal added);
   /// These nodes have not confirmed it yet; none: it is done.
   void keep(std::uint64_t number, std::set<std::string> nodes);

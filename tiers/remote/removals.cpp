@@ -11,6 +11,7 @@ removals::removals(removal_book& book, cluster::recent_removals& keys, hooks hoo
 
 std::uint64_t removals::begin(round begun_round, steady_time now) {
   keys_.begin(begun_round.order.identity, begun_round.order.keys, now);
+  begun_round.order.sequence = next_number_;
   rounds_.emplace(next_number_, std::move(begun_round));
   return next_number_++;
 }

@@ -79,6 +79,14 @@ BOOST_AUTO_TEST_CASE(epochs_differ_by_a_clear_only_where_there_was_one) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(an_epoch_that_another_connection_made_later_stays) {
+  const test::scratch_folder folder;
+  auto book = epoch_book::open(folder / "book", 1);
+  BOOST_REQUIRE(book->keep(here, 9).has_value());
+  BOOST_REQUIRE(book->keep(here, 5).has_value());
+  BOOST_TEST(book->known(here) == 9U);
+}
+
 BOOST_AUTO_TEST_CASE(a_clear_of_another_node_is_known_until_it_was_carried_out_here_also_by_the_next_process) {
   constexpr epoch cleared = epoch{1} << 60U;
   const test::scratch_folder folder;

@@ -79,6 +79,11 @@ class lane_under_test {
   void put() { lane_.take(request(request_kind::put), now_); }
   /// The time at which all that is open is given up, while the connection is still waited for.
   void pass_deadline() { now_ += patience_; }
+  /// Another connection of this node makes a newer epoch.
+  void renew_epoch() {
+    const auto place = site_.place_of(some_identity);
+    BOOST_REQUIRE(book_.keep(place, book_.known(place) + 1).has_value());
+  }
   [[nodiscard]] std::size_t end_puts() {
     return lane_.end_puts(some_identity, std::array{name_of(1).key()}, now_).size();
   }
@@ -179,6 +184,18 @@ BOOST_AUTO_TEST_CASE(what_was_removed_while_its_connection_was_lost_is_deleted_o
   BOOST_TEST(lane.end_puts() == 1U);
   lane.run_until([&] { return server.deletions == 1; });
   BOOST_TEST(lane.end_puts() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_put_that_others_may_have_seen_and_removed_is_not_sent_again) {
+  slow_server server;
+  lane_under_test lane(server);
+  lane.put();
+  lane.run_until([&] { return server.puts == 1; });
+  lane.renew_epoch();
+  server.let_go();
+  lane.run_until([&] { return !lane.outcomes().empty(); });
+  BOOST_TEST(lane.outcomes().front().what == item_result::refused);
+  BOOST_TEST(server.puts == 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_put_that_was_not_sent_ends_with_its_removal) {

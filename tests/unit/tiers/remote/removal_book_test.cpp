@@ -175,6 +175,17 @@ BOOST_AUTO_TEST_CASE(a_clear_takes_the_place_of_what_it_covers_and_of_the_nodes_
   BOOST_TEST(book.take_replaced().size() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_clear_that_ends_late_leaves_what_began_after_it) {
+  removal_book book;
+  auto later = order_of(7, {{1, 2}}, {"b"});
+  later.sequence = 2;
+  const auto number = book.add(later);
+  book.add({.identity = 7_identity, .cleared = 5, .nodes = {"b"}, .sequence = 1});
+  BOOST_TEST(book.orders().size() == 2U);
+  BOOST_TEST(book.find(number) != nullptr);
+  BOOST_TEST(book.take_replaced().empty());
+}
+
 BOOST_AUTO_TEST_CASE(the_same_keys_again_are_one_order) {
   removal_book book;
   book.add(order_of(7, {{1, 2}}, {"b"}));
