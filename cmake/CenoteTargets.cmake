@@ -46,12 +46,13 @@ function(cenote_compile_for_size target)
     COMPILE_OPTIONS $<$<CONFIG:Release>:-O3> SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
-# cenote_library(NAME SOURCES a.cpp … [DEPENDS core fmt::fmt …] [PRIVATE_DEPENDS …] [PCH <a.hpp> …] [COLD] [HOT a.cpp …])
+# cenote_library(NAME SOURCES a.cpp … [DEPENDS core fmt::fmt …] [PRIVATE_DEPENDS …] [PCH <a.hpp> …] [TEMPLATES] [COLD] [HOT a.cpp …])
 # makes the static library cenote_NAME, alias cenote::NAME. Without sources it is header only.
+# TEMPLATES: most of its compile time is that of templates (anything with CAF in it).
 # COLD: its code runs once a start, a command or a page. A release compiles it for size, in two thirds of the time.
 # HOT: sources of a COLD library that work on millions of items.
 function(cenote_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "COLD" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PCH;HOT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "COLD;TEMPLATES" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PCH;HOT")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "cenote_library(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -66,6 +67,9 @@ function(cenote_library name)
     target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
     if(arg_PCH)
       target_precompile_headers(${target} PRIVATE ${arg_PCH})
+    endif()
+    if(arg_TEMPLATES)
+      target_compile_options(${target} PRIVATE ${CENOTE_TEMPLATE_OPTIONS})
     endif()
     if(arg_COLD)
       cenote_compile_for_size(${target} ${arg_HOT})
