@@ -21,6 +21,8 @@ namespace cenote {
 
 namespace {
 
+constexpr std::string_view peers_name = "peers";  // of `remote.backends`: the other nodes
+
 blocks::edge_options remote_edge_of(const config::node_config& config) {
   blocks::edge_options options;
   options.ingest = config.remote.ingest;
@@ -29,6 +31,8 @@ blocks::edge_options remote_edge_of(const config::node_config& config) {
   options.write_window = config.remote.write_window;
   options.read_window = config.remote.read_window;
   options.hinted = false;
+  options.offers_later =
+      std::ranges::all_of(config.remote.backends, [](const auto& each) { return each == peers_name; });
   return options;
 }
 
@@ -117,7 +121,7 @@ class remote_host final : public lower_tier_host {
     backends_.reserve(needs.config->remote.backends.size());
     for (const std::string& each : needs.config->remote.backends) {
       const auto number = static_cast<remote::backend_number>(backends_.size());
-      auto made = each == "peers" ? make_peers(needs, number) : make_backend(each, *needs.config, number);
+      auto made = each == peers_name ? make_peers(needs, number) : make_backend(each, *needs.config, number);
       if (made) {
         backends_.push_back(std::move(*made));
       } else if (opened_) {

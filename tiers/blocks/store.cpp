@@ -204,7 +204,7 @@ result<void> store::begin_handing_on() {
 bool store::begin_catching_up(edge_number edge) {
   const edge_options& below = parts_->all.options.edges.at(edge);
   const handing_on& running = parts_->handing;
-  if (below.hinted || below.ingest != ingest::all) return false;
+  if (!below.offers_later || below.ingest != ingest::all) return false;
   if (running.is_under_way() && running.purpose() == handing_purpose::leaving) return false;
   parts_->handing.begin(edge, handing_purpose::catch_up);
   return true;

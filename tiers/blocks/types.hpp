@@ -46,6 +46,9 @@ struct edge_options {
   bool hinted =
       true;  ///< it says behind the index what it holds, as one tier may; else it is asked for what is nowhere
   bool may_forget = false;  ///< it does not say what it loses: a block that is to go is offered to it once more
+  /// What it could not take is offered once more when it can: for places alone whose removals reach this node, too, or
+  /// that would bring back what another node has removed meanwhile.
+  bool offers_later = false;
 };
 
 /// What an instance group is given.

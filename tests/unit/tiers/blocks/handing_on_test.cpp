@@ -17,7 +17,8 @@ constexpr std::uint64_t block = 64 << 10;
 
 store_options with_one_below(std::uint64_t window, ingest policy) {
   store_options options = options_of(4 * mib, mib);
-  options.edges.push_back({.ingest = policy, .write_window = window, .read_window = mib, .hinted = false});
+  options.edges.push_back(
+      {.ingest = policy, .write_window = window, .read_window = mib, .hinted = false, .offers_later = true});
   return options;
 }
 
@@ -91,6 +92,12 @@ BOOST_FIXTURE_TEST_CASE(a_node_that_leaves_offers_everything_and_not_once_more_b
   BOOST_TEST(at.tier->begin_handing_on().has_value());
   BOOST_TEST(!at.tier->begin_catching_up(0));
   BOOST_TEST(hand_all_on().size() == 5U);
+}
+
+BOOST_AUTO_TEST_CASE(a_tier_whose_removals_do_not_reach_this_node_is_offered_nothing_later) {
+  store_options options = with_one_below(8 * block, ingest::all);
+  options.edges.front().offers_later = false;
+  BOOST_TEST(!node(options).tier->begin_catching_up(0));
 }
 
 BOOST_AUTO_TEST_CASE(a_tier_that_takes_only_what_leaves_is_offered_nothing_when_it_is_back) {
