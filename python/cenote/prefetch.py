@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from ctypes import byref, c_uint32, c_uint64, c_void_p, sizeof
-from typing import Literal
+from typing import Any, Literal
 
 from . import _library as lib
 from .blocks import Core, Held
@@ -65,9 +65,15 @@ def raw_options(
 
 
 class Prefetch:
-    """What Session.prefetch() started. When it is done, the resident prefix is pinned until release()."""
+    """What Session.prefetch() started. When it is done, the resident prefix is pinned until release().
 
-    def __init__(self, core: Core, handle: c_void_p, count: Callable[[], int], acquire: Callable[[], Held]) -> None:
+    `count` and `acquire` are called with the prefetch: if they held it themselves, it would keep the session's memory
+    and socket until the collector finds the cycle.
+    """
+
+    def __init__(
+        self, core: Core, handle: c_void_p, count: Callable[[Any], int], acquire: Callable[[Any], Held]
+    ) -> None:
         self._core = core
         self._ticket: c_void_p | None = handle  # None: done, and the node need not keep the blocks any more
         self._count = count
@@ -107,12 +113,12 @@ class Prefetch:
     @property
     def length(self) -> int:
         """Blocks of the prefix that are resident: pinned ones when it is done, else those of this moment."""
-        return len(self._held) if self._held is not None else self._count()
+        return len(self._held) if self._held is not None else self._count(self)
 
     def held(self) -> Held:
         """The pinned blocks, for a `with`. Before it is done: what is resident at this moment."""
         if self._held is None:
-            self._held = self._acquire()
+            self._held = self._acquire(self)
         return self._held
 
     def stop(self) -> None:
@@ -140,7 +146,7 @@ class Prefetch:
         if done.value:
             try:
                 if self._held is None:
-                    self._held = self._acquire()
+                    self._held = self._acquire(self)
             finally:
                 self._forget()  # only now: until then the node keeps the blocks
 
@@ -160,7 +166,7 @@ class Follow(Prefetch):
     """What Session.follow() started: a Prefetch whose chain another engine makes meanwhile."""
 
     def __init__(self, core: Core, handle: c_void_p, acquire: Callable[[list[bytes]], Held]) -> None:
-        super().__init__(core, handle, self._come, lambda: acquire(self.keys))
+        super().__init__(core, handle, Follow._come, lambda follow: acquire(follow.keys))
         self._keys: list[bytes] = []
 
     @property

@@ -434,8 +434,8 @@ class Session:
         return Prefetch(
             core,
             ticket,
-            lambda: self.match(chain, group=group).resident,
-            lambda: self.acquire(chain, group=group),
+            lambda _: self.match(chain, group=group).resident,
+            lambda _: self.acquire(chain, group=group),
         )
 
     def join_group(self, name: str, rank: int, size: int, timeout: float = 0.5, *, wait: float | None = None) -> Group:

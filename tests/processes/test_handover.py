@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
 import threading
@@ -14,7 +15,7 @@ import blocks
 import cenote
 import pytest
 import wire
-from conftest import StartNode
+from conftest import StartNode, make_spec
 from node import FULL, LIMIT, UNREACHED, KiB, Node, free_ports, run_cenote, stop_process, until
 from test_pool import Pool, alter_blocks, of_pool
 
@@ -169,6 +170,20 @@ def test_an_engine_of_the_same_node_follows(hands: Hands) -> None:
     hands.makes.publish("r", keys, end=True)
     hands.store(keys)
     assert [takes(each, keys) for each in tickets] == [COUNT, COUNT]
+
+
+def test_a_follow_that_is_let_go_takes_its_session_along_without_the_collector(hands: Hands) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        before = set(os.listdir("/proc/self/fd"))
+        session = cenote.attach(make_spec("model", BLOCK), socket=str(hands.b.socket))
+        tickets = [session.follow("nothing", "a", deadline=UNREACHED), session.prefetch(blocks.keys_of("none", 0, 1))]
+        session.close()
+        del session, tickets
+        assert set(os.listdir("/proc/self/fd")) == before
+    finally:
+        gc.enable()
 
 
 def test_requests_of_another_instance_are_others(hands: Hands) -> None:

@@ -16,7 +16,7 @@ import cenote
 import pytest
 from conftest import StartNode, make_spec
 from footprint import Footprint
-from node import FULL, SANITIZED, KiB, Node, run_cenote, until
+from node import FULL, LIMIT, SANITIZED, KiB, Node, run_cenote, until
 from redis import Redis
 from test_pool import Pool, found, of_pool, put, settled
 
@@ -330,9 +330,9 @@ def test_a_pool_is_after_ten_minutes_of_removals_and_deaths_what_it_was_after_th
     before, timers = rest(), [each.status()["node"]["timers"] for each in pool.nodes]
     steps += visited(pool.nodes, LATER_PART, 2)
     rest()
-    until(
-        "nothing has grown",
-        lambda: not [grown(each, was) for each, was in zip(pool.nodes, before, strict=True) if grown(each, was)],
-    )
+    end = time.monotonic() + LIMIT
+    while growth := [found for each, was in zip(pool.nodes, before, strict=True) if (found := grown(each, was))]:
+        assert time.monotonic() < end, growth
+        time.sleep(0.05)
     assert [each.status()["node"]["timers"] for each in pool.nodes] == timers
     print(f"{steps} steps of engines, {sum(each.announced_deaths for each in pool.nodes)} deaths of workers")
