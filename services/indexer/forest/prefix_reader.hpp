@@ -1,0 +1,163 @@
+// Answers of the index beside its writer: which rank of which pod has how long a prefix.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "services/indexer/forest/forest.hpp"
+
+namespace cenote::indexer {
+
+/// The worth of a block by its medium; by number of the medium.
+struct medium_weights {
+  std::array<double, most_media> of_medium{1.0, 0.8, 0.6, 0.4, 0.2, 0.0, 0.0, 0.0};
+};
+
+/// The prefix that a rank of a pod has.
+struct prefix_row {
+  const pod_rank* member = nullptr;  ///< valid as long as the call that visits
+  std::uint32_t blocks = 0;
+  double score = 0;                                   ///< the sum of each block's best weight
+  std::array<std::uint32_t, most_media> by_medium{};  ///< blocks whose best medium this is
+};
+
+/// The holder of a block.
+struct block_holder {
+  const pod_rank* member = nullptr;
+  medium_number medium = 0;
+};
+
+/// Asks a forest, from one thread at a time and without locks; at most epoch_table::most_readers exist at once. What it
+/// needs beside the index is allocated when the number of pods has grown, else nothing is. The forest outlives it.
+class prefix_reader {
+ public:
+  /// None if there are too many readers.
+  [[nodiscard]] static std::optional<prefix_reader> open(forest& source);
+  prefix_reader(const prefix_reader&) = delete;
+  prefix_reader& operator=(const prefix_reader&) = delete;
+  prefix_reader(prefix_reader&& other) noexcept;
+  prefix_reader& operator=(prefix_reader&&) = delete;
+  ~prefix_reader();
+
+  void set_weights(const medium_weights& weights) noexcept;
+
+  /// Calls `visit` once with a row for each rank of a pod that has the first block: exactly the leading blocks that it
+  /// has in any medium. Rows are in no order. `pods`: only these; empty: all. Throws std::bad_alloc.
+  template <class Visit>
+  void walk(std::span<const std::uint64_t> keys, std::span<const std::string_view> pods, Visit&& visit) {
+    const epoch_guard inside(*this);
+    visit(rows(keys, pods));
+  }
+  template <class Visit>
+  void walk(std::span<const std::uint64_t> keys, Visit&& visit) {
+    walk(keys, {}, std::forward<Visit>(visit));
+  }
+
+  /// Calls `visit(index, holders)` for each key up to the first that nothing holds.
+  template <class Visit>
+  void lookup(std::span<const std::uint64_t> keys, Visit&& visit) {
+    const epoch_guard inside(*this);
+    for_spans(keys, [&](std::uint32_t begin, std::uint32_t end, set_number set) {
+      const auto holders = holders_of(set);
+      if (holders.empty()) return false;
+      for (std::uint32_t i = begin; i < end; ++i) visit(std::size_t{i}, holders);
+      return true;
+    });
+  }
+
+ private:
+  class epoch_guard {
+   public:
+    explicit epoch_guard(const prefix_reader& reader) noexcept : reader_(reader) {
+      reader.parts_->retired.epochs().enter(reader.place_);
+    }
+    epoch_guard(const epoch_guard&) = delete;
+    epoch_guard& operator=(const epoch_guard&) = delete;
+    epoch_guard(epoch_guard&&) = delete;
+    epoch_guard& operator=(epoch_guard&&) = delete;
+    ~epoch_guard() { reader_.parts_->retired.epochs().leave(reader_.place_); }
+
+   private:
+    const prefix_reader& reader_;
+  };
+  /// 64 ranks of pods on the way.
+  struct word_state {
+    std::uint64_t alive = 0;
+    std::uint64_t moved = 0;  ///< those whose best medium changed on the way
+    std::uint32_t word = 0;
+    std::array<std::uint64_t, most_media> best{};  ///< by medium, those of which it is the best
+  };
+  /// A rank whose best medium changed.
+  struct moved_rank {
+    std::uint32_t start = 0;
+    std::array<std::uint32_t, most_media> blocks{};
+  };
+
+  prefix_reader(forest_parts& parts, std::size_t place);
+
+  template <class Visit>
+  void for_spans(std::span<const std::uint64_t> keys, Visit&& visit) const;
+  [[nodiscard]] std::span<const prefix_row> rows(std::span<const std::uint64_t> keys,
+                                                 std::span<const std::string_view> pods);
+  [[nodiscard]] std::span<const block_holder> holders_of(set_number set);
+  void make_room(std::size_t members);
+  [[nodiscard]] bool begin(set_number set, bool is_filtered);
+  [[nodiscard]] bool go_on(set_number set, std::uint32_t block);
+  [[nodiscard]] std::uint64_t best_of(std::span<const set_word> words, std::uint64_t request,
+                                      std::array<std::uint64_t, most_media>& best) const noexcept;
+  void move(word_state& state, const std::array<std::uint64_t, most_media>& best, std::uint32_t block);
+  void finish(const word_state& state, std::uint64_t ranks, std::uint32_t block);
+
+  forest_parts* parts_;
+  std::size_t place_;
+  std::array<double, most_media> weights_{};
+  std::array<std::uint8_t, most_media> rank_of_medium_{};  ///< 0: the most worth
+  std::vector<word_state> states_;
+  std::size_t state_count_ = 0;
+  std::vector<moved_rank> moved_;
+  std::vector<prefix_row> rows_;
+  std::size_t row_count_ = 0;
+  std::vector<std::uint64_t> filter_;
+  std::vector<block_holder> holders_;
+};
+
+/// Spans along the keys: those of each run on the way, up to the first block without holders.
+template <class Visit>
+void prefix_reader::for_spans(std::span<const std::uint64_t> keys, Visit&& visit) const {
+  if (keys.empty()) return;
+  std::uint32_t block = 0;
+  const auto count = static_cast<std::uint32_t>(keys.size());
+  std::uint32_t number = parts_->find_head(keys.front());
+  while (number != no_run) {
+    block_run& run = parts_->blocks.run(number);
+    const span_word word(run.spans.load(std::memory_order_acquire));
+    const std::uint32_t next = run.next.load(std::memory_order_acquire);
+    if (next != no_run) __builtin_prefetch(&parts_->blocks.run(next));
+    parts_->touch(run);
+    holder_span single;
+    const auto spans = word.spans(single);
+    if (spans.empty()) return;
+    const std::uint32_t most = std::min(spans.back().end, count - block);
+    const std::uint32_t equal = parts_->common(run.base, keys.data() + block, most);
+    std::uint32_t begin = 0;
+    for (const holder_span& span : spans) {
+      const std::uint32_t end = std::min(span.end, equal);
+      if (begin >= end) break;
+      if (span.set == 0 || !visit(block + begin, block + end, span.set)) return;
+      begin = end;
+    }
+    block += equal;
+    if (block >= count) return;
+    const bool is_next = next != no_run && parts_->blocks.run(next).key == keys[block];
+    number = is_next ? next : parts_->find_head(keys[block]);
+  }
+}
+
+}  // namespace cenote::indexer
