@@ -6,7 +6,7 @@ namespace cenote::indexer {
 
 namespace {
 
-constexpr std::size_t block_bytes = 16;
+constexpr std::size_t block_bytes = 20;  // at least, with its name
 constexpr unsigned owner_shift = 3;
 constexpr unsigned run_shift = 3;
 

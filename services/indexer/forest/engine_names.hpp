@@ -42,7 +42,7 @@ class engine_names {
   [[nodiscard]] std::size_t size() const noexcept;
 
  private:
-  static constexpr unsigned part_bits = 4;
+  static constexpr unsigned part_bits = 2;
 
   /// A name that does not lie in the array of blocks; stale if the run of its block was born at another time.
   struct extra_name {

@@ -1,9 +1,9 @@
 #include "services/indexer/forest/epochs.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <thread>
-#include <utility>
 
 namespace cenote::indexer {
 
@@ -31,33 +31,29 @@ std::uint64_t epoch_table::advance() noexcept {
 }
 
 void retirement_list::add(const retired_thing& thing) noexcept {
-  if (first_ == things_.size()) {
-    things_.clear();
-    first_ = 0;
-  } else if (first_ > things_.size() / 2) {
-    things_.erase(things_.begin(), things_.begin() + static_cast<std::ptrdiff_t>(first_));
-    first_ = 0;
-  }
+  if (things_.size() == things_.capacity()) reclaim();
   for (;;) {
     try {
       things_.push_back(thing);
       bytes_ += thing.bytes;
       return;
-    } catch (const std::bad_alloc&) {  // memory of the oldest is given back in place, which makes room for this one
-      advance();
-      const auto end = std::ranges::find_if(things_, [&](const retired_thing& one) { return one.epoch >= safe_; });
-      for (auto one = things_.begin() + static_cast<std::ptrdiff_t>(first_); one < end; ++one) {
-        if (one->kind != retired_kind::memory) continue;
-        budget_.release(std::exchange(one->memory, nullptr), one->bytes);
-        bytes_ -= one->bytes;
-      }
-      things_.erase(things_.begin(), things_.begin() + static_cast<std::ptrdiff_t>(first_));
-      first_ = 0;
-      std::erase_if(things_,
-                    [](const retired_thing& one) { return one.kind == retired_kind::memory && one.memory == nullptr; });
+    } catch (const std::bad_alloc&) {  // readers are within their questions, which are short
       std::this_thread::yield();
+      reclaim();
     }
   }
+}
+
+void retirement_list::reclaim() noexcept {
+  safe_ = epochs_.advance();
+  while (const auto thing = take()) reuse_(owner_, *thing);
+  things_.erase(things_.begin(), things_.begin() + static_cast<std::ptrdiff_t>(first_));
+  first_ = 0;
+}
+
+void retirement_list::end() noexcept {
+  safe_ = std::numeric_limits<std::uint64_t>::max();
+  while (const auto thing = take()) reuse_(owner_, *thing);
 }
 
 std::optional<retired_thing> retirement_list::take() noexcept {

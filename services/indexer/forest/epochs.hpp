@@ -75,7 +75,7 @@ class retirement_list {
     things_.reserve(512);
   }
 
-  /// Keeps the thing until take() gives it. Where memory is short, waits for readers to leave.
+  /// Keeps the thing until readers have left. Where the budget has no room to keep more, waits for them.
   void add(retired_kind kind, std::uint32_t number, void* memory = nullptr, std::size_t bytes = 0) noexcept {
     add({epochs_.current(), memory, bytes, number, 0, kind});
   }
@@ -85,12 +85,15 @@ class retirement_list {
   void add_memory(void* memory, std::size_t bytes) noexcept {
     if (memory != nullptr) add(retired_kind::memory, 0, memory, bytes);
   }
-  /// The next thing that no reader knows any more.
-  [[nodiscard]] std::optional<retired_thing> take() noexcept;
-  /// Looks at the readers anew; what they left can be taken.
-  void advance() noexcept { safe_ = epochs_.advance(); }
-  /// No reader is left: all can be taken.
-  void end() noexcept { safe_ = std::numeric_limits<std::uint64_t>::max(); }
+  /// Looks at the readers anew and hands what they left to `reuse`.
+  void reclaim() noexcept;
+  /// Hands all that is left to `reuse`: no reader is left.
+  void end() noexcept;
+  /// The function that takes things back. It may add others.
+  void set_reuse(void* owner, void (*reuse)(void* owner, const retired_thing& thing) noexcept) noexcept {
+    owner_ = owner;
+    reuse_ = reuse;
+  }
 
   [[nodiscard]] std::size_t size() const noexcept { return things_.size() - first_; }
   /// Bytes of memory that waits.
@@ -100,9 +103,12 @@ class retirement_list {
 
  private:
   void add(const retired_thing& thing) noexcept;
+  [[nodiscard]] std::optional<retired_thing> take() noexcept;
 
   index_budget& budget_;
   epoch_table epochs_;
+  void* owner_ = nullptr;
+  void (*reuse_)(void* owner, const retired_thing& thing) noexcept = nullptr;
   std::uint64_t safe_ = 0;
   std::size_t first_ = 0;
   std::size_t bytes_ = 0;

@@ -12,7 +12,10 @@ forest_parts::forest_parts(std::size_t memory, std::size_t members, std::uint64_
       sets(retired, holders, std::clamp<std::size_t>(memory / 64, 4096, std::size_t{1} << 26), seed),
       blocks(budget),
       names(retired, blocks, seed),
-      heads(retired, blocks.most_runs()) {}
+      heads(retired, blocks.most_runs()) {
+  retired.set_reuse(
+      this, [](void* owner, const retired_thing& thing) noexcept { static_cast<forest_parts*>(owner)->reuse(thing); });
+}
 
 forest_parts::~forest_parts() {
   for (std::uint32_t i = 0; i < blocks.run_bound(); ++i) {
@@ -20,13 +23,10 @@ forest_parts::~forest_parts() {
     budget.release(spans.memory(), spans.bytes());
   }
   retired.end();
-  while (const auto thing = retired.take()) reuse(*thing);
 }
 
 void forest_parts::reclaim() noexcept {
-  if (retired.size() == 0) return;
-  retired.advance();
-  while (const auto thing = retired.take()) reuse(*thing);
+  if (retired.size() > 0) retired.reclaim();
 }
 
 void forest_parts::reuse(const retired_thing& thing) noexcept {

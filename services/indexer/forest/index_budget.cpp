@@ -8,6 +8,11 @@ namespace cenote::indexer {
 
 namespace {
 
+// Huge pages where they are filled, or nearly.
+bool is_huge(std::size_t bytes) noexcept {
+  return bytes >= 4 * huge_pages::size || (bytes > 0 && bytes % huge_pages::size == 0);
+}
+
 std::size_t whole_pages(std::size_t bytes) noexcept {
   return (bytes + huge_pages::size - 1) / huge_pages::size * huge_pages::size;
 }
@@ -23,7 +28,7 @@ void* map_pages(std::size_t bytes) noexcept {
 }  // namespace
 
 void* index_budget::allocate(std::size_t bytes, std::size_t reserve) noexcept {
-  const bool is_large = bytes >= huge_pages::least;
+  const bool is_large = is_huge(bytes);
   const std::size_t least = (is_large ? whole_pages(bytes) : bytes) + reserve;
   if (least > limit_ || used() > limit_ - least) return nullptr;
   if (is_large) {
@@ -44,7 +49,7 @@ void* index_budget::allocate(std::size_t bytes, std::size_t reserve) noexcept {
 
 void index_budget::release(void* memory, std::size_t bytes) noexcept {
   if (memory == nullptr) return;
-  if (bytes >= huge_pages::least) {
+  if (is_huge(bytes)) {
     count(-whole_pages(bytes));
     huge_pages::unmap(memory, bytes);
   } else {

@@ -42,7 +42,7 @@ std::size_t number_table::next_capacity(std::size_t numbers) const noexcept {
   const std::size_t least = std::max<std::size_t>(64, numbers + numbers / 3 + 8);  // at most 3/4 full
   if (least <= present) return present;  // only slots of removed numbers are in the way
   std::size_t bytes = bytes_of(std::max(least, present + present / 2));
-  if (bytes >= huge_pages::least) bytes = (bytes + huge_pages::size - 1) / huge_pages::size * huge_pages::size;
+  if (bytes >= 2 * huge_pages::size) bytes = (bytes + huge_pages::size - 1) / huge_pages::size * huge_pages::size;
   return (bytes - sizeof(slot_block)) / sizeof(std::atomic<std::uint32_t>);
 }
 

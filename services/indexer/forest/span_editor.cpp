@@ -22,10 +22,6 @@ void for_holders(const forest_parts& parts, std::span<const set_word> words, Vis
   }
 }
 
-bool is_same_span(const holder_span& one, const holder_span& other) noexcept {
-  return one.end == other.end && one.set == other.set;
-}
-
 }  // namespace
 
 span_editor::span_editor(forest_parts& parts, std::size_t repeats)
@@ -88,8 +84,15 @@ edit_result span_editor::change(std::uint32_t run, std::uint32_t first, std::uin
   const auto old = word.spans(single);
   count_ = 0;
   gained_ = 0;
-  std::uint32_t begin = 0;
-  for (const holder_span& span : old) {
+  // Only the spans that change, and those beside them, which may become one with them.
+  const auto ends_at = [&](std::uint32_t block) {
+    const auto found = std::ranges::lower_bound(old, block, {}, &holder_span::end);
+    return static_cast<std::size_t>(found - old.begin());
+  };
+  const std::size_t low = std::max<std::size_t>(ends_at(first + 1), 1) - 1;
+  const std::size_t high = std::min(ends_at(last) + 2, old.size());
+  std::uint32_t begin = low == 0 ? 0 : old[low - 1].end;
+  for (const holder_span& span : old.subspan(low, high - low)) {
     if (begin < first) push(std::min(first, span.end), span.set);
     const holder_span part{std::min(span.end, last), span.set};
     const std::uint32_t part_begin = std::max(begin, first);
@@ -101,9 +104,9 @@ edit_result span_editor::change(std::uint32_t run, std::uint32_t first, std::uin
     if (begin < first) push(first, 0);
     if (!change_span({last, 0}, std::max(begin, first), changed, kind)) return edit_result::out_of_memory;
   }
-  while (count_ > 0 && edited_[count_ - 1].set == 0) --count_;
+  while (high == old.size() && count_ > 0 && edited_[count_ - 1].set == 0) --count_;
   if (gained_ == 0) return edit_result::same;
-  if (!publish(present, old)) return edit_result::out_of_memory;
+  if (!publish(present, old, low, high)) return edit_result::out_of_memory;
   parts_.retired.add_memory(word.memory(), word.bytes());
   if (parts_.holders.is_live(changed)) {
     const auto count = static_cast<std::int64_t>(gained_);
@@ -132,28 +135,27 @@ void span_editor::push(std::uint32_t end, set_number set) noexcept {
   }
 }
 
-bool span_editor::publish(block_run& run, std::span<const holder_span> old) noexcept {
-  const std::span<const holder_span> next(edited_.data(), count_);
+bool span_editor::publish(block_run& run, std::span<const holder_span> old, std::size_t low,
+                          std::size_t high) noexcept {
+  const std::span<const holder_span> edited(edited_.data(), count_);
+  const std::size_t size = low + edited.size() + (old.size() - high);
   span_word word;
-  if (next.size() == 1) word = span_word::single(next.front());
-  if (next.size() > 1) {
-    void* const memory = parts_.budget.allocate(next.size_bytes());
+  if (size == 1) word = span_word::single(!edited.empty() ? edited.front() : low > 0 ? old.front() : old.back());
+  if (size > 1) {
+    void* const memory = parts_.budget.allocate(size * sizeof(holder_span));
     if (memory == nullptr) {
       settle();
       return false;
     }
     auto* const copy = static_cast<holder_span*>(memory);
-    std::ranges::copy(next, copy);
-    word = span_word::array(copy, next.size());
+    std::ranges::copy(old.first(low), copy);
+    std::ranges::copy(edited, copy + low);
+    std::ranges::copy(old.subspan(high), copy + low + edited.size());
+    word = span_word::array(copy, size);
   }
-  const std::size_t least = std::min(old.size(), next.size());
-  std::size_t front = 0;
-  while (front < least && is_same_span(old[front], next[front])) ++front;
-  std::size_t back = 0;
-  while (back < least - front && is_same_span(old[old.size() - 1 - back], next[next.size() - 1 - back])) ++back;
-  for (const holder_span& span : next.subspan(front, next.size() - front - back)) parts_.sets.acquire(span.set);
+  for (const holder_span& span : edited) parts_.sets.acquire(span.set);
   run.spans.store(word.word(), std::memory_order_release);
-  for (const holder_span& span : old.subspan(front, old.size() - front - back)) parts_.sets.release(span.set);
+  for (const holder_span& span : old.subspan(low, high - low)) parts_.sets.release(span.set);
   return true;
 }
 
@@ -176,10 +178,10 @@ void span_editor::drop(std::uint32_t run, std::uint32_t first) noexcept {
   };
   std::uint32_t end = first;
   keep(end);
-  if (!publish(present, old)) {
+  if (!publish(present, old, 0, old.size())) {
     end = std::min(old.front().end, first);
     keep(end);
-    (void)publish(present, old);  // one span needs no memory
+    (void)publish(present, old, 0, old.size());  // one span needs no memory
   }
   count_dropped(old, end);
   forget_repeats(old, present.base, end);

@@ -49,7 +49,8 @@ class span_editor {
   [[nodiscard]] edit_result change(std::uint32_t run, std::uint32_t first, std::uint32_t last, holder changed,
                                    change_kind kind) noexcept;
   [[nodiscard]] bool change_span(holder_span span, std::uint32_t begin, holder changed, change_kind kind) noexcept;
-  [[nodiscard]] bool publish(block_run& run, std::span<const holder_span> old) noexcept;
+  [[nodiscard]] bool publish(block_run& run, std::span<const holder_span> old, std::size_t low,
+                             std::size_t high) noexcept;
   void push(std::uint32_t end, set_number set) noexcept;
   void settle() noexcept;
   void repeat(block_number block, holder number) noexcept;
@@ -60,7 +61,7 @@ class span_editor {
   std::size_t most_repeats_;
   repeat_table repeats_;  ///< by block and holder: stores beyond the first
   std::uint64_t repeats_refused_ = 0;
-  std::array<holder_span, block_store::most_run + 2> edited_{};
+  std::array<holder_span, block_store::most_run + 2> edited_{};  ///< in place of the spans that change
   std::size_t count_ = 0;
   std::uint32_t gained_ = 0;  ///< blocks that change
 };

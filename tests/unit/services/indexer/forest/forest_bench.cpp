@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <random>
 #include <string>
 #include <thread>
@@ -25,17 +26,24 @@ double seconds_since(steady::time_point begin) {
   return std::chrono::duration<double>(steady::now() - begin).count();
 }
 
+/// Of this thread, without what others took of the processor meanwhile.
+double processor_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
 std::vector<std::uint64_t> chain(std::uint64_t seed, std::size_t count) {
   std::vector<std::uint64_t> keys(count);
-  std::uint64_t parent = seed;
-  for (std::uint64_t& key : keys) parent = key = spread(parent, seed);
+  std::uint64_t parent = spread(seed, 0);
+  for (std::uint64_t& key : keys) parent = key = spread(parent, 0);
   return keys;
 }
 
 /// Chains of 1,000 blocks, on a pod each.
 class bench {
  public:
-  explicit bench(std::size_t blocks) : index_({.memory = std::size_t{3} << 30, .members = 4096, .seed = 1}) {
+  explicit bench(std::size_t blocks) : index_({.memory = std::size_t{2} << 30, .members = 4096, .seed = 1}) {
     for (std::size_t i = 0; i < blocks / length; ++i) {
       chains_.push_back(chain(i + 1, length));
       names_.push_back(chain(~i, length));
@@ -55,19 +63,22 @@ class bench {
     shared("all on 100 pods", [](std::size_t) { return length; });
     shared("100 pods at 100 depths", [](std::size_t pod) { return 10 * (pod + 1); });
     remove_tails();
-    store("after block_removal");
+    store("after removal");
     remove_randomly();
   }
 
  private:
   [[nodiscard]] std::size_t blocks() const { return chains_.size() * length; }
 
-  void print_rate(const char* title, std::size_t count, double seconds) const {
-    std::printf("%-34s %8.2f M blocks/s\n", title, static_cast<double>(count) / seconds / 1e6);
+  void print_rate(const char* title, std::size_t count, steady::time_point begin, double processor) const {
+    const double millions = static_cast<double>(count) / 1e6;
+    std::printf("%-34s %8.2f M blocks/s, of processor time %.2f\n", title, millions / seconds_since(begin),
+                millions / (processor_seconds() - processor));
   }
 
   void store(const char* title) {
     const auto begin = steady::now();
+    const double processor = processor_seconds();
     std::size_t stored = 0;
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       block_number parent = no_block;
@@ -79,7 +90,7 @@ class bench {
         parent = index_.block_of(0, names.back());
       }
     }
-    print_rate((std::string("store, ") + title).c_str(), stored, seconds_since(begin));
+    print_rate((std::string("store, ") + title).c_str(), stored, begin, processor);
   }
 
   void ask(prefix_reader& reader, const std::vector<std::uint64_t>& keys, std::size_t rows) {
@@ -130,6 +141,7 @@ class bench {
 
   void remove_tails() {
     const auto begin = steady::now();
+    const double processor = processor_seconds();
     std::size_t removed = 0;
     std::array<std::uint64_t, 16> names{};
     for (std::size_t i = 0; i < chains_.size(); ++i) {
@@ -139,7 +151,7 @@ class bench {
         removed += index_.remove(0, std::span(names).first(count), holders_[i % pods]).blocks;
       }
     }
-    print_rate("remove, tails", removed, seconds_since(begin));
+    print_rate("remove, tails", removed, begin, processor);
   }
 
   void remove_randomly() {
@@ -152,6 +164,7 @@ class bench {
     }
     std::ranges::stable_sort(chosen, {}, [](const auto& one) { return one.first; });  // a batch is of one pod
     const auto begin = steady::now();
+    const double processor = processor_seconds();
     std::vector<std::uint64_t> names;
     for (std::size_t i = 0; i < chosen.size();) {
       names.clear();
@@ -159,7 +172,7 @@ class bench {
       while (i < chosen.size() && chosen[i].first == removed && names.size() < 16) names.push_back(chosen[i++].second);
       (void)index_.remove(0, names, removed);
     }
-    print_rate("remove, at random", request, seconds_since(begin));
+    print_rate("remove, at random", request, begin, processor);
   }
 
   void two_readers() {
@@ -190,6 +203,7 @@ class bench {
 }  // namespace
 
 int main(int count, char** arguments) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   bench(count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 1'000'000).run();
   return 0;
 }
