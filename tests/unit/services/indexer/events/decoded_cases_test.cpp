@@ -152,8 +152,8 @@ json as_expected(const json& event) {
 
 void check_captured(const captured_batch& captured) {
   event_batch batch;
-  const auto parsed =
-      event_adapter(event_engine::vllm).parse(captured.frame["topic"].get<std::string>(), captured.bytes, batch);
+  const auto topic = captured.frame["topic"].get<std::string>();
+  const auto parsed = event_adapter(event_engine::vllm).parse(topic, captured.bytes, batch);
   BOOST_REQUIRE(parsed);
   BOOST_TEST(parsed->model == "tiny");
   const json& decoded = captured.frame["decoded"];

@@ -14,7 +14,7 @@ namespace cenote::indexer::test {
 namespace {
 
 std::size_t operation_count() {
-  return std::getenv("CENOTE_TEST_FULL") == nullptr ? 100'000 : 10'000'000;
+  return std::getenv("CENOTE_TEST_FULL") == nullptr ? 20'000 : 10'000'000;
 }
 
 constexpr std::size_t pods = 12;
