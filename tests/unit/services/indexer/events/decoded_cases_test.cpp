@@ -238,7 +238,8 @@ BOOST_AUTO_TEST_CASE(pods_go_to_llm_ds_workers) {
   BOOST_TEST(event_adapter::sharding_key("") == 2166136261U);
   const auto path = test::shared_case("event_vectors.json");
   if (path.empty()) return;
-  for (const json& each : test::read_json(path)["sharding"]) {
+  const json vectors = test::read_json(path);
+  for (const json& each : vectors["sharding"]) {
     const std::uint32_t key = event_adapter::sharding_key(each["key"].get<std::string>());
     BOOST_TEST(key == each["fnv1a32"].get<std::uint32_t>());
     BOOST_TEST(key % 16 == each["queue_of_16"].get<std::uint32_t>());

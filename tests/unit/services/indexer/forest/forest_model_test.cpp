@@ -9,6 +9,8 @@
 
 #include "tests/unit/services/indexer/forest/forest_world.hpp"
 
+#ifndef CENOTE_TSAN  // one thread alone
+
 namespace cenote::indexer::test {
 
 namespace {
@@ -248,3 +250,5 @@ BOOST_AUTO_TEST_CASE(under_a_small_bound_the_index_never_says_more_than_the_dict
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::indexer::test
+
+#endif
