@@ -71,6 +71,7 @@ void feed::live(std::uint64_t seq, batch_payload payload, feed_time now) {
   if (seq < end && is_double(seq, fingerprint)) {
     add(counters_.doubles, 1);
     live_next_ = std::max(live_next_, seq + 1);
+    if (waiting_.find(seq) == nullptr && run_.compare(seq, fingerprint) == batch_run::likeness::unknown) doubt(now);
     return note(now);
   }
   if (seq < end) {
@@ -237,6 +238,13 @@ bool feed::is_double(std::uint64_t seq, std::uint64_t fingerprint) const noexcep
   const auto likeness = run_.compare(seq, fingerprint);
   return likeness == batch_run::likeness::equal ||
          (likeness == batch_run::likeness::unknown && seq >= live_next_ && seq >= run_.base());
+}
+
+/// A double without a fingerprint may be another life's batch: one check in `parent_pause` finds out.
+void feed::doubt(feed_time now) {
+  if (running_ || wish_ || (doubted_at_ && now - *doubted_at_ < options_.parent_pause)) return;
+  doubted_at_ = now;
+  want(replay_kind::check, now);
 }
 
 /// While an answer is awaited on which the run depends.

@@ -96,6 +96,7 @@ class feed {
   [[nodiscard]] feed_time deadline() const noexcept;
   [[nodiscard]] feed_time pause_end(feed_time now) const noexcept;
 
+  void doubt(feed_time now);
   void take_live(std::uint64_t seq, std::uint64_t fingerprint, batch_payload payload, feed_time now);
   void skip(std::uint64_t seq, std::uint64_t fingerprint, batch_payload payload);
   void take_bare(std::uint64_t seq, std::uint64_t fingerprint, batch_payload payload);
@@ -141,7 +142,7 @@ class feed {
   bool is_connected_ = false, was_connected_ = false, is_silent_ = false;
   bool is_parent_checked_ = false, is_ready_ = false;
   feed_time away_since_{};
-  std::optional<feed_time> asked_at_, parent_asked_, behind_since_;
+  std::optional<feed_time> asked_at_, doubted_at_, parent_asked_, behind_since_;
 };
 
 }  // namespace cenote::indexer

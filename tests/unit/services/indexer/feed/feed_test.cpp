@@ -197,6 +197,14 @@ BOOST_AUTO_TEST_CASE(a_restart_that_goes_on_with_the_next_number_is_found_by_the
   CHECK_TEXTS(host.commands(), {"apply b3 live", "ask check 2", "clear restart", "stop"});
 }
 
+BOOST_AUTO_TEST_CASE(a_double_whose_fingerprint_is_no_longer_kept_is_checked) {
+  auto host = followed::settled(300);
+  host.live(1, "b1");  // no live batch came before it: it may be one that the replay has brought
+  host.grant();
+  host.frame(299, "b299");
+  CHECK_TEXTS(host.commands(), {"ask check 299", "clear restart", "stop"});
+}
+
 BOOST_AUTO_TEST_CASE(an_answer_that_ends_before_what_was_applied_is_of_another_life) {
   auto host = followed::settled(3);
   host.one.connected(host.now);
