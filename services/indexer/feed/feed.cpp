@@ -35,6 +35,7 @@ void feed::connected(feed_time now) {
   is_connected_ = true;
   has_no_replay_ = has_no_snapshot_ = has_failed_snapshot_ = has_given_up_ = false;
   tries_ = 0;
+  connected_order_ = waiting_.order();
   stop();  // it may have been asked of a process that is gone
   wish_.reset();
   const bool has_question = is_first ? options_.rules.replays_at_connect : options_.rules.replays_at_reconnect;
@@ -386,6 +387,7 @@ void feed::give_up(feed_time now) {
     has_given_up_ = true;
   }
   want(replay_kind::whole, pause_end(now));
+  add(counters_.unconfirmed, waiting_.drop_older(connected_order_));  // the connection may be another life's
   while (!waiting_.empty()) {
     held_batch first = waiting_.take_first();
     take_bare(first.seq, first.fingerprint, std::move(first.payload));

@@ -127,11 +127,12 @@ class feed {
   std::optional<replay_request> running_;
   std::uint64_t live_next_ = 0;  ///< behind the highest live number; 0: none came
   std::uint64_t turn_ = 0, run_turn_ = 0;
-  std::uint64_t number_ = 0;      ///< of the last request
-  std::uint64_t ring_start_ = 0;  ///< the publisher's ring begins no earlier in this life
-  std::uint64_t hole_ = 0;        ///< in a replay, the number that was missing
-  std::uint32_t holes_ = 0;       ///< times that it was
-  std::uint32_t tries_ = 0;       ///< requests in vain, in a row
+  std::uint64_t connected_order_ = 0;  ///< waiting_.order() when the connection was made
+  std::uint64_t number_ = 0;           ///< of the last request
+  std::uint64_t ring_start_ = 0;       ///< the publisher's ring begins no earlier in this life
+  std::uint64_t hole_ = 0;             ///< in a replay, the number that was missing
+  std::uint32_t holes_ = 0;            ///< times that it was
+  std::uint32_t tries_ = 0;            ///< requests in vain, in a row
   std::uint32_t short_answers_ = 0;
   bool is_complete_ = false;  ///< the run lacks nothing
   bool has_media_ = false;    ///< something was applied since the last clear

@@ -386,6 +386,21 @@ BOOST_AUTO_TEST_CASE(without_answers_the_media_go_and_live_batches_are_taken_as_
   BOOST_TEST(host.one.last_applied().value() == 7U);
 }
 
+BOOST_AUTO_TEST_CASE(without_answers_nothing_is_taken_that_came_before_the_last_connection) {
+  followed host;
+  host.one.connected(host.now);
+  host.live(0, "a0");
+  host.one.connected(host.now);
+  host.live(1, "b1");  // of another life, maybe
+  for (int i = 0; i < 5; ++i) {
+    host.grant();
+    host.one.replay_failed(host.request, host.now);
+  }
+  BOOST_TEST(host.commands().back() == "apply b1 live");
+  BOOST_TEST(host.one.counters().applied == 1U);
+  BOOST_TEST(host.one.mark().is_degraded);
+}
+
 BOOST_AUTO_TEST_CASE(a_publisher_without_a_replay_endpoint_is_degraded_by_a_gap) {
   followed host({.has_replay = false});
   host.one.connected(host.now);
