@@ -36,8 +36,14 @@ struct guest_options {
   /// Bytes of blocks that are pinned for all of them together; one block always may. A node that takes nothing keeps
   /// its blocks pinned until its link is closed.
   std::uint64_t most_lent = ~std::uint64_t{0};
-  /// A key is not served for so long after its removal: the frame of it may reach another node later.
-  std::chrono::milliseconds removal_lag{2000};
+  /// A key is neither served nor taken for so long after its removal: see lag_of().
+  std::chrono::milliseconds removal_lag = lag_of(std::chrono::milliseconds(2000));
+
+  /// A removal may reach its last node one time-out after this one, and what that node has begun to offer by then lives
+  /// for another.
+  [[nodiscard]] static constexpr std::chrono::milliseconds lag_of(std::chrono::milliseconds timeout) noexcept {
+    return 2 * timeout;
+  }
 };
 
 /// The pool's half that serves others. Reads look blocks up and pin them as an engine does, on the network's thread;

@@ -351,7 +351,8 @@ class worker {
          .epoch = handed.epoch,
          .serves = {.window = config_->remote.peer_window,
                     .most_lent = config_->dram.capacity / 4,
-                    .removal_lag = std::chrono::duration_cast<std::chrono::milliseconds>(config_->remote.timeout)},
+                    .removal_lag = cluster::guest_options::lag_of(
+                        std::chrono::duration_cast<std::chrono::milliseconds>(config_->remote.timeout))},
          .groups = groups_});
     if (!made) return std::unexpected(made.error());
     cluster_ = std::move(*made);

@@ -31,11 +31,16 @@ std::uint64_t worlds() {
   return std::getenv("CENOTE_TEST_FULL") == nullptr ? usual_worlds : 100000;
 }
 
-/// The first seed with which something does not hold; 0: none of `count` seeds.
+std::uint64_t first_seed() {
+  const char* const asked = std::getenv("CENOTE_TEST_FIRST_SEED");
+  return asked == nullptr ? 1 : std::strtoull(asked, nullptr, 10);
+}
+
+/// The first seed with which something does not hold; 0: none of the seeds up to `count`.
 template <class World, class Rules>
 std::uint64_t first_failure(const Rules& rules, std::uint64_t count, std::string* reason,
                             typename World::figures_type* all) {
-  for (std::uint64_t seed = 1; seed <= count; ++seed) {
+  for (std::uint64_t seed = first_seed(); seed <= count; ++seed) {
     World world(seed, {.rules = rules});
     const auto failed = world.run();
     if (all != nullptr) *all += world.figures();

@@ -171,7 +171,8 @@ removal_world::worker::worker(removal_world& world, machine& host_machine, remot
           },
           [&world] { return world.wire_.now(); }),
       sessions(world, *this),
-      guest(pool, sessions, {.window = 2 * block_bytes, .removal_lag = world.peers_.timeout}),
+      guest(pool, sessions,
+            {.window = 2 * block_bytes, .removal_lag = cluster::guest_options::lag_of(world.peers_.timeout)}),
       backend(pool, world.peers_,
               {.put =
                    [&world, this](const std::vector<remote::item_outcome>& all) {
