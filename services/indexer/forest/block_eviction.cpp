@@ -7,10 +7,6 @@ namespace cenote::indexer {
 
 namespace {
 
-constexpr std::uint32_t whole_granules_end(std::uint32_t blocks) noexcept {
-  return (blocks + block_store::granule - 1) / block_store::granule * block_store::granule;
-}
-
 // Where the last block with a holder ends.
 std::uint32_t held_end(const block_run& run) noexcept {
   holder_span single;
@@ -95,7 +91,7 @@ std::uint32_t block_eviction::forget_offered(std::uint32_t run) noexcept {
   if (record.children > 0) return 0;
   const std::uint32_t end = held_end(present);
   if (end == 0) return forget_run(run);
-  const std::uint32_t kept = whole_granules_end(end);
+  const std::uint32_t kept = block_store::whole_granules(end);
   if (kept >= record.capacity) return 0;
   const std::uint32_t count = record.capacity - kept;
   shorten(run, std::min<std::uint32_t>(kept, present.length));
@@ -108,7 +104,7 @@ void block_eviction::shorten(std::uint32_t run, std::uint32_t length) noexcept {
   forget_names(run, length);
   evicted_ += present.length - length;
   present.length = static_cast<std::uint16_t>(length);
-  const std::uint32_t kept = whole_granules_end(length);
+  const std::uint32_t kept = block_store::whole_granules(length);
   parts_.retired.add_extent(present.base + kept, record.capacity - kept);
   record.capacity = static_cast<std::uint16_t>(kept);
   record.is_shortened = true;

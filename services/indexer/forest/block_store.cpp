@@ -20,10 +20,6 @@ unsigned chunk_bits(const index_budget& budget) noexcept {
   return std::clamp<unsigned>(static_cast<unsigned>(std::bit_width(blocks)), 10, 18);
 }
 
-std::uint32_t whole_granules(std::uint32_t blocks) noexcept {
-  return (blocks + block_store::granule - 1) / block_store::granule * block_store::granule;
-}
-
 }  // namespace
 
 block_store::block_store(index_budget& budget)

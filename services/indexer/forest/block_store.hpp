@@ -88,6 +88,11 @@ class block_store {
   static constexpr std::uint32_t most_run = 512;  ///< blocks
   static constexpr std::uint32_t granule = 8;     ///< blocks with one owner
 
+  /// Rounds up to a multiple of `granule`.
+  [[nodiscard]] static constexpr std::uint32_t whole_granules(std::uint32_t blocks) noexcept {
+    return (blocks + granule - 1) / granule * granule;
+  }
+
   struct block_extent {
     block_number base = no_block;
     std::uint32_t capacity = 0;
