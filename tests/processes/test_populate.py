@@ -43,6 +43,7 @@ def test_a_node_touches_all_its_memory_before_anybody_comes_and_says_so(start_no
     assert now["bytes"] == now["total"] == now["ready"]
     assert 56 * MiB < now["total"] <= 64 * MiB
     assert sum(slab_files(node.pid).values()) == now["total"]
+    until("its end stands in the log", lambda: node.logged("memory is populated"))  # a moment after status has it
     (begun,) = node.logged("populating memory")
     (ended,) = node.logged("memory is populated")
     assert begun["populated"] == 0
