@@ -29,23 +29,26 @@ std::uint32_t word_bytes(std::span<const strided_piece> pieces, std::span<const 
   return bits % 16 == 0 ? 16 : bits % 4 == 0 ? 4 : 1;
 }
 
-launch plan(const paged_layout& layout, const move_list& moves, layer_range layers, bool to_blocks) {
+launch plan(const paged_layout& layout, const move_list& moves, layer_range layers, move_way way,
+            std::uint64_t row_bytes) {
   const auto pieces = layout.pieces(layers);
   const std::uint64_t longest = std::ranges::max_element(pieces, {}, &strided_piece::bytes)->bytes();
   launch made;
   made.word = word_bytes(pieces, layout.offsets(layers), moves.blocks);
+  while (row_bytes % made.word != 0) made.word /= 4;
+  made.move.row_bytes = row_bytes;
   made.move.piece_count = static_cast<std::uint32_t>(pieces.size());
   made.move.block_count = static_cast<std::uint32_t>(moves.pages.size());
   made.move.slice_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(largest_slice, (longest + 15) / 16 * 16));
   made.move.slices = static_cast<std::uint32_t>((longest + made.move.slice_bytes - 1) / made.move.slice_bytes);
-  made.move.to_blocks = to_blocks ? 1 : 0;
+  made.move.to_blocks = way == move_way::to_blocks ? 1 : 0;
   return made;
 }
 
 std::uint64_t table_bytes(const paged_layout& layout, const move_list& moves, layer_range layers) noexcept {
   const std::uint64_t pieces = layout.pieces(layers).size();
-  return pieces * (sizeof(strided_piece) + sizeof(std::uint64_t)) +
-         moves.pages.size() * (sizeof(std::uint64_t) + sizeof(std::byte*));
+  return pieces * (sizeof(strided_piece) + sizeof(std::uint64_t)) + moves.pages.size() * sizeof(std::uint64_t) +
+         moves.blocks.size() * sizeof(std::byte*);
 }
 
 void write_tables(const paged_layout& layout, const move_list& moves, layer_range layers, std::byte* table,
@@ -57,17 +60,17 @@ void write_tables(const paged_layout& layout, const move_list& moves, layer_rang
   at = put(table, at, layout.offsets(layers).first(pieces.size()));
   move.pages = reinterpret_cast<const std::uint64_t*>(seen_at + at);
   at = put(table, at, moves.pages);
-  move.blocks = reinterpret_cast<std::byte* const*>(seen_at + at);
+  move.blocks = moves.blocks.empty() ? nullptr : reinterpret_cast<std::byte* const*>(seen_at + at);
   put<std::byte*>(table, at, moves.blocks);
 }
 
-void run_on_processor(const paged_layout& layout, const move_list& moves, layer_range layers, bool to_blocks) {
+void run_on_processor(const paged_layout& layout, const move_list& moves, layer_range layers, move_way way) {
   if (moves.pages.empty() || layers.count == 0) return;
-  auto [move, word] = plan(layout, moves, layers, to_blocks);
+  auto [move, word] = plan(layout, moves, layers, way);
   std::vector<std::uint64_t> table(table_bytes(layout, moves, layers) / sizeof(std::uint64_t));
   auto* bytes = reinterpret_cast<std::byte*>(table.data());
   write_tables(layout, moves, layers, bytes, bytes, move);
-  const auto groups = static_cast<std::uint32_t>(move.groups());
+  constexpr std::uint32_t groups = 3;
   constexpr std::uint32_t threads = 8;  // loops: more of them only take more turns
   if (word == 16) {
     cenote_move_16(move, groups, threads);

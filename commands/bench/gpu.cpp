@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <numeric>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "commands/bench/gpu_stage.hpp"
 #include "device/transform.hpp"
@@ -16,15 +18,18 @@ namespace cenote::bench {
 namespace {
 
 constexpr double gib = static_cast<double>(GiB);
-constexpr bound link_at_least{bound::kind::ratio_at_least, 0.95};
-constexpr bound pages_at_least{bound::kind::ratio_at_least, 0.85};
-constexpr bound copies_at_least{bound::kind::ratio_at_least, 3};
+constexpr bound link_at_least{bound::kind::ratio_at_least, 0.97};
+constexpr bound gather_at_least{bound::kind::ratio_at_least, 0.94};
+constexpr bound scatter_at_least{bound::kind::ratio_at_least, 0.96};
+constexpr bound short_runs_at_least{bound::kind::ratio_at_least, 0.90};
 constexpr bound memory_at_least{bound::kind::ratio_at_least, 0.85};
 constexpr bound processor_at_least{bound::kind::ratio_at_least, 0.80};
 constexpr double overlap_beside_a_layer = 0.1;  // of the whole load, which may be exposed beyond the first layer
 constexpr std::uint64_t block_bytes = 2 * MiB;
 constexpr std::chrono::microseconds simulated_delay{2000};
 constexpr double most_copies = 1000;  // of the scratch memory, to compute a layer
+constexpr std::uint64_t registered_bytes = 512 * MiB;
+constexpr std::uint64_t registered_piece = 8 * MiB;  // as a session registers its memory
 
 struct amounts {
   unsigned rounds;
@@ -33,9 +38,10 @@ struct amounts {
   std::size_t pages;      ///< of a batch of 16-token pages
   std::uint32_t layers;   ///< at most
   std::uint64_t scratch;  ///< device memory that stands for computing
+  std::size_t loaded;     ///< pages of a load beside computing
 };
-constexpr amounts full{20, 3000, 64, 64, 128, 512 * MiB};
-constexpr amounts quick{2, 60, 4, 4, 4, 2 * MiB};
+constexpr amounts full{20, 3000, 64, 64, 128, 512 * MiB, 512};
+constexpr amounts quick{2, 60, 4, 4, 4, 2 * MiB, 4};
 
 /// An engine's pages and how many of them are moved at once.
 struct engine_case {
@@ -67,7 +73,7 @@ std::vector<std::uint64_t> some_pages(const engine_case& of) {
   return pages;
 }
 
-/// A copy for each run of each page, as an engine without kernels makes them.
+/// A copy for each run of each page, as it is done without kernels.
 std::vector<copy_run> copies_of(const paged_layout& layout, const move_list& moves, bool to_blocks) {
   std::vector<copy_run> runs;
   const auto pieces = layout.pieces(layout.all_layers());
@@ -197,11 +203,12 @@ result<void> measure_pages(const gpu_stage& stage, const amounts& of, const engi
                     }});
     if (!taken) return std::unexpected(taken.error());
     const std::string name = fmt::format("{}, {} {}", to_blocks ? "gather" : "scatter", engine.batch, engine.name);
-    const bound beside_copies = engine.shape.page_tokens == 16 ? copies_at_least : bound{};
     stage.add(out, rate_figure("", fmt::format("{}, beside {} copies", name, runs.size()), (*taken)[0], (*taken)[1],
-                               pool.gibibytes(), "GiB/s", beside_copies));
+                               pool.gibibytes(), "GiB/s"));
+    const bool has_heads = engine.kind != kv_layout::latent;
+    const bound promise = !has_heads ? short_runs_at_least : to_blocks ? gather_at_least : scatter_at_least;
     stage.add(out, rate_figure("", name + ", beside one copy (the link)", (*taken)[0], (*taken)[2], pool.gibibytes(),
-                               "GiB/s", pages_at_least));
+                               "GiB/s", promise));
   }
   return {};
 }
@@ -227,33 +234,42 @@ result<void> measure_device_memory(const gpu_stage& stage, const amounts& of, re
   return {};
 }
 
+/// What an engine's computing is like: work for all multiprocessors, or for the GPU's memory.
+enum class computing : std::uint8_t { multiply_adds, memory };
+
 /// A load layer by layer with an event each, while another stream computes a layer as soon as it is there.
 class overlap {
  public:
-  overlap(const gpu_stage& stage, const paged_pool& pool, stream_ref compute, std::span<std::byte> scratch)
-      : stage_(stage), pool_(pool), compute_(std::move(compute)), scratch_(scratch) {}
+  overlap(const gpu_stage& stage, const paged_pool& pool, stream_ref compute, std::span<std::byte> scratch,
+          computing kind)
+      : stage_(stage), pool_(pool), compute_(std::move(compute)), scratch_(scratch) {
+    if (kind == computing::memory) busy_.words = scratch.size() / sizeof(std::uint32_t);
+    busy_.memory = reinterpret_cast<std::uint32_t*>(scratch.data());
+    busy_.rounds = kind == computing::memory ? 1 : 1 << 14;
+  }
 
   /// Sizes the computing of a layer: as long as its load.
   result<void> calibrate() {
     const std::uint64_t half = scratch_.size() / 2;
-    work_ = {{scratch_.data(), scratch_.data() + half, half}};
+    copies_ = {{scratch_.data(), scratch_.data() + half, half}};
     samples loads;
-    samples copies;
-    for (int round = 0; round < 3; ++round) {
+    samples once;
+    for (int round = 0; round < 4; ++round) {
       const auto loaded = load_alone();
-      const auto copied = stage_.seconds(compute_, [&] { return compute(); });
-      for (const auto* taken : {&loaded, &copied}) {
+      const auto computed = stage_.seconds(compute_, [&] { return compute(); });
+      for (const auto* taken : {&loaded, &computed}) {
         if (!*taken) return std::unexpected(taken->error());
       }
+      if (round == 0) continue;  // only warms up
       loads.add(*loaded);
-      copies.add(*copied);
+      once.add(*computed);
     }
     const double layer = loads.median() / static_cast<double>(layers());
-    const double times = stage_.sim() != nullptr ? 0 : std::min(layer / std::max(copies.median(), 1e-6), most_copies);
-    const auto bytes = static_cast<std::uint64_t>(times * static_cast<double>(half)) / 16 * 16;
-    work_.clear();
-    for (std::uint64_t left = std::max<std::uint64_t>(bytes, 16); left != 0; left -= work_.back().bytes) {
-      work_.push_back({scratch_.data(), scratch_.data() + half, std::min(left, half)});
+    const double times = std::min(layer / std::max(once.median(), 1e-9), most_copies);
+    if (stage_.gpu() != nullptr) {
+      scale_work(times);
+    } else {
+      copies_ = {{scratch_.data(), scratch_.data() + half, 16}};
     }
     return {};
   }
@@ -275,11 +291,19 @@ class overlap {
   [[nodiscard]] std::size_t layers() const noexcept { return pool_.layout->layers(); }
 
  private:
-  result<void> load(bool computing) const {
+  void scale_work(double times) {
+    if (busy_.words == 0) {
+      busy_.rounds = std::max<std::uint64_t>(static_cast<std::uint64_t>(static_cast<double>(busy_.rounds) * times), 1);
+      return;
+    }
+    busy_.rounds = std::max<std::uint64_t>(static_cast<std::uint64_t>(times), 1);
+    if (times < 1) busy_.words = static_cast<std::uint64_t>(static_cast<double>(busy_.words) * times);
+  }
+  result<void> load(bool is_computing) const {
     for (std::size_t layer = 0; layer < layers(); ++layer) {
       if (auto done = stage_.on().scatter(stage_.stream(), *pool_.layout, pool_.moves(), {layer, 1}); !done)
         return done;
-      if (!computing) continue;
+      if (!is_computing) continue;
       const auto there = stage_.on().record(stage_.stream());
       if (!there) return std::unexpected(there.error());
       if (auto done = stage_.on().wait(compute_, *there); !done) return done;
@@ -287,51 +311,101 @@ class overlap {
     }
     return {};
   }
-  result<void> compute() const { return stage_.on().copy(compute_, work_); }
+  result<void> compute() const {
+    if (cuda::cuda_device* gpu = stage_.gpu(); gpu != nullptr && gpu->without_kernels().empty()) {
+      return gpu->be_busy(compute_, busy_);
+    }
+    return stage_.on().copy(compute_, copies_);
+  }
 
   const gpu_stage& stage_;
   const paged_pool& pool_;
   stream_ref compute_;
   std::span<std::byte> scratch_;
-  std::vector<copy_run> work_;
+  kernels::busy_work busy_{};
+  std::vector<copy_run> copies_;  ///< in place of work, where there are no kernels
 };
 
-result<void> measure_overlap(const gpu_stage& stage, const amounts& of, report& out) {
-  auto pool = paged_pool::make(stage, llama(16, of), false);
+result<void> measure_overlap(const gpu_stage& stage, const amounts& of, computing kind, report& out) {
+  amounts larger = of;
+  larger.pages = of.loaded;
+  auto pool = paged_pool::make(stage, llama(16, larger), false);
   if (!pool) return std::unexpected(pool.error());
   auto scratch = stage.on().make(of.scratch);
   if (!scratch) return std::unexpected(scratch.error());
   auto compute = stage.on().make_stream();
   if (!compute) return std::unexpected(compute.error());
-  overlap each(stage, **pool, *compute, scratch->span());
+  overlap each(stage, **pool, *compute, scratch->span(), kind);
   if (auto sized = each.calibrate(); !sized) return sized;
   samples whole;
   samples exposed;
   for (unsigned round = 0; round <= of.rounds; ++round) {
     if (auto go_on = check_interrupted(); !go_on) return go_on;
     const auto load = each.load_alone();
-    const auto computing = each.compute_alone();
+    const auto computed = each.compute_alone();
     const auto together = each.both();
-    for (const auto* taken : {&load, &computing, &together}) {
+    for (const auto* taken : {&load, &computed, &together}) {
       if (!*taken) return std::unexpected(taken->error());
     }
     if (round == 0) continue;  // only warms up
     whole.add(*load);
-    exposed.add(*together - *computing);
+    exposed.add(*together - *computed);
   }
-  const bound promise{bound::kind::ratio_at_most, 1 / static_cast<double>(each.layers()) + overlap_beside_a_layer};
-  const std::string name =
-      fmt::format("load of {} layers while computing: exposed, beside the whole load", each.layers());
+  const bool is_memory = kind == computing::memory;
+  bound promise{bound::kind::ratio_at_most, 1 / static_cast<double>(each.layers()) + overlap_beside_a_layer};
+  if (is_memory) promise = {};  // both want the same memory
+  const std::string name = fmt::format("load of {} pages in {} layers while {}: exposed, beside the whole load",
+                                       of.loaded, each.layers(), is_memory ? "using its memory" : "computing");
   stage.add(out, time_figure("", name, exposed, whole, 1e3, "ms", promise));
+  return {};
+}
+
+/// Registration as a session does it, and what a call waits that an engine makes meanwhile.
+result<void> measure_registration(const gpu_stage& stage, report& out) {
+  if (stage.gpu() == nullptr) return {};
+  host_memory memory(stage, registered_bytes, false);
+  std::atomic<bool> stops{false};
+  std::atomic<double> longest{0};
+  std::jthread engine([&] {
+    while (!stops.load()) {
+      const stopwatch watch;
+      (void)stage.on().record(stage.stream());
+      longest.store(std::max(longest.load(), watch.seconds()));
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  });
+  samples taken;
+  samples calls;
+  const stopwatch watch;
+  result<void> done;
+  for (std::uint64_t at = 0; at < registered_bytes && done; at += registered_piece) {
+    const stopwatch call;
+    done = stage.on().register_host(memory.span().subspan(at, registered_piece));
+    calls.add(call.seconds());
+  }
+  taken.add(watch.seconds() * static_cast<double>(GiB) / static_cast<double>(registered_bytes));
+  stops.store(true);
+  engine.join();
+  for (std::uint64_t at = 0; at < registered_bytes; at += registered_piece) {
+    stage.on().unregister_host(memory.span().subspan(at, registered_piece));
+  }
+  if (!done) return done;
+  samples waits;
+  waits.add(longest.load());
+  stage.add(out,
+            time_figure("", "registering memory in pieces of 8 MiB, a GiB; beside a piece", taken, calls, 1e3, "ms"));
+  stage.add(out, time_figure("", "the longest call of another thread meanwhile, beside registering a piece", waits,
+                             calls, 1e3, "ms", {bound::kind::value_at_most, 1}));
   return {};
 }
 
 /// Simulated work takes a time of its own here, beside which that of this machine's processors is small.
 result<void> measure_overlap_with_delay(const gpu_stage& stage, const amounts& of, report& out) {
   if (sim_device* sim = stage.sim()) sim->set_delay(simulated_delay);
-  auto done = measure_overlap(stage, of, out);
+  auto done = measure_overlap(stage, of, computing::multiply_adds, out);
   if (sim_device* sim = stage.sim()) sim->set_delay({});
-  return done;
+  if (!done || stage.gpu() == nullptr) return done;
+  return measure_overlap(stage, of, computing::memory, out);
 }
 
 /// Gather and scatter by one thread of the processor beside memcpy.
@@ -385,8 +459,9 @@ result<void> run_gpu(const options& options, report& out) {
     if (auto done = measure_pages(stage, of, engine, out); !done) return done;
   }
   if (auto done = measure_device_memory(stage, of, out); !done) return done;
+  if (auto done = measure_registration(stage, out); !done) return done;
   if (auto done = measure_overlap_with_delay(stage, of, out); !done) return done;
-  if (auto done = measure_size_classes(stage, of.rounds, options.quick, out); !done) return done;
+  if (auto done = measure_ways(stage, std::max(of.rounds / 4, 1U), options.quick, out); !done) return done;
   for (const engine_case& engine : {llama(16, of), llama(128, of)}) measure_processor(of, engine, out);
   return {};
 }

@@ -15,6 +15,7 @@ constexpr std::uint64_t arena_bytes = 1 * MiB;  // more than the largest shape, 
 
 enum class place : std::uint8_t { registered_host, device, staged_host };
 constexpr int places = 3;
+constexpr int ways = 3;  // of page_way; one more turn takes the cheapest
 
 std::uint64_t any(std::mt19937_64& random, std::uint64_t least, std::uint64_t most) {
   return std::uniform_int_distribution(least, most)(random);
@@ -43,7 +44,7 @@ class check {
   /// Whether all bytes are as the processor's transform makes them.
   result<bool> agrees(std::mt19937_64& random, int number) {
     draw(random, number);
-    use_kernels(number / kv_layout_count % 2 == 0);
+    take_way(number / kv_layout_count % (ways + 1));
     const auto to_blocks = try_direction(random, true);
     if (!to_blocks || !*to_blocks) return to_blocks;
     return try_direction(random, false);
@@ -72,9 +73,10 @@ class check {
     skew_ = any(random, 0, 1) == 0 ? 0 : any(random, 1, 16);
   }
 
-  void use_kernels(bool on) {
-    static constexpr std::array<size_class, 1> copies{{{0, any_number_of_runs}}};
-    if (cuda::cuda_device* gpu = stage_.gpu()) gpu->set_size_classes(on ? size_classes{} : size_classes(copies));
+  void take_way(int number) {
+    cuda::cuda_device* gpu = stage_.gpu();
+    if (gpu == nullptr) return;
+    gpu->set_way(number == ways ? std::nullopt : std::optional(static_cast<page_way>(number)));
   }
 
   [[nodiscard]] std::span<std::byte> blocks_memory() {
@@ -172,7 +174,7 @@ result<std::size_t> count_wrong_shapes(const gpu_stage& stage, std::size_t shape
     if (!same) return std::unexpected(same.error());
     wrong += *same ? 0 : 1;
   }
-  if (cuda::cuda_device* gpu = stage.gpu()) gpu->set_size_classes(default_size_classes);
+  if (cuda::cuda_device* gpu = stage.gpu()) gpu->set_way({});
   return wrong;
 }
 

@@ -78,7 +78,7 @@ inline constexpr int kv_layout_count = static_cast<int>(kv_layout::latent_host_p
 /// copies. How many shapes differed.
 [[nodiscard]] result<std::size_t> count_wrong_shapes(const gpu_stage& stage, std::size_t shapes);
 
-/// Measures kernels beside copies for each length and number of runs, and says below the figures which classes follow.
-[[nodiscard]] result<void> measure_size_classes(const gpu_stage& stage, unsigned rounds, bool quick, report& out);
+/// Measures the ways to move pages by the length of their runs, and says below the figures what each way gives.
+[[nodiscard]] result<void> measure_ways(const gpu_stage& stage, unsigned rounds, bool quick, report& out);
 
 }  // namespace cenote::bench

@@ -121,6 +121,11 @@ result<std::shared_ptr<context>> context::retain(std::shared_ptr<const driver> a
   return std::shared_ptr<context>(new context(std::move(api), *device, handle));
 }
 
+int context::attribute(int which, int unknown) const noexcept {
+  int value = 0;
+  return api_->cuDeviceGetAttribute(&value, which, device_) == success ? value : unknown;
+}
+
 result<void> context::check(cu_result code, std::string_view call) {
   if (code == success) return {};
   if (is_sticky(code)) away_.store(true, std::memory_order_relaxed);
@@ -140,9 +145,11 @@ result<stream_ref> cuda_stream::create(const context_ref& in) {
   const context::scope inside(*in);
   cu_stream handle = nullptr;
   constexpr unsigned not_blocking = 1;  // no order with the legacy default stream
-  if (auto good = in->check(in->api().cuStreamCreate(&handle, not_blocking), "cuStreamCreate"); !good) {
-    return std::unexpected(good.error());
-  }
+  int lowest = 0;
+  int highest = 0;
+  (void)in->check(in->api().cuCtxGetStreamPriorityRange(&lowest, &highest), "cuCtxGetStreamPriorityRange");
+  const cu_result code = in->api().cuStreamCreateWithPriority(&handle, not_blocking, highest);
+  if (auto good = in->check(code, "cuStreamCreateWithPriority"); !good) return std::unexpected(good.error());
   return std::make_shared<cuda_stream>(in, handle, true);
 }
 

@@ -51,6 +51,8 @@ class context {
   /// were made within a scope.
   [[nodiscard]] result<void> check(cu_result code, std::string_view call) noexcept(false);
   [[nodiscard]] bool away() const noexcept { return away_.load(std::memory_order_relaxed); }
+  /// What the driver says of the GPU; `unknown` where it does not.
+  [[nodiscard]] int attribute(int which, int unknown) const noexcept;
 
  private:
   context(std::shared_ptr<const driver> api, cu_device device, cu_context handle) noexcept;
@@ -66,6 +68,7 @@ using context_ref = std::shared_ptr<context>;
 /// A stream of one's own, or an engine's.
 class cuda_stream final : public stream {
  public:
+  /// Of the highest priority: what is given to it is short, and copies wait for it.
   [[nodiscard]] static result<stream_ref> create(const context_ref& in);
   [[nodiscard]] static stream_ref outside(const context_ref& in, void* native);
   cuda_stream(context_ref in, cu_stream handle, bool owned) noexcept;

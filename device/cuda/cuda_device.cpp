@@ -7,14 +7,36 @@ namespace cenote::cuda {
 
 namespace {
 
-bool moved_by_copies(size_classes classes, std::span<const strided_piece> pieces, std::uint64_t pages) noexcept {
-  std::uint64_t shortest = ~std::uint64_t{0};
-  std::uint64_t runs = 0;
-  for (const strided_piece& piece : pieces) {
-    shortest = std::min(shortest, piece.run_bytes);
-    runs += piece.runs * pages;
+/// A copy for each run of each page.
+std::vector<copy_run> runs_of(const paged_layout& layout, const move_list& moves, layer_range layers,
+                              kernels::move_way way) {
+  std::vector<copy_run> runs;
+  const auto pieces = layout.pieces(layers);
+  const auto offsets = layout.offsets(layers);
+  for (std::size_t i = 0; i < moves.pages.size(); ++i) {
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+      std::byte* in_page = pieces[p].base + moves.pages[i] * pieces[p].block_stride;
+      std::byte* in_block = moves.blocks[i] + offsets[p];
+      for (std::uint64_t run = 0; run < pieces[p].runs; ++run) {
+        runs.push_back(way == kernels::move_way::to_blocks ? copy_run{in_block, in_page, pieces[p].run_bytes}
+                                                           : copy_run{in_page, in_block, pieces[p].run_bytes});
+        in_page += pieces[p].run_stride;
+        in_block += pieces[p].run_bytes;
+      }
+    }
   }
-  return copies_pay(classes, shortest, runs);
+  return runs;
+}
+
+/// Of the blocks as rows of a stage, in their order.
+copy_work rows_work(std::span<std::byte* const> blocks, std::uint64_t row_bytes,
+                    std::span<const std::byte* const> memories) {
+  std::vector<copy_run> runs;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    // Only distances count: the stage's rows follow each other.
+    runs.push_back({blocks.front() + i * row_bytes, blocks[i], row_bytes});
+  }
+  return work_of(rows_in(runs, [&](std::size_t i) { return memories[i] == memories[i - 1]; }));
 }
 
 }  // namespace
@@ -27,14 +49,17 @@ result<std::unique_ptr<cuda_device>> cuda_device::open(std::string_view name, co
   return std::unique_ptr<cuda_device>(new cuda_device(std::move(*in), how));
 }
 
-cuda_device::cuda_device(context_ref in, const options& how) : context_(std::move(in)), classes_(how.classes) {
-  int same_addresses = 0;
-  const cu_result code = context_->api().cuDeviceGetAttribute(&same_addresses, uses_host_pointers, context_->number());
-  if (code != success || same_addresses == 0) {
+cuda_device::cuda_device(context_ref in, const options& how) : context_(std::move(in)), engine_(context_) {
+  load_kernels(how.kernels);
+  costs_ = how.costs ? *how.costs : measure_costs(context_, launcher_.get());
+}
+
+void cuda_device::load_kernels(std::span<const std::byte> image) {
+  if (context_->attribute(uses_host_pointers, 0) == 0) {
     without_kernels_ = "this GPU sees registered host memory under other addresses";
     return;
   }
-  auto loaded = launcher::load(context_, how.kernels);
+  auto loaded = launcher::load(context_, image);
   if (loaded) {
     launcher_ = std::move(*loaded);
   } else {
@@ -46,6 +71,7 @@ cuda_device::~cuda_device() {
   if (context_->in_child()) {  // the thread and what the driver made stayed with the parent: nothing of it can be ended
                                // here
     static_cast<void>(watcher_.release());
+    static_cast<void>(stage_.release());
     static_cast<void>(launcher_.release());
     return;
   }
@@ -114,72 +140,179 @@ result<stream_ref> cuda_device::outside(void* native) {
   return cuda_stream::outside(context_, native);
 }
 
+result<void> cuda_device::refuse_capture(cu_stream on) const {
+  int status = 0;  // not capturing
+  if (auto good = context_->check(context_->api().cuStreamIsCapturing(on, &status), "cuStreamIsCapturing"); !good) {
+    return good;
+  }
+  if (status == 0) return {};
+  return fail(error_code::invalid_argument, "the stream is being captured; a graph would copy the same blocks again");
+}
+
+/// A batch costs host memory that is not registered its stage in the driver, so such copies go one by one.
 result<void> cuda_device::copy(const stream_ref& on, std::span<const copy_run> runs) {
   if (auto good = refuse_if_away(); !good) return good;
   const context::scope inside(*context_);
+  const cu_stream where = handle_of(on);
+  if (auto good = refuse_capture(where); !good) return good;
+  const auto one_is_registered = [this](const copy_run& run) {
+    return is_registered(run.from, run.bytes) || is_registered(run.to, run.bytes);
+  };
+  if (runs.size() > 1 && engine_.has_batches() && !copy_engine::is_default(where) &&
+      std::ranges::all_of(runs, one_is_registered)) {
+    return engine_.copy_batch(where, runs);
+  }
   for (const copy_run& run : runs) {
-    const cu_result code = context_->api().cuMemcpyAsync(run.to, run.from, run.bytes, handle_of(on));
-    if (auto good = context_->check(code, "cuMemcpyAsync"); !good) return good;
+    if (auto good = engine_.copy_single(where, run); !good) return good;
   }
   return {};
 }
 
 result<void> cuda_device::gather(const stream_ref& on, const paged_layout& layout, const move_list& moves,
                                  layer_range layers) {
-  return move(on, layout, moves, layers, true);
+  return move(on, {layout, moves, layers, kernels::move_way::to_blocks});
 }
 
 result<void> cuda_device::scatter(const stream_ref& on, const paged_layout& layout, const move_list& moves,
                                   layer_range layers) {
-  return move(on, layout, moves, layers, false);
+  return move(on, {layout, moves, layers, kernels::move_way::to_pages});
 }
 
-result<void> cuda_device::move(const stream_ref& on, const paged_layout& layout, const move_list& moves,
-                               layer_range layers, bool to_blocks) {
-  if (auto good = layout.check(moves, layers); !good) return good;
+/// What could not be had for a kernel or the stage is done without them: copies once more write the same bytes.
+result<void> cuda_device::move(const stream_ref& on, const batch& what) {
+  if (auto good = what.layout.check(what.moves, what.layers); !good) return good;
   if (auto good = refuse_if_away(); !good) return good;
-  if (moves.pages.empty() || layers.count == 0) return {};
-  const bool by_kernel = launcher_ && !moved_by_copies(classes_, layout.pieces(layers), moves.pages.size());
-  if (by_kernel && kernels_reach(moves.blocks, layout.offsets(layers).back())) {
-    auto moved = launcher_->move(handle_of(on), layout, moves, layers, to_blocks);
-    if (moved) return moved;
-    const error_code why = moved.error().code();
-    if (why != error_code::limit_exceeded && why != error_code::no_space) return moved;  // else it was not launched
-  }
-  return move_by_copies(handle_of(on), layout, moves, layers, to_blocks);
+  if (what.moves.pages.empty() || what.layers.count == 0) return {};
+  const context::scope inside(*context_);
+  const cu_stream where = handle_of(on);
+  if (auto good = refuse_capture(where); !good) return good;
+  const places found = find(what.moves.blocks, what.layout.offsets(what.layers).back());
+  const auto moved = move_between(where, what, found);
+  if (moved) return moved;
+  const error_code why = moved.error().code();
+  if (why != error_code::limit_exceeded && why != error_code::no_space) return moved;
+  return move_directly(where, what, found);
 }
 
-result<void> cuda_device::move_by_copies(cu_stream on, const paged_layout& layout, const move_list& moves,
-                                         layer_range layers, bool to_blocks) {
-  const context::scope inside(*context_);
-  const auto pieces = layout.pieces(layers);
-  const auto offsets = layout.offsets(layers);
-  for (std::size_t i = 0; i < moves.pages.size(); ++i) {
-    for (std::size_t p = 0; p < pieces.size(); ++p) {
-      cu_pointer in_page = pieces[p].base + moves.pages[i] * pieces[p].block_stride;
-      cu_pointer in_block = moves.blocks[i] + offsets[p];
-      for (std::uint64_t run = 0; run < pieces[p].runs; ++run) {
-        const cu_result code = context_->api().cuMemcpyAsync(to_blocks ? in_block : in_page,
-                                                             to_blocks ? in_page : in_block, pieces[p].run_bytes, on);
-        if (auto good = context_->check(code, "cuMemcpyAsync"); !good) return good;
-        in_page += pieces[p].run_stride;
-        in_block += pieces[p].run_bytes;
+result<void> cuda_device::move_between(cu_stream on, const batch& what, const places& where) {
+  switch (where.where) {
+    case home::gpu:
+      if (launcher_) return move_by_kernel(on, what, launcher_->all_groups());
+      break;
+    case home::mixed:
+      if (launcher_) return move_by_kernel(on, what, launcher_->few_groups());
+      break;
+    case home::host:
+      switch (forced_way_.value_or(way_of(what, where))) {
+        case page_way::staged: return move_staged(on, what, where);
+        case page_way::kernel: return move_by_kernel(on, what, launcher_->few_groups());
+        case page_way::direct: break;
       }
-    }
+      break;
+    case home::unknown: break;
+  }
+  return move_directly(on, what, where);
+}
+
+result<void> cuda_device::move_by_kernel(cu_stream on, const batch& what, std::uint32_t most_groups) {
+  if (!launcher_) return fail(error_code::limit_exceeded, "there are no kernels: " + without_kernels_);
+  return launcher_->move(on, what.layout, what.moves, what.layers, what.way, most_groups);
+}
+
+page_way cuda_device::way_of(const batch& what, const places& where) {
+  const auto pieces = what.layout.pieces(what.layers);
+  const auto offsets = what.layout.offsets(what.layers);
+  const std::uint64_t row_bytes = offsets.back() - offsets.front();
+  copy_work direct;
+  for (const strided_piece& piece : pieces) direct.runs += piece.runs * what.moves.pages.size();
+  direct.calls = direct.runs;
+  direct.bytes = row_bytes * what.moves.pages.size();
+  std::optional<copy_work> staged;
+  if (launcher_ && stage::takes(row_bytes) && stage_in_use() != nullptr) {
+    staged = rows_work(what.moves.blocks, row_bytes, where.memories);
+  }
+  copy_costs costs = costs_of(what.way);
+  if (!launcher_) costs.kernel_byte = 0;
+  return cheapest_way(costs, direct, staged);
+}
+
+const copy_costs& cuda_device::costs_of(kernels::move_way way) const noexcept {
+  return way == kernels::move_way::to_pages ? costs_.to_pages : costs_.to_blocks;
+}
+
+/// Null: there are no kernels, or there was no memory for it; that is asked for once.
+stage* cuda_device::stage_in_use() {
+  const std::lock_guard guard(lock_);
+  if (!stage_ && launcher_ && !is_stage_refused_) {
+    auto made = stage::create(context_, *launcher_);
+    is_stage_refused_ = !made;
+    if (made) stage_ = std::move(*made);
+  }
+  return stage_ && stage_->is_sound() ? stage_.get() : nullptr;
+}
+
+std::uint64_t cuda_device::stage_bytes() const noexcept {
+  const std::lock_guard guard(lock_);
+  return stage_ ? stage::slots * stage::slot_bytes : 0;
+}
+
+result<void> cuda_device::move_staged(cu_stream on, const batch& what, const places& where) {
+  stage* const through = stage_in_use();
+  const auto offsets = what.layout.offsets(what.layers);
+  const std::uint64_t row_bytes = offsets.back() - offsets.front();
+  if (through == nullptr || !stage::takes(row_bytes)) {
+    return fail(error_code::no_space, "there is no stage on the GPU for such pages");
+  }
+  std::vector<std::byte*> rows(what.moves.blocks.begin(), what.moves.blocks.end());
+  for (std::byte*& row : rows) row += offsets.front();
+  return through->move(
+      on, {what.layout, what.moves.pages, what.layers, rows, row_bytes, where.memories, costs_of(what.way)}, what.way);
+}
+
+result<void> cuda_device::move_directly(cu_stream on, const batch& what, const places& where) {
+  const auto runs = runs_of(what.layout, what.moves, what.layers, what.way);
+  if (where.where == home::host && engine_.has_batches() && !copy_engine::is_default(on)) {
+    return engine_.copy_batch(on, runs);
+  }
+  for (const copy_run& run : runs) {
+    if (auto good = engine_.copy_single(on, run); !good) return good;
   }
   return {};
 }
 
-bool cuda_device::kernels_reach(std::span<std::byte* const> blocks, std::uint64_t bytes) {
+bool cuda_device::is_registered(const std::byte* first, std::uint64_t bytes) const {
   const std::lock_guard guard(lock_);
-  return std::ranges::all_of(blocks, [&](std::byte* block) {
+  const auto found = registered_.upper_bound(const_cast<std::byte*>(first));
+  return found != registered_.begin() && first + bytes <= std::prev(found)->first + std::prev(found)->second;
+}
+
+cuda_device::places cuda_device::find(std::span<std::byte* const> blocks, std::uint64_t bytes) {
+  places found;
+  found.memories.reserve(blocks.size());
+  std::size_t on_host = 0;
+  const std::lock_guard guard(lock_);
+  for (std::byte* const block : blocks) {
     const auto host = registered_.upper_bound(block);
-    if (host != registered_.begin() && block + bytes <= std::prev(host)->first + std::prev(host)->second) return true;
+    if (host != registered_.begin() && block + bytes <= std::prev(host)->first + std::prev(host)->second) {
+      found.memories.push_back(std::prev(host)->first);
+      ++on_host;
+      continue;
+    }
     const auto own = own_.upper_bound(block);
-    if (own == own_.begin()) return false;
+    if (own == own_.begin()) return {};
     const auto& [first, memory] = *std::prev(own);
-    return block + bytes <= first + memory.second && !memory.first.expired();
-  });
+    if (block + bytes > first + memory.second || memory.first.expired()) return {};
+    found.memories.push_back(first);
+  }
+  found.where = on_host == blocks.size() ? home::host : on_host == 0 ? home::gpu : home::mixed;
+  return found;
+}
+
+result<void> cuda_device::be_busy(const stream_ref& on, const kernels::busy_work& work) {
+  if (auto good = refuse_if_away(); !good) return good;
+  if (!launcher_) return fail(error_code::unsupported, without_kernels_);
+  const context::scope inside(*context_);
+  return launcher_->be_busy(handle_of(on), work);
 }
 
 result<event_ref> cuda_device::record(const stream_ref& on) {

@@ -4,26 +4,30 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "device/cuda/context.hpp"
+#include "device/cuda/copy_engine.hpp"
+#include "device/cuda/cost_probe.hpp"
 #include "device/cuda/kernel_image.hpp"
-#include "device/cuda/launcher.hpp"
+#include "device/cuda/stage.hpp"
 #include "device/cuda/watcher.hpp"
 #include "device/device.hpp"
-#include "device/size_classes.hpp"
 
 namespace cenote::cuda {
 
 struct options {
   std::string library = "libcuda.so.1";
   std::span<const std::byte> kernels = kernel_image();
-  size_classes classes = default_size_classes;  ///< must outlive the device
+  std::optional<both_costs> costs{};  ///< none: measured
 };
 
-/// Copies between unregistered host memory and the GPU may wait until the driver has staged them; nothing else waits.
+/// Pages go between host and GPU by copy engines where these are not much slower than a kernel (see copy_costs.hpp), so
+/// that what an engine computes goes on beside it. Copies between unregistered host memory and the GPU may wait until
+/// the driver has staged them; nothing else waits. A stream that is being captured takes no work.
 class cuda_device final : public device {
  public:
   /// `name`: GPU-<uuid>, or a number. Errors: unsupported, which says why.
@@ -53,25 +57,60 @@ class cuda_device final : public device {
   [[nodiscard]] std::string description() const;
   /// Why pages are always moved by copies; empty: by kernels too.
   [[nodiscard]] const std::string& without_kernels() const noexcept { return without_kernels_; }
-  /// For measurements: what is moved by copies from now on. Not while another thread moves pages.
-  void set_size_classes(size_classes classes) noexcept { classes_ = classes; }
+  /// What was measured when the device was opened.
+  [[nodiscard]] const both_costs& costs() const noexcept { return costs_; }
+  /// Memory of the GPU that pages pass through; bytes, 0 before the first do.
+  [[nodiscard]] std::uint64_t stage_bytes() const noexcept;
+
+  /// For measurements: pages between host and GPU go this way from now on; none: the cheapest. Not while another thread
+  /// moves pages.
+  void set_way(std::optional<page_way> way) noexcept { forced_way_ = way; }
+  /// For measurements: keeps all multiprocessors computing, or, where there are words, the GPU's memory. Errors:
+  /// unsupported: no kernels.
+  [[nodiscard]] result<void> be_busy(const stream_ref& on, const kernels::busy_work& work);
 
  private:
+  /// What lies between pages and blocks, in one call.
+  struct batch {
+    const paged_layout& layout;
+    const move_list& moves;
+    layer_range layers;
+    kernels::move_way way;
+  };
+  /// Which memory blocks lie in.
+  enum class home : std::uint8_t { host, gpu, mixed, unknown };
+  struct places {
+    home where = home::unknown;
+    std::vector<const std::byte*> memories;  ///< the first byte of what each block lies in
+  };
+
   cuda_device(context_ref in, const options& how);
-  [[nodiscard]] result<void> move(const stream_ref& on, const paged_layout& layout, const move_list& moves,
-                                  layer_range layers, bool to_blocks);
-  [[nodiscard]] result<void> move_by_copies(cu_stream on, const paged_layout& layout, const move_list& moves,
-                                            layer_range layers, bool to_blocks);
-  [[nodiscard]] bool kernels_reach(std::span<std::byte* const> blocks, std::uint64_t bytes);
+  void load_kernels(std::span<const std::byte> image);
+  [[nodiscard]] result<void> move(const stream_ref& on, const batch& what);
+  [[nodiscard]] result<void> move_between(cu_stream on, const batch& what, const places& where);
+  [[nodiscard]] result<void> move_directly(cu_stream on, const batch& what, const places& where);
+  [[nodiscard]] result<void> move_staged(cu_stream on, const batch& what, const places& where);
+  [[nodiscard]] result<void> move_by_kernel(cu_stream on, const batch& what, std::uint32_t most_groups);
+  [[nodiscard]] page_way way_of(const batch& what, const places& where);
+  [[nodiscard]] stage* stage_in_use();
+  [[nodiscard]] const copy_costs& costs_of(kernels::move_way way) const noexcept;
+  [[nodiscard]] places find(std::span<std::byte* const> blocks, std::uint64_t bytes);
+  [[nodiscard]] bool is_registered(const std::byte* first, std::uint64_t bytes) const;
   void remember(const device_memory& memory);
   /// Errors: closed (away), forked.
   [[nodiscard]] result<void> refuse_if_away() const;
+  /// Errors: invalid_argument: it is being captured.
+  [[nodiscard]] result<void> refuse_capture(cu_stream on) const;
 
   context_ref context_;
+  copy_engine engine_;
   std::unique_ptr<launcher> launcher_;
   std::string without_kernels_;
-  size_classes classes_;
-  std::mutex lock_;
+  both_costs costs_;
+  std::optional<page_way> forced_way_;
+  mutable std::mutex lock_;       // of all below
+  std::unique_ptr<stage> stage_;  // made for the first pages that need it
+  bool is_stage_refused_ = false;
   std::map<std::byte*, std::uint64_t> registered_;  // host memory: first byte, bytes
   std::map<std::byte*, std::pair<std::weak_ptr<std::byte>, std::uint64_t>>
       own_;  // device memory that was made or mapped

@@ -57,6 +57,10 @@ result<std::shared_ptr<const driver>> driver::load(const std::string& library) {
 #define CENOTE_CUDA_FIND(name, ...) find(handle, #name, made->name, missing);
   CENOTE_CUDA_FUNCTIONS(CENOTE_CUDA_FIND)
 #undef CENOTE_CUDA_FIND
+  std::string optional;
+#define CENOTE_CUDA_LOOK(name, ...) find(handle, #name, made->name, optional);
+  CENOTE_CUDA_OPTIONAL_FUNCTIONS(CENOTE_CUDA_LOOK)
+#undef CENOTE_CUDA_LOOK
   if (!missing.empty()) {
     const std::string version = made->version();
     return fail(error_code::unsupported, "the CUDA driver" + (version.empty() ? "" : " for CUDA " + version) + " (" +

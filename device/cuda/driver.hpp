@@ -39,6 +39,27 @@ struct cu_access {
   cu_location location;
   int flags;  // 3: read and write
 };
+struct cu_side {  // of a copy of rows
+  std::size_t x = 0;
+  std::size_t y = 0;
+  int type = 4;  // an address, of whatever memory
+  void* host = nullptr;
+  cu_pointer at = nullptr;
+  void* array = nullptr;
+  std::size_t pitch = 0;
+};
+struct cu_rows {
+  cu_side from;
+  cu_side to;
+  std::size_t width = 0;
+  std::size_t height = 0;
+};
+struct cu_batch_attributes {
+  int order = 1;  // sources are read in the stream's order
+  cu_location from_hint{};
+  cu_location to_hint{};
+  unsigned flags = 1;  // rather beside what the GPU computes
+};
 
 // The symbols with the version of their signature, and what they take.
 #define CENOTE_CUDA_FUNCTIONS(X)                                                                                  \
@@ -55,7 +76,9 @@ struct cu_access {
   X(cuCtxPushCurrent_v2, cu_context)                                                                              \
   X(cuCtxPopCurrent_v2, cu_context*)                                                                              \
   X(cuCtxSynchronize)                                                                                             \
-  X(cuStreamCreate, cu_stream*, unsigned)                                                                         \
+  X(cuCtxGetStreamPriorityRange, int*, int*)                                                                      \
+  X(cuStreamCreateWithPriority, cu_stream*, unsigned, int)                                                        \
+  X(cuStreamIsCapturing, cu_stream, int*)                                                                         \
   X(cuStreamDestroy_v2, cu_stream)                                                                                \
   X(cuStreamWaitEvent, cu_stream, cu_event, unsigned)                                                             \
   X(cuEventCreate, cu_event*, unsigned)                                                                           \
@@ -63,6 +86,7 @@ struct cu_access {
   X(cuEventRecord, cu_event, cu_stream)                                                                           \
   X(cuEventQuery, cu_event)                                                                                       \
   X(cuMemcpyAsync, cu_pointer, const std::byte*, std::size_t, cu_stream)                                          \
+  X(cuMemcpy2DAsync_v2, const cu_rows*, cu_stream)                                                                \
   X(cuMemsetD8_v2, cu_pointer, unsigned char, std::size_t)                                                        \
   X(cuMemAlloc_v2, cu_pointer*, std::size_t)                                                                      \
   X(cuMemFree_v2, cu_pointer)                                                                                     \
@@ -86,8 +110,17 @@ struct cu_access {
   X(cuLaunchKernel, cu_function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, cu_stream, \
     void**, void**)
 
+// What drivers may lack. Batches of copies: since CUDA 12.8 with the place of a failure, from 13 on without.
+#define CENOTE_CUDA_OPTIONAL_FUNCTIONS(X)                                                                        \
+  X(cuMemcpyBatchAsync, cu_pointer*, cu_pointer*, std::size_t*, std::size_t, cu_batch_attributes*, std::size_t*, \
+    std::size_t, std::size_t*, cu_stream)                                                                        \
+  X(cuMemcpyBatchAsync_v2, const cu_pointer*, const cu_pointer*, const std::size_t*, std::size_t,                \
+    cu_batch_attributes*, std::size_t*, std::size_t, cu_stream)
+
 inline constexpr cu_result success = 0;
 inline constexpr cu_result not_ready = 600;
+// Attributes of a device.
+inline constexpr int multiprocessor_count = 16;
 inline constexpr int uses_host_pointers = 91;  // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
 
 template <class... Arguments>
@@ -97,6 +130,7 @@ using cu_call = cu_result (*)(Arguments...);
 struct driver {
 #define CENOTE_CUDA_MEMBER(name, ...) cu_call<__VA_ARGS__> name = nullptr;
   CENOTE_CUDA_FUNCTIONS(CENOTE_CUDA_MEMBER)
+  CENOTE_CUDA_OPTIONAL_FUNCTIONS(CENOTE_CUDA_MEMBER)  // null: there is none
 #undef CENOTE_CUDA_MEMBER
 
   /// Loads it and calls cuInit. Errors: unsupported: there is none, it lacks a function (which is named), or it

@@ -3,60 +3,24 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 #include <utility>
 
 namespace cenote::cuda {
 
 namespace {
 
-constexpr std::uint64_t smallest_table = 16 << 10;  // bytes
+constexpr std::uint64_t smallest_table = 16 << 10;  // bytes: a layer of 2,000 pages
+constexpr std::size_t tables_at_once = 64;          // a model's layers
+constexpr int usual_multiprocessors = 108;
 
 }  // namespace
 
-class launcher::tables {
- public:
-  [[nodiscard]] static result<std::unique_ptr<tables>> create(const context_ref& in, std::uint64_t bytes) {
-    auto after = cuda_event::create(in);
-    if (!after) return std::unexpected(after.error());
-    auto made = std::make_unique<tables>(in, bytes, std::move(*after));
-    void* host = nullptr;
-    if (auto good = in->check(in->api().cuMemHostAlloc(&host, bytes, 0), "cuMemHostAlloc"); !good) {
-      return std::unexpected(good.error());
-    }
-    made->host_ = static_cast<std::byte*>(host);
-    if (auto good = in->check(in->api().cuMemAlloc_v2(&made->device_, bytes), "cuMemAlloc"); !good) {
-      return std::unexpected(good.error());
-    }
-    return made;
-  }
-  tables(context_ref in, std::uint64_t size, std::shared_ptr<cuda_event> after) noexcept
-      : context_(std::move(in)), bytes_(size), after_(std::move(after)) {}
-  tables(const tables&) = delete;
-  tables& operator=(const tables&) = delete;
-  ~tables() {
-    const context::scope inside(*context_);
-    if (device_ != nullptr) context_->api().cuMemFree_v2(device_);
-    if (host_ != nullptr) context_->api().cuMemFreeHost(host_);
-  }
-
-  [[nodiscard]] std::byte* host() const noexcept { return host_; }
-  [[nodiscard]] std::byte* device() const noexcept { return device_; }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] result<void> end_after(cu_stream on) {
-    return context_->check(context_->api().cuEventRecord(after_->handle(), on), "cuEventRecord");
-  }
-  /// The kernel that read it has ended.
-  [[nodiscard]] bool is_free() const { return context_->api().cuEventQuery(after_->handle()) == success; }
-
- private:
-  context_ref context_;
-  std::uint64_t bytes_;
-  std::shared_ptr<cuda_event> after_;
-  std::byte* host_ = nullptr;
-  cu_pointer device_ = nullptr;
-};
-
-launcher::launcher(context_ref in, cu_module module) noexcept : context_(std::move(in)), module_(module) {}
+launcher::launcher(context_ref in, cu_module module) noexcept
+    : context_(std::move(in)),
+      module_(module),
+      few_groups_(static_cast<std::uint32_t>(
+          std::max(context_->attribute(multiprocessor_count, usual_multiprocessors) / 2, 1))) {}
 
 launcher::~launcher() {
   const context::scope inside(*context_);
@@ -77,8 +41,10 @@ result<std::unique_ptr<launcher>> launcher::load(const context_ref& in, std::spa
 }
 
 result<void> launcher::find_kernels() {
-  const std::array<std::pair<const char*, cu_function*>, 3> wanted{
-      {{"cenote_move_16", &move_16_}, {"cenote_move_4", &move_4_}, {"cenote_move_1", &move_1_}}};
+  const std::array<std::pair<const char*, cu_function*>, 4> wanted{{{"cenote_move_16", &move_16_},
+                                                                    {"cenote_move_4", &move_4_},
+                                                                    {"cenote_move_1", &move_1_},
+                                                                    {"cenote_be_busy", &be_busy_}}};
   for (const auto& [name, place] : wanted) {
     if (context_->api().cuModuleGetFunction(place, module_, name) != success) {
       return fail(error_code::unsupported, std::string("the kernels' image has no ") + name);
@@ -87,49 +53,76 @@ result<void> launcher::find_kernels() {
   return {};
 }
 
-result<std::unique_ptr<launcher::tables>> launcher::take_tables(std::uint64_t bytes) {
+result<std::unique_ptr<launch_tables>> launcher::take_tables(std::uint64_t bytes) {
   {
     const std::lock_guard guard(lock_);
     const auto found =
         std::ranges::find_if(used_, [&](const auto& each) { return each->bytes() >= bytes && each->is_free(); });
     if (found != used_.end()) {
-      std::unique_ptr<tables> taken = std::move(*found);
+      std::unique_ptr<launch_tables> taken = std::move(*found);
       used_.erase(found);
       return taken;
     }
   }
-  return tables::create(context_, std::bit_ceil(std::max(bytes, smallest_table)));
+  const std::size_t count = bytes <= smallest_table ? tables_at_once : 1;
+  auto made = launch_tables::create(context_, std::bit_ceil(std::max(bytes, smallest_table)), count);
+  if (!made) return std::unexpected(made.error());
+  std::unique_ptr<launch_tables> taken = std::move(made->back());
+  made->pop_back();
+  const std::lock_guard guard(lock_);
+  std::ranges::move(*made, std::back_inserter(used_));
+  return taken;
 }
 
-result<void> launcher::start(cu_stream on, kernels::launch& what, const tables& with, std::uint64_t table_bytes) {
-  const driver& api = context_->api();
-  const cu_result copied = api.cuMemcpyAsync(with.device(), with.host(), table_bytes, on);
-  if (auto good = context_->check(copied, "cuMemcpyAsync"); !good) return good;
-  cu_function kernel = what.word == 16 ? move_16_ : what.word == 4 ? move_4_ : move_1_;
-  void* arguments[] = {&what.move};
-  const auto groups = static_cast<unsigned>(what.move.groups());
-  return context_->check(
-      api.cuLaunchKernel(kernel, groups, 1, 1, kernels::threads_of_a_group, 1, 1, 0, on, arguments, nullptr),
-      "cuLaunchKernel");
+result<void> launcher::launch(cu_function kernel, std::uint32_t groups, cu_stream on, const void* argument) const {
+  void* arguments[] = {const_cast<void*>(argument)};
+  return context_->check(context_->api().cuLaunchKernel(kernel, groups, 1, 1, kernels::threads_of_a_group, 1, 1, 0, on,
+                                                        arguments, nullptr),
+                         "cuLaunchKernel");
+}
+
+result<prepared_batch> launcher::prepare(cu_stream on, const paged_layout& layout, const move_list& moves,
+                                         layer_range layers, kernels::move_way way, std::uint64_t row_bytes) {
+  prepared_batch made{kernels::plan(layout, moves, layers, way, row_bytes), nullptr};
+  if (made.what.move.units() > kernels::most_units) {
+    return fail(error_code::limit_exceeded, "more pages and layers than one launch takes");
+  }
+  const std::uint64_t bytes = kernels::table_bytes(layout, moves, layers);
+  auto tables = take_tables(bytes);
+  if (!tables) return std::unexpected(tables.error());
+  made.tables = std::move(*tables);
+  kernels::write_tables(layout, moves, layers, made.tables->host(), made.tables->device(), made.what.move);
+  if (auto uploaded = made.tables->upload(on, bytes); !uploaded) {
+    (void)finish(on, std::move(made));
+    return std::unexpected(uploaded.error());
+  }
+  return made;
+}
+
+result<void> launcher::start(cu_stream on, const kernels::launch& what, std::uint32_t most_groups) const {
+  const cu_function kernel = what.word == 16 ? move_16_ : what.word == 4 ? move_4_ : move_1_;
+  return launch(kernel, kernels::groups_for(what.move.units(), most_groups), on, &what.move);
+}
+
+/// Recorded also after a refusal: the copy of the tables may be under way.
+result<void> launcher::finish(cu_stream on, prepared_batch&& batch) {
+  const auto recorded = batch.tables->end_after(on);
+  const std::lock_guard guard(lock_);
+  used_.push_back(std::move(batch.tables));
+  return recorded;
 }
 
 result<void> launcher::move(cu_stream on, const paged_layout& layout, const move_list& moves, layer_range layers,
-                            bool to_blocks) {
-  kernels::launch what = kernels::plan(layout, moves, layers, to_blocks);
-  if (what.move.groups() > kernels::most_groups) {
-    return fail(error_code::limit_exceeded, "more pages and layers than one launch takes");
-  }
-  const context::scope inside(*context_);
-  const std::uint64_t bytes = kernels::table_bytes(layout, moves, layers);
-  auto with = take_tables(bytes);
-  if (!with) return std::unexpected(with.error());
-  kernels::write_tables(layout, moves, layers, (*with)->host(), (*with)->device(), what.move);
-  const auto started = start(on, what, **with, bytes);
-  // Recorded also after a refusal: the copy of the tables may be under way.
-  const auto recorded = (*with)->end_after(on);
-  const std::lock_guard guard(lock_);
-  used_.push_back(std::move(*with));
-  return started ? recorded : started;
+                            kernels::move_way way, std::uint32_t most_groups) {
+  auto batch = prepare(on, layout, moves, layers, way, 0);
+  if (!batch) return std::unexpected(batch.error());
+  const auto started = start(on, batch->what, most_groups);
+  const auto finished = finish(on, std::move(*batch));
+  return started ? finished : started;
+}
+
+result<void> launcher::be_busy(cu_stream on, const kernels::busy_work& work) const {
+  return launch(be_busy_, all_groups(), on, &work);
 }
 
 }  // namespace cenote::cuda

@@ -1,5 +1,6 @@
 /* A driver of CUDA without a GPU: carries out on host memory, at once, what device/cuda calls, counts it, and fails
- * when told to. Calls outside of a context are refused, as the driver does. FAKE_CUDA_OLD: one that lacks cuMemCreate.
+ * when told to. Calls outside of a context are refused, as the driver does. FAKE_CUDA_OLD: one that lacks cuMemCreate;
+ * FAKE_CUDA_12: batches as of CUDA 12.8; FAKE_CUDA_NO_BATCH: none.
  */
 #define _GNU_SOURCE
 #include "fake_cuda.h"
@@ -15,16 +16,20 @@
 
 typedef unsigned long long number;
 
-enum { most_names = 64, most_registered = 64, granularity = 65536 };
+enum { most_names = 64, most_registered = 1024, granularity = 65536 };
 
 static struct {
   char call[64];
   int count;
   int code;
 } names[most_names];
-static void* registered[most_registered];
+static struct {
+  void* first;
+  size_t bytes;
+} registered[most_registered];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fake_cuda_kernel kernel;
+static void* captured;
 static atomic_int broken, held, living, calls; /* a device has threads of its own */
 static __thread int depth;                     /* of contexts pushed on this thread */
 
@@ -83,6 +88,7 @@ void fake_cuda_reset(void) {
   memset(names, 0, sizeof(names));
   kernel = NULL;
   broken = held = 0;
+  captured = NULL;
   pthread_mutex_unlock(&lock);
 }
 void fake_cuda_run_kernels(fake_cuda_kernel run) {
@@ -97,6 +103,9 @@ void fake_cuda_break(int code) {
   pthread_mutex_lock(&lock);
   broken = code;
   pthread_mutex_unlock(&lock);
+}
+void fake_cuda_capture(void* stream) {
+  captured = stream;
 }
 void fake_cuda_hold(int on) {
   pthread_mutex_lock(&lock);
@@ -180,10 +189,20 @@ int cuCtxSynchronize(void) {
   ENTER(cuCtxSynchronize);
   return 0;
 }
-int cuStreamCreate(void** stream, unsigned flags) {
-  ENTER(cuStreamCreate);
-  (void)flags;
+int cuCtxGetStreamPriorityRange(int* lowest, int* highest) {
+  ENTER(cuCtxGetStreamPriorityRange);
+  *lowest = 0, *highest = -5;
+  return 0;
+}
+int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
+  ENTER(cuStreamCreateWithPriority);
+  (void)flags, (void)priority;
   return make(stream, 64);
+}
+int cuStreamIsCapturing(void* stream, int* status) {
+  ENTER(cuStreamIsCapturing);
+  *status = stream != NULL && stream == captured ? 1 : 0;
+  return 0;
 }
 int cuStreamDestroy_v2(void* stream) {
   (void)enter("cuStreamDestroy_v2", 1);
@@ -222,6 +241,67 @@ int cuMemcpyAsync(number to, number from, size_t bytes, void* stream) {
   memcpy((void*)to, (const void*)from, bytes);
   return 0;
 }
+/* Rows of one copy lie in one registration of host memory, as the driver wants them. */
+static int is_across(const unsigned char* first, size_t bytes) {
+  pthread_mutex_lock(&lock);
+  int across = 0;
+  for (int i = 0; i < most_registered; ++i) {
+    const unsigned char* begin = registered[i].first;
+    const unsigned char* end = begin + registered[i].bytes;
+    if (begin != NULL && first < end && first + bytes > begin && (first < begin || first + bytes > end)) across = 1;
+  }
+  pthread_mutex_unlock(&lock);
+  return across;
+}
+struct side {
+  size_t x, y;
+  int type;
+  void* host;
+  number at;
+  void* array;
+  size_t pitch;
+};
+struct rows {
+  struct side from, to;
+  size_t width, height;
+};
+int cuMemcpy2DAsync_v2(const struct rows* what, void* stream) {
+  ENTER(cuMemcpy2DAsync_v2);
+  (void)stream;
+  const struct side *from = &what->from, *to = &what->to;
+  if (from->type != 4 || to->type != 4 || from->pitch < what->width || to->pitch < what->width) return 1;
+  if (is_across((void*)from->at, from->pitch * (what->height - 1) + what->width)) return 1;
+  if (is_across((void*)to->at, to->pitch * (what->height - 1) + what->width)) return 1;
+  for (size_t row = 0; row < what->height; ++row) {
+    memcpy((void*)(to->at + row * to->pitch), (const void*)(from->at + row * from->pitch), what->width);
+  }
+  return 0;
+}
+#ifndef FAKE_CUDA_NO_BATCH
+/* One that fails has carried out the first half. */
+static int copy_batch(const char* call, const number* to, const number* from, const size_t* bytes, size_t count,
+                      const size_t* first, size_t kinds, void* stream) {
+  const int code = enter(call, 1);
+  if (stream == NULL || kinds != 1 || *first != 0) return 1;
+  for (size_t i = 0; i < (code == 0 ? count : count / 2); ++i) {
+    memcpy((void*)to[i], (const void*)from[i], bytes[i]);
+  }
+  return code;
+}
+int cuMemcpyBatchAsync(number* to, number* from, size_t* bytes, size_t count, void* how, size_t* first, size_t kinds,
+                       size_t* failed, void* stream) {
+  (void)how;
+  *failed = count / 2;
+  return copy_batch("cuMemcpyBatchAsync", to, from, bytes, count, first, kinds, stream);
+}
+#ifndef FAKE_CUDA_12
+int cuMemcpyBatchAsync_v2(const number* to, const number* from, const size_t* bytes, size_t count, void* how,
+                          size_t* first, size_t kinds, void* stream) {
+  (void)how;
+  return copy_batch("cuMemcpyBatchAsync_v2", to, from, bytes, count, first, kinds, stream);
+}
+#endif
+#endif
 int cuMemsetD8_v2(number to, unsigned char value, size_t bytes) {
   ENTER(cuMemsetD8_v2);
   memset((void*)to, value, bytes);
@@ -246,24 +326,29 @@ int cuMemFreeHost(void* made) {
 }
 int cuMemHostRegister_v2(void* first, size_t bytes, unsigned flags) {
   ENTER(cuMemHostRegister_v2);
-  (void)bytes, (void)flags;
-  int empty = -1;
+  (void)flags;
+  pthread_mutex_lock(&lock);
+  int empty = -1, code = 0;
   for (int i = 0; i < most_registered; ++i) {
-    if (registered[i] == first) return 712;
-    if (registered[i] == NULL) empty = i;
+    if (registered[i].first == first) code = 712;
+    if (registered[i].first == NULL) empty = i;
   }
-  if (empty < 0) return 2;
-  registered[empty] = first;
-  return change(1, 0);
+  if (code == 0 && empty < 0) code = 2;
+  if (code == 0) registered[empty].first = first, registered[empty].bytes = bytes;
+  pthread_mutex_unlock(&lock);
+  return code == 0 ? change(1, 0) : code;
 }
 int cuMemHostUnregister(void* first) {
   (void)enter("cuMemHostUnregister", 1);
+  pthread_mutex_lock(&lock);
+  int code = 713;
   for (int i = 0; i < most_registered; ++i) {
-    if (registered[i] != first) continue;
-    registered[i] = NULL;
-    return change(-1, 0);
+    if (registered[i].first != first) continue;
+    registered[i].first = NULL;
+    code = 0;
   }
-  return 713;
+  pthread_mutex_unlock(&lock);
+  return code == 0 ? change(-1, 0) : code;
 }
 int cuMemGetAllocationGranularity(size_t* out, const void* properties, int option) {
   ENTER(cuMemGetAllocationGranularity);

@@ -14,6 +14,7 @@ void fake_cuda_run_kernels(fake_cuda_kernel run); /* null: launches do nothing *
 void fake_cuda_fail(const char* call, int code);  /* that call says so from now on; 0: it works again */
 void fake_cuda_break(int code);                   /* every call says so, as after a sticky error */
 void fake_cuda_hold(int on);                      /* events are not ready as long as it is on */
+void fake_cuda_capture(void* stream);             /* that stream is being captured; null: none */
 int fake_cuda_calls(const char* call);
 int fake_cuda_all_calls(void);
 int fake_cuda_living(void); /* streams, events, allocations, mappings, modules, contexts, registrations */

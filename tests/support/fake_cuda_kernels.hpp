@@ -8,6 +8,7 @@
 namespace cenote::testing {
 
 inline void run_kernel(const char* name, unsigned groups, unsigned threads, void* argument) {
+  if (std::string_view(name) == "cenote_be_busy") return;
   const auto& move = *static_cast<const kernels::paged_move*>(argument);
   const std::string_view which = name;
   if (which == "cenote_move_16") kernels::cenote_move_16(move, groups, threads);

@@ -35,7 +35,7 @@ struct fixture {
   fixture& operator=(const fixture&) = delete;
 
   cuda::cuda_device& open(std::span<const std::byte> kernels = image) {
-    auto opened = cuda::cuda_device::open("0", {.library = FAKE_CUDA, .kernels = kernels});
+    auto opened = cuda::cuda_device::open("0", {.library = FAKE_CUDA, .kernels = kernels, .costs = cuda::both_costs{}});
     BOOST_REQUIRE_MESSAGE(opened, (opened ? "" : opened.error().describe()));
     device = std::move(*opened);
     return *device;
@@ -198,43 +198,6 @@ BOOST_AUTO_TEST_CASE(pages_in_memory_that_kernels_do_not_reach_move_by_copies) {
   BOOST_TEST(given.hold(given.layout->all_layers()));
   BOOST_TEST(fake_cuda_calls("cuLaunchKernel") == 0);
   BOOST_TEST(fake_cuda_calls("cuMemcpyAsync") == 3 * 3 * 2);  // pages, layers, keys and values
-}
-
-BOOST_AUTO_TEST_CASE(long_runs_move_by_copies_and_short_ones_by_a_kernel) {
-  auto& gpu = open();
-  const auto stream = gpu.make_stream().value();
-  constexpr std::uint64_t longest = 1 << 20;
-  bytes engine(2 * longest, std::byte{3});
-  bytes cache(longest);
-  BOOST_TEST(gpu.register_host(cache).has_value());
-  const std::vector<std::uint64_t> pages{1};
-  const std::vector<std::byte*> blocks{cache.data()};
-  for (const std::uint64_t run : {longest, longest / 2}) {
-    const auto layout = paged_layout::of_pieces({{engine.data(), run, run, 1, run}}, 1, 2).value();
-    cache.assign(cache.size(), {});
-    BOOST_TEST(gpu.gather(stream, layout, {pages, blocks}, {0, 1}).has_value());
-    BOOST_TEST(static_cast<std::uint64_t>(std::ranges::count(cache, std::byte{3})) == run);
-    BOOST_TEST(fake_cuda_calls("cuLaunchKernel") == (run == longest ? 0 : 1));
-  }
-  constexpr size_class few[]{{0, 1}, {1 << 20, 0}};
-  gpu.set_size_classes(few);  // the other way round
-  for (const std::uint64_t run : {longest, longest / 2}) {
-    const auto layout = paged_layout::of_pieces({{engine.data(), run, run, 1, run}}, 1, 2).value();
-    BOOST_TEST(gpu.scatter(stream, layout, {pages, blocks}, {0, 1}).has_value());
-    BOOST_TEST(fake_cuda_calls("cuLaunchKernel") == 2);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(size_classes_choose_by_the_longest_run_that_they_name) {
-  static_assert(!copies_pay(default_size_classes, (1 << 20) - 1, 1));
-  static_assert(copies_pay(default_size_classes, 1 << 20, 1 << 20));
-  static_assert(!copies_pay({}, 1 << 30, 1));
-  constexpr size_class classes[]{{100, 2}, {1000, 50}};
-  BOOST_TEST(!copies_pay(classes, 99, 1));
-  BOOST_TEST(copies_pay(classes, 100, 2));
-  BOOST_TEST(!copies_pay(classes, 999, 3));
-  BOOST_TEST(copies_pay(classes, 1000, 50));
-  BOOST_TEST(!copies_pay(classes, 5000, 51));
 }
 
 BOOST_AUTO_TEST_CASE(without_memory_for_a_kernels_tables_pages_move_by_copies) {

@@ -1,0 +1,78 @@
+// Memory of the GPU through which copy engines move pages whose runs are short: in a block a layer's runs lie back to
+// back, so that one long copy brings them to the stage, and a short kernel takes them to the pages.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "device/cuda/copy_engine.hpp"
+#include "device/cuda/launcher.hpp"
+
+namespace cenote::cuda {
+
+/// Thread-safe; one batch is given at a time. All calls within a scope of the context.
+class stage {
+ public:
+  static constexpr std::size_t slots = 2;
+  static constexpr std::uint64_t slot_bytes = std::uint64_t{32} << 20;  ///< a layer of 512 pages of 16 tokens
+
+  /// Takes slots * slot_bytes of the GPU's memory. Errors: no_space, system.
+  [[nodiscard]] static result<std::unique_ptr<stage>> create(const context_ref& in, launcher& kernels);
+  stage(context_ref in, launcher& kernels) noexcept : context_(std::move(in)), launcher_(kernels), engine_(context_) {}
+  stage(const stage&) = delete;
+  stage& operator=(const stage&) = delete;
+  ~stage();
+
+  /// What a block has of one batch must fit into a slot.
+  [[nodiscard]] static constexpr bool takes(std::uint64_t row_bytes) noexcept { return row_bytes <= slot_bytes; }
+
+  /// A batch on its way through the stage: `rows[i]` is what the batch has of block i, `row_bytes` of it, in host
+  /// memory that was registered as one with `memories[i]` as its first byte.
+  struct batch {
+    const paged_layout& layout;
+    std::span<const std::uint64_t> pages;
+    layer_range layers;
+    std::span<std::byte* const> rows;
+    std::uint64_t row_bytes;
+    std::span<const std::byte* const> memories;
+    const copy_costs& costs;
+  };
+
+  /// In the stream's order, as if the stream itself had done it. Errors: as the launcher's and the copy engine's; then
+  /// some of it may be under way.
+  [[nodiscard]] result<void> move(cu_stream on, const batch& what, kernels::move_way way);
+  /// False after a batch of which some could not be given to the GPU: what the stage holds is not known any more.
+  [[nodiscard]] bool is_sound() const noexcept { return is_sound_.load(std::memory_order_relaxed); }
+
+ private:
+  /// `count` blocks from `first` on, at `at` in the stage.
+  struct part {
+    std::size_t first;
+    std::size_t count;
+    std::byte* at;
+  };
+  [[nodiscard]] result<void> move_parts(cu_stream on, const batch& what, kernels::move_way way);
+  [[nodiscard]] result<void> to_pages(cu_stream on, const batch& what, const kernels::launch& with, part of);
+  [[nodiscard]] result<void> to_blocks(cu_stream on, const batch& what, const kernels::launch& with, part of);
+  [[nodiscard]] result<void> run_kernel(cu_stream on, const batch& what, kernels::launch with, part of);
+  [[nodiscard]] result<void> run_copies(cu_stream on, const batch& what, kernels::move_way way, part of);
+  [[nodiscard]] result<void> mark(const std::shared_ptr<cuda_event>& point, cu_stream on);
+  [[nodiscard]] result<void> await(cu_stream on, const std::shared_ptr<cuda_event>& point);
+
+  context_ref context_;
+  launcher& launcher_;
+  copy_engine engine_;
+  std::atomic<bool> is_sound_{true};
+  std::mutex lock_;  // of all below
+  cu_pointer memory_ = nullptr;
+  stream_ref up_;
+  stream_ref down_;
+  std::size_t next_ = 0;  // slot
+  std::array<std::shared_ptr<cuda_event>, slots> filled_;
+  std::array<std::shared_ptr<cuda_event>, slots> emptied_;
+};
+
+}  // namespace cenote::cuda
