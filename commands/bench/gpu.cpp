@@ -30,6 +30,7 @@ constexpr std::chrono::microseconds simulated_delay{2000};
 constexpr double most_copies = 1000;  // of the scratch memory, to compute a layer
 constexpr std::uint64_t registered_bytes = 512 * MiB;
 constexpr std::uint64_t registered_piece = 8 * MiB;  // as a session registers its memory
+constexpr std::chrono::microseconds registration_pause{100};
 
 struct amounts {
   unsigned rounds;
@@ -382,6 +383,7 @@ result<void> measure_registration(const gpu_stage& stage, report& out) {
     const stopwatch call;
     done = stage.on().register_host(memory.span().subspan(at, registered_piece));
     calls.add(call.seconds());
+    std::this_thread::sleep_for(registration_pause);
   }
   taken.add(watch.seconds() * static_cast<double>(GiB) / static_cast<double>(registered_bytes));
   stops.store(true);

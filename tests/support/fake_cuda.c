@@ -64,12 +64,163 @@ static int change(int by, int code) {
 
 static int make(void** out, size_t bytes) {
   *out = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  if (bytes <= 64) memset(*out, 0, bytes);
   return change(1, 0);
 }
 
 static int destroy(void* made) {
   free(made);
   return change(-1, 0);
+}
+
+/* ------------------------------------------------------------------------------------------------- virtual time */
+
+enum { most_spans = 16384, most_ranges = 256 };
+enum { to_device, to_host, multiprocessors, resources };
+static const double capacity[resources] = {1, 1, 132};
+static struct {
+  double begin, end, units;
+} spans[resources][most_spans];
+static int span_count[resources];
+static fake_cuda_kernel_cost kernel_cost; /* null: no time is kept */
+static double thread_time;                /* where the calling thread is */
+static int epoch;
+static struct {
+  const unsigned char* first;
+  size_t bytes;
+} ranges[most_ranges]; /* device memory */
+
+/* Begins the memory of a stream or an event. */
+struct point {
+  int epoch;
+  double time;
+};
+static struct point default_stream;
+
+static struct point* point_of(void* object) {
+  struct point* const found = object == NULL ? &default_stream : object;
+  if (found->epoch != epoch) found->epoch = epoch, found->time = 0;
+  return found;
+}
+
+static int has_room(int resource, double units, double begin, double end, double* next) {
+  double used = units;
+  for (int i = 0; i < span_count[resource]; ++i) {
+    if (spans[resource][i].begin >= end || spans[resource][i].end <= begin) continue;
+    used += spans[resource][i].units;
+    if (spans[resource][i].end < *next) *next = spans[resource][i].end;
+  }
+  return used <= capacity[resource];
+}
+
+/* The stream's next work. */
+static void take(void* stream, int resource, double units, double duration) {
+  struct point* const at = point_of(stream);
+  double begin = at->time > thread_time ? at->time : thread_time;
+  for (double next = 1e30; !has_room(resource, units, begin, begin + duration, &next); next = 1e30) begin = next;
+  if (span_count[resource] == most_spans) abort();
+  const int place = span_count[resource]++;
+  spans[resource][place].begin = begin;
+  spans[resource][place].end = begin + duration;
+  spans[resource][place].units = units;
+  at->time = begin + duration;
+}
+
+static void change_range(const void* first, size_t bytes) {
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < most_ranges; ++i) {
+    if (ranges[i].first != (bytes == 0 ? first : NULL)) continue;
+    ranges[i].first = bytes == 0 ? NULL : first;
+    ranges[i].bytes = bytes;
+    break;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+int fake_cuda_is_device(const void* address) {
+  for (int i = 0; i < most_ranges; ++i) {
+    const unsigned char* const at = address;
+    if (ranges[i].first != NULL && at >= ranges[i].first && at < ranges[i].first + ranges[i].bytes) return 1;
+  }
+  return 0;
+}
+
+/* 0, or what the driver says of memory that is registered already, or of too much. */
+static int pin(void* first, size_t bytes) {
+  pthread_mutex_lock(&lock);
+  int empty = -1, code = 0;
+  for (int i = 0; i < most_registered; ++i) {
+    if (registered[i].first == first) code = 712;
+    if (registered[i].first == NULL) empty = i;
+  }
+  if (code == 0 && empty < 0) code = 2;
+  if (code == 0) registered[empty].first = first, registered[empty].bytes = bytes;
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+static int unpin(const void* first) {
+  pthread_mutex_lock(&lock);
+  int code = 713;
+  for (int i = 0; i < most_registered; ++i) {
+    if (registered[i].first != first) continue;
+    registered[i].first = NULL;
+    code = 0;
+  }
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+static int is_pinned(const void* address) {
+  for (int i = 0; i < most_registered; ++i) {
+    const unsigned char *first = registered[i].first, *at = address;
+    if (first != NULL && at >= first && at < first + registered[i].bytes) return 1;
+  }
+  return 0;
+}
+
+/* Rows of one call, which costs the thread `price`. The thread itself copies host memory that is not registered. */
+static void spend_copy(void* stream, const void* to, const void* from, double bytes, double rows, double price) {
+  if (kernel_cost == NULL) return;
+  pthread_mutex_lock(&lock);
+  thread_time += price;
+  const void* const host = fake_cuda_is_device(to) ? from : to;
+  if (fake_cuda_is_device(host)) {
+    take(stream, multiprocessors, 8, 2000 + bytes * 0.0006);
+  } else if (!is_pinned(host)) {
+    take(stream, host == from ? to_device : to_host, 1, bytes * 0.11);
+    thread_time = point_of(stream)->time;
+  } else {
+    take(stream, host == from ? to_device : to_host, 1, bytes * 0.0183 + rows * 110);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+static void spend_call(double price) {
+  if (kernel_cost == NULL) return;
+  pthread_mutex_lock(&lock);
+  thread_time += price;
+  pthread_mutex_unlock(&lock);
+}
+
+void fake_cuda_begin_time(fake_cuda_kernel_cost cost) {
+  pthread_mutex_lock(&lock);
+  kernel_cost = cost;
+  memset(span_count, 0, sizeof(span_count));
+  thread_time = 0;
+  epoch++;
+  pthread_mutex_unlock(&lock);
+}
+double fake_cuda_thread_time(void) {
+  return thread_time;
+}
+double fake_cuda_stream_time(void* stream) {
+  return point_of(stream)->time;
+}
+
+/* While time is kept, only that passes, but for tables, which say what a kernel costs. */
+static void copy_bytes(number to, number from, size_t bytes) {
+  if (kernel_cost == NULL || bytes < 32768) memcpy((void*)to, (const void*)from, bytes);
 }
 
 #define ENTER(call)                    \
@@ -210,7 +361,10 @@ int cuStreamDestroy_v2(void* stream) {
 }
 int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
   ENTER(cuStreamWaitEvent);
-  (void)stream, (void)event, (void)flags;
+  (void)flags;
+  spend_call(400);
+  if (kernel_cost != NULL && point_of(event)->time > point_of(stream)->time)
+    point_of(stream)->time = point_of(event)->time;
   return 0;
 }
 int cuEventCreate(void** event, unsigned flags) {
@@ -224,7 +378,8 @@ int cuEventDestroy_v2(void* event) {
 }
 int cuEventRecord(void* event, void* stream) {
   ENTER(cuEventRecord);
-  (void)event, (void)stream;
+  spend_call(600);
+  if (kernel_cost != NULL) point_of(event)->time = point_of(stream)->time;
   return 0;
 }
 int cuEventQuery(void* event) {
@@ -237,8 +392,8 @@ int cuEventQuery(void* event) {
 }
 int cuMemcpyAsync(number to, number from, size_t bytes, void* stream) {
   ENTER(cuMemcpyAsync);
-  (void)stream;
-  memcpy((void*)to, (const void*)from, bytes);
+  spend_copy(stream, (void*)to, (const void*)from, (double)bytes, 1, 2200);
+  copy_bytes(to, from, bytes);
   return 0;
 }
 /* Rows of one copy lie in one registration of host memory, as the driver wants them. */
@@ -267,13 +422,13 @@ struct rows {
 };
 int cuMemcpy2DAsync_v2(const struct rows* what, void* stream) {
   ENTER(cuMemcpy2DAsync_v2);
-  (void)stream;
   const struct side *from = &what->from, *to = &what->to;
   if (from->type != 4 || to->type != 4 || from->pitch < what->width || to->pitch < what->width) return 1;
   if (is_across((void*)from->at, from->pitch * (what->height - 1) + what->width)) return 1;
   if (is_across((void*)to->at, to->pitch * (what->height - 1) + what->width)) return 1;
+  spend_copy(stream, (void*)to->at, (void*)from->at, (double)(what->width * what->height), (double)what->height, 2200);
   for (size_t row = 0; row < what->height; ++row) {
-    memcpy((void*)(to->at + row * to->pitch), (const void*)(from->at + row * from->pitch), what->width);
+    copy_bytes(to->at + row * to->pitch, from->at + row * from->pitch, what->width);
   }
   return 0;
 }
@@ -284,7 +439,8 @@ static int copy_batch(const char* call, const number* to, const number* from, co
   const int code = enter(call, 1);
   if (stream == NULL || kinds != 1 || *first != 0) return 1;
   for (size_t i = 0; i < (code == 0 ? count : count / 2); ++i) {
-    memcpy((void*)to[i], (const void*)from[i], bytes[i]);
+    copy_bytes(to[i], from[i], bytes[i]);
+    spend_copy(stream, (void*)to[i], (const void*)from[i], (double)bytes[i], 1, 750);
   }
   return code;
 }
@@ -309,45 +465,37 @@ int cuMemsetD8_v2(number to, unsigned char value, size_t bytes) {
 }
 int cuMemAlloc_v2(number* out, size_t bytes) {
   ENTER(cuMemAlloc_v2);
-  return make((void**)out, bytes);
+  const int code = make((void**)out, bytes);
+  change_range((void*)*out, bytes);
+  return code;
 }
 int cuMemFree_v2(number made) {
   (void)enter("cuMemFree_v2", 1);
+  change_range((void*)made, 0);
   return destroy((void*)made);
 }
 int cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
   ENTER(cuMemHostAlloc);
   (void)flags;
-  return make(out, bytes);
+  const int code = make(out, bytes);
+  (void)pin(*out, bytes);
+  return code;
 }
 int cuMemFreeHost(void* made) {
   (void)enter("cuMemFreeHost", 1);
+  (void)unpin(made);
   return destroy(made);
 }
 int cuMemHostRegister_v2(void* first, size_t bytes, unsigned flags) {
   ENTER(cuMemHostRegister_v2);
   (void)flags;
-  pthread_mutex_lock(&lock);
-  int empty = -1, code = 0;
-  for (int i = 0; i < most_registered; ++i) {
-    if (registered[i].first == first) code = 712;
-    if (registered[i].first == NULL) empty = i;
-  }
-  if (code == 0 && empty < 0) code = 2;
-  if (code == 0) registered[empty].first = first, registered[empty].bytes = bytes;
-  pthread_mutex_unlock(&lock);
+  const int code = pin(first, bytes);
+  spend_call((double)bytes * 0.045);
   return code == 0 ? change(1, 0) : code;
 }
 int cuMemHostUnregister(void* first) {
   (void)enter("cuMemHostUnregister", 1);
-  pthread_mutex_lock(&lock);
-  int code = 713;
-  for (int i = 0; i < most_registered; ++i) {
-    if (registered[i].first != first) continue;
-    registered[i].first = NULL;
-    code = 0;
-  }
-  pthread_mutex_unlock(&lock);
+  const int code = unpin(first);
   return code == 0 ? change(-1, 0) : code;
 }
 int cuMemGetAllocationGranularity(size_t* out, const void* properties, int option) {
@@ -389,10 +537,12 @@ int cuMemMap(number at, size_t bytes, size_t offset, number handle, number flags
   ENTER(cuMemMap);
   (void)flags;
   void* mapped = mmap((void*)at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, (off_t)offset);
+  if (mapped != MAP_FAILED) change_range((void*)at, bytes);
   return mapped == MAP_FAILED ? 1 : change(1, 0);
 }
 int cuMemUnmap(number at, size_t bytes) {
   (void)enter("cuMemUnmap", 1);
+  change_range((void*)at, 0);
   (void)mmap((void*)at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   return change(-1, 0);
 }
@@ -434,8 +584,15 @@ int cuLaunchKernel(void* function, unsigned groups_x, unsigned groups_y, unsigne
                    unsigned threads_y, unsigned threads_z, unsigned shared, void* stream, void** arguments,
                    void** extra) {
   ENTER(cuLaunchKernel);
-  (void)shared, (void)stream, (void)extra;
+  (void)shared, (void)extra;
   if (groups_x == 0 || groups_y * groups_z * threads_y * threads_z != 1 || threads_x > 1024) return 1;
+  if (kernel_cost != NULL) {
+    const struct fake_cuda_cost cost = kernel_cost(function, groups_x, arguments[0]);
+    pthread_mutex_lock(&lock);
+    thread_time += 2500;
+    take(stream, multiprocessors, cost.multiprocessors, cost.time);
+    pthread_mutex_unlock(&lock);
+  }
   if (kernel != NULL) kernel(function, groups_x, threads_x, arguments[0]);
   return 0;
 }

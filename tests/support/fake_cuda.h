@@ -19,6 +19,19 @@ int fake_cuda_calls(const char* call);
 int fake_cuda_all_calls(void);
 int fake_cuda_living(void); /* streams, events, allocations, mappings, modules, contexts, registrations */
 
+/* Virtual time: what calls cost their thread and the GPU, as measured on an H200 with PCIe 5. Work takes the first gap
+ * after all that it waits for in which its copy engine, or enough multiprocessors, are free. From the beginning on all
+ * is idle at 0; times are nanoseconds. */
+struct fake_cuda_cost {
+  double time;
+  double multiprocessors; /* that it holds meanwhile */
+};
+typedef struct fake_cuda_cost (*fake_cuda_kernel_cost)(const char* name, unsigned groups, void* argument);
+void fake_cuda_begin_time(fake_cuda_kernel_cost cost); /* null: time is not kept any more */
+double fake_cuda_thread_time(void);
+double fake_cuda_stream_time(void* stream); /* when all that it was given has ended */
+int fake_cuda_is_device(const void* address);
+
 #ifdef __cplusplus
 }
 #endif
