@@ -463,7 +463,9 @@ class Agent:
                 continue
             copy = socket.socket(fileno=os.dup(int(entry.name)))
             with copy:
-                if copy.family == socket.AF_UNIX and copy.type == socket.SOCK_SEQPACKET:
+                if copy.family != socket.AF_UNIX or copy.type != socket.SOCK_SEQPACKET:
+                    continue
+                if Path(os.fsdecode(copy.getpeername())).name == "cenote.sock":  # a GPU's driver has some of its own
                     copy.shutdown(socket.SHUT_RDWR)
                     broken += 1
         return broken
