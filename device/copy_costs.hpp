@@ -1,4 +1,4 @@
-// What it costs to move pages between host and device by copy engines and by a kernel, and which of them is taken.
+// The costs of moving pages between host and device by copy engines and by a kernel, and which of them is taken.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct copy_work {
                                   : static_cast<double>(work.calls) * costs.call;
 }
 
-/// How long copy engines take, which work while the caller names the rest; nanoseconds.
+/// The copy engines' time, which work while the caller names the rest; nanoseconds.
 [[nodiscard]] constexpr double engine_time(const copy_costs& costs, const copy_work& work) noexcept {
   const double moving = static_cast<double>(work.bytes) * costs.byte + static_cast<double>(work.runs) * costs.row;
   return std::max(naming_time(costs, work), moving);

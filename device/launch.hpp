@@ -14,11 +14,11 @@ inline constexpr std::uint32_t threads_of_a_group = 256;
 inline constexpr std::uint32_t largest_slice = 8 << 10;   ///< bytes that one warp moves at a time
 inline constexpr std::uint64_t most_units = 0xffffffffU;  ///< of one launch
 
-/// Groups of threads that do `units` units, `most` at most; the fewer there are, the more multiprocessors are left.
-[[nodiscard]] constexpr std::uint32_t groups_for(std::uint64_t units, std::uint32_t most) noexcept {
+/// Groups of threads that do `units` units, `limit` at most; the fewer there are, the more multiprocessors are left.
+[[nodiscard]] constexpr std::uint32_t groups_for(std::uint64_t units, std::uint32_t limit) noexcept {
   constexpr std::uint64_t warps = threads_of_a_group / most_lanes;
   const std::uint64_t wanted = (units + warps - 1) / warps;
-  return static_cast<std::uint32_t>(wanted < most ? wanted : most);
+  return static_cast<std::uint32_t>(wanted < limit ? wanted : limit);
 }
 
 /// The widest word, 16, 4 or 1 bytes, of which every address, offset, stride and size is a multiple.

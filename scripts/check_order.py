@@ -23,7 +23,7 @@ SUBDIRECTORY = re.compile(r"^\s*add_subdirectory\(([\w/]+)\)", re.MULTILINE)
 # itself and what stands in the layers before, and nothing beside it.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "device": (
-        ("nvml", "one_way_queue", "size_classes", "strided_piece"),
+        ("copy_costs", "nvml", "one_way_queue", "strided_piece"),
         ("kernels", "paged_layout", "transform"),
         ("device", "launch"),
         ("sim_event",),

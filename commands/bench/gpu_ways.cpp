@@ -75,7 +75,7 @@ class layered_move {
   layered_move(const gpu_stage& stage, const run_pool& pool, bool to_pages, stream_ref compute)
       : stage_(stage), pool_(pool), to_pages_(to_pages), compute_(std::move(compute)) {}
 
-  result<double> alone() const {
+  result<double> move_time() const {
     return stage_.seconds([&]() -> result<void> {
       for (std::size_t layer = 0; layer < layers; ++layer) {
         if (auto done = pool_.move_layer(stage_, to_pages_, layer); !done) return done;
@@ -92,7 +92,7 @@ class layered_move {
     });
   }
   /// A load's layer is computed when it is there; a store's layer leaves when it is computed.
-  result<double> both(const kernels::busy_work& work) const {
+  result<double> overlapped(const kernels::busy_work& work) const {
     const auto begun = [&]() -> result<void> {
       for (std::size_t layer = 0; layer < layers; ++layer) {
         if (!to_pages_) {
@@ -110,10 +110,10 @@ class layered_move {
   }
 
  private:
-  result<void> follow(const stream_ref& later, const stream_ref& earlier) const {
-    const auto point = stage_.on().record(earlier);
+  result<void> follow(const stream_ref& second, const stream_ref& first) const {
+    const auto point = stage_.on().record(first);
     if (!point) return std::unexpected(point.error());
-    return stage_.on().wait(later, *point);
+    return stage_.on().wait(second, *point);
   }
 
   const gpu_stage& stage_;
@@ -123,7 +123,7 @@ class layered_move {
 };
 
 struct way_figures {
-  samples alone;
+  samples time;
   samples exposed;  ///< of the move's own time
 };
 
@@ -131,14 +131,14 @@ result<way_figures> measure_way(const layered_move& move, unsigned rounds, const
   way_figures found;
   for (unsigned round = 0; round <= rounds; ++round) {
     if (auto go_on = check_interrupted(); !go_on) return std::unexpected(go_on.error());
-    const auto alone = move.alone();
+    const auto alone = move.move_time();
     const auto computing = move.computing(work);
-    const auto both = move.both(work);
+    const auto both = move.overlapped(work);
     for (const auto* taken : {&alone, &computing, &both}) {
       if (!*taken) return std::unexpected(taken->error());
     }
     if (round == 0) continue;  // only warms up
-    found.alone.add(*alone);
+    found.time.add(*alone);
     found.exposed.add((*both - *computing) / *alone);
   }
   return found;
@@ -178,9 +178,9 @@ result<void> measure_run(const gpu_stage& stage, unsigned rounds, std::uint64_t 
   if (!compute) return std::unexpected(compute.error());
   const layered_move move(stage, **pool, to_pages, *compute);
   stage.gpu()->set_way({});
-  const auto once = move.alone();
+  const auto once = move.move_time();
   if (!once) return std::unexpected(once.error());
-  const auto warm = move.alone();
+  const auto warm = move.move_time();
   if (!warm) return std::unexpected(warm.error());
   const auto work = work_of(stage, *compute, *warm / layers);
   if (!work) return std::unexpected(work.error());
@@ -188,21 +188,21 @@ result<void> measure_run(const gpu_stage& stage, unsigned rounds, std::uint64_t 
   if (!chosen) return std::unexpected(chosen.error());
   const double gibibytes = static_cast<double>((*pool)->bytes()) / static_cast<double>(GiB);
   std::string line = fmt::format("| {} KiB | {} | {:.1f}, {:.2f} |", run / KiB, to_pages ? "scatter" : "gather",
-                                 gibibytes / chosen->alone.median(), chosen->exposed.median());
+                                 gibibytes / chosen->time.median(), chosen->exposed.median());
   std::optional<samples> best;
   for (const page_way way : ways) {
     stage.gpu()->set_way(way);
     const auto found = measure_way(move, rounds, *work);
     if (!found) return std::unexpected(found.error());
-    line += fmt::format(" {:.1f}, {:.2f} |", gibibytes / found->alone.median(), found->exposed.median());
-    if (!best || found->alone.median() < best->median()) best = found->alone;
+    line += fmt::format(" {:.1f}, {:.2f} |", gibibytes / found->time.median(), found->exposed.median());
+    if (!best || found->time.median() < best->median()) best = found->time;
   }
   stage.gpu()->set_way({});
   table += line + "\n";
   stage.add(out, rate_figure("",
                              fmt::format("{} by layers, runs of {} KiB: the chosen way beside the fastest",
                                          to_pages ? "scatter" : "gather", run / KiB),
-                             chosen->alone, *best, gibibytes, "GiB/s"));
+                             chosen->time, *best, gibibytes, "GiB/s"));
   return {};
 }
 

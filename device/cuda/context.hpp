@@ -51,7 +51,7 @@ class context {
   /// were made within a scope.
   [[nodiscard]] result<void> check(cu_result code, std::string_view call) noexcept(false);
   [[nodiscard]] bool away() const noexcept { return away_.load(std::memory_order_relaxed); }
-  /// What the driver says of the GPU; `unknown` where it does not.
+  /// An attribute of the GPU; `unknown` where the driver has none.
   [[nodiscard]] int attribute(int which, int unknown) const noexcept;
 
  private:

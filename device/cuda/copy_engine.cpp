@@ -13,11 +13,10 @@ constexpr std::size_t least_batch = 16;
 constexpr std::size_t largest_batch = 512;
 constexpr std::uint64_t longest_pitch = 0x7fffffff;  // of a copy of rows
 
-/// What lies between two addresses, if the second comes after the end of the first.
+/// The distance of two addresses, if the second comes after the end of the first.
 std::uint64_t pitch_between(const std::byte* first, const std::byte* second, std::uint64_t bytes) noexcept {
-  const auto from = reinterpret_cast<std::uintptr_t>(first);
-  const auto to = reinterpret_cast<std::uintptr_t>(second);
-  return to > from && to - from >= bytes && to - from <= longest_pitch ? to - from : 0;
+  const auto distance = reinterpret_cast<std::uintptr_t>(second) - reinterpret_cast<std::uintptr_t>(first);
+  return distance >= bytes && distance <= longest_pitch ? distance : 0;  // one that comes before is farther
 }
 
 }  // namespace
@@ -25,12 +24,12 @@ std::uint64_t pitch_between(const std::byte* first, const std::byte* second, std
 bool row_run::extend(const copy_run& next) noexcept {
   if (next.bytes != bytes) return false;
   const std::uint64_t last = rows - 1;
-  const std::uint64_t to_next = pitch_between(to + last * to_pitch, next.to, bytes);
-  const std::uint64_t from_next = pitch_between(from + last * from_pitch, next.from, bytes);
-  if (to_next == 0 || from_next == 0) return false;
-  if (rows > 1 && (to_next != to_pitch || from_next != from_pitch)) return false;
-  to_pitch = to_next;
-  from_pitch = from_next;
+  const std::uint64_t target_next = pitch_between(target + last * target_pitch, next.to, bytes);
+  const std::uint64_t source_next = pitch_between(source + last * source_pitch, next.from, bytes);
+  if (target_next == 0 || source_next == 0) return false;
+  if (rows > 1 && (target_next != target_pitch || source_next != source_pitch)) return false;
+  target_pitch = target_next;
+  source_pitch = source_next;
   ++rows;
   return true;
 }
@@ -49,82 +48,84 @@ bool copy_engine::has_batches() const noexcept {
   return context_->api().cuMemcpyBatchAsync_v2 != nullptr || context_->api().cuMemcpyBatchAsync != nullptr;
 }
 
-bool copy_engine::is_default(cu_stream on) noexcept {
+bool copy_engine::is_default(cu_stream queue) noexcept {
   constexpr std::uintptr_t last_of_the_driver = 2;  // the handles of its own default streams
-  return reinterpret_cast<std::uintptr_t>(on) <= last_of_the_driver;
+  return reinterpret_cast<std::uintptr_t>(queue) <= last_of_the_driver;
 }
 
-result<void> copy_engine::copy_single(cu_stream on, const copy_run& run) const {
-  return context_->check(context_->api().cuMemcpyAsync(run.to, run.from, run.bytes, on), "cuMemcpyAsync");
+result<void> copy_engine::copy_single(cu_stream queue, const copy_run& run) const {
+  return context_->check(context_->api().cuMemcpyAsync(run.to, run.from, run.bytes, queue), "cuMemcpyAsync");
 }
 
-result<void> copy_engine::copy_rows(cu_stream on, const row_run& rows) const {
-  if (rows.rows == 1) return copy_single(on, {rows.to, rows.from, rows.bytes});
+result<void> copy_engine::copy_rows(cu_stream queue, const row_run& rows) const {
+  if (rows.rows == 1) return copy_single(queue, {rows.target, rows.source, rows.bytes});
   cu_rows what;
-  what.from.at = const_cast<std::byte*>(rows.from);
-  what.from.pitch = rows.from_pitch;
-  what.to.at = rows.to;
-  what.to.pitch = rows.to_pitch;
+  what.source.address = const_cast<std::byte*>(rows.source);
+  what.source.pitch = rows.source_pitch;
+  what.target.address = rows.target;
+  what.target.pitch = rows.target_pitch;
   what.width = rows.bytes;
   what.height = rows.rows;
-  const auto copied = context_->check(context_->api().cuMemcpy2DAsync_v2(&what, on), "cuMemcpy2DAsync");
+  const auto copied = context_->check(context_->api().cuMemcpy2DAsync_v2(&what, queue), "cuMemcpy2DAsync");
   if (copied || context_->away()) return copied;
   for (std::uint64_t row = 0; row < rows.rows; ++row) {
-    auto one = copy_single(on, {rows.to + row * rows.to_pitch, rows.from + row * rows.from_pitch, rows.bytes});
+    auto one =
+        copy_single(queue, {rows.target + row * rows.target_pitch, rows.source + row * rows.source_pitch, rows.bytes});
     if (!one) return one;
   }
   return {};
 }
 
-cu_result copy_engine::begin_batch(cu_stream on, std::span<const copy_run> runs) const {
+cu_result copy_engine::begin_batch(cu_stream queue, std::span<const copy_run> runs) const {
   const driver& api = context_->api();
-  std::vector<cu_pointer> to;
-  std::vector<cu_pointer> from;
+  std::vector<cu_pointer> targets;
+  std::vector<cu_pointer> sources;
   std::vector<std::size_t> sizes;
   for (const copy_run& each : runs) {
-    to.push_back(each.to);
-    from.push_back(const_cast<std::byte*>(each.from));
+    targets.push_back(each.to);
+    sources.push_back(const_cast<std::byte*>(each.from));
     sizes.push_back(each.bytes);
   }
   cu_batch_attributes how;
   std::size_t first = 0;  // these attributes are of all copies from that one on
   if (api.cuMemcpyBatchAsync_v2 != nullptr) {
-    return api.cuMemcpyBatchAsync_v2(to.data(), from.data(), sizes.data(), runs.size(), &how, &first, 1, on);
+    return api.cuMemcpyBatchAsync_v2(targets.data(), sources.data(), sizes.data(), runs.size(), &how, &first, 1, queue);
   }
   std::size_t failed = 0;
-  return api.cuMemcpyBatchAsync(to.data(), from.data(), sizes.data(), runs.size(), &how, &first, 1, &failed, on);
+  return api.cuMemcpyBatchAsync(targets.data(), sources.data(), sizes.data(), runs.size(), &how, &first, 1, &failed,
+                                queue);
 }
 
 /// After a refusal some of the batch may be under way: each copy again writes the same bytes, in the stream's order.
-result<void> copy_engine::copy_batch(cu_stream on, std::span<const copy_run> runs) const {
+result<void> copy_engine::copy_batch(cu_stream queue, std::span<const copy_run> runs) const {
   while (!runs.empty()) {
     const std::size_t wanted = static_cast<std::size_t>(batch_bytes / std::max<std::uint64_t>(runs.front().bytes, 1));
     const auto some = runs.first(std::min(runs.size(), std::clamp(wanted, least_batch, largest_batch)));
     runs = runs.subspan(some.size());
-    const auto copied = context_->check(begin_batch(on, some), "cuMemcpyBatchAsync");
+    const auto copied = context_->check(begin_batch(queue, some), "cuMemcpyBatchAsync");
     if (copied) continue;
     if (context_->away()) return copied;
     for (const copy_run& each : some) {
-      if (auto one = copy_single(on, each); !one) return one;
+      if (auto one = copy_single(queue, each); !one) return one;
     }
   }
   return {};
 }
 
-result<void> copy_engine::copy_batches(cu_stream on, std::span<const row_run> rows) const {
+result<void> copy_engine::copy_batches(cu_stream queue, std::span<const row_run> rows) const {
   std::vector<copy_run> runs;
   for (const row_run& each : rows) {
     for (std::uint64_t row = 0; row < each.rows; ++row) {
-      runs.push_back({each.to + row * each.to_pitch, each.from + row * each.from_pitch, each.bytes});
+      runs.push_back({each.target + row * each.target_pitch, each.source + row * each.source_pitch, each.bytes});
     }
   }
-  return copy_batch(on, runs);
+  return copy_batch(queue, runs);
 }
 
-result<void> copy_engine::copy(cu_stream on, std::span<const row_run> rows, const copy_costs& costs) const {
-  if (has_batches() && !is_default(on) && batches_pay(costs, work_of(rows))) return copy_batches(on, rows);
+result<void> copy_engine::copy(cu_stream queue, std::span<const row_run> rows, const copy_costs& costs) const {
+  if (has_batches() && !is_default(queue) && batches_pay(costs, work_of(rows))) return copy_batches(queue, rows);
   for (const row_run& each : rows) {
-    if (auto copied = copy_rows(on, each); !copied) return copied;
+    if (auto copied = copy_rows(queue, each); !copied) return copied;
   }
   return {};
 }

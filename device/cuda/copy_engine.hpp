@@ -12,19 +12,19 @@ namespace cenote::cuda {
 
 /// Rows of `bytes` bytes at one distance from each other on either side.
 struct row_run {
-  std::byte* to = nullptr;
-  const std::byte* from = nullptr;
+  std::byte* target = nullptr;
+  const std::byte* source = nullptr;
   std::uint64_t bytes = 0;
   std::uint64_t rows = 1;
-  std::uint64_t to_pitch = 0;
-  std::uint64_t from_pitch = 0;
+  std::uint64_t target_pitch = 0;
+  std::uint64_t source_pitch = 0;
 
   /// Takes the run in as the next row, if it lies as far from the last one as that from the one before.
   [[nodiscard]] bool extend(const copy_run& next) noexcept;
 };
 
 /// The rows of `runs` in their order. Rows of one copy lie in one registration of host memory, or the driver refuses
-/// it: `same_memory(i)` says whether run i lies where run i - 1 does.
+/// it: `same_memory(i)`: run i lies where run i - 1 does.
 template <class SameMemory>
 [[nodiscard]] std::vector<row_run> rows_in(std::span<const copy_run> runs, const SameMemory& same_memory) {
   std::vector<row_run> rows;
@@ -41,23 +41,23 @@ template <class SameMemory>
 /// Thread-safe.
 class copy_engine {
  public:
-  explicit copy_engine(context_ref in) noexcept : context_(std::move(in)) {}
+  explicit copy_engine(context_ref owner) noexcept : context_(std::move(owner)) {}
 
   /// Whether the driver takes batches, on that stream: not on the legacy default stream.
   [[nodiscard]] bool has_batches() const noexcept;
-  [[nodiscard]] static bool is_default(cu_stream on) noexcept;
+  [[nodiscard]] static bool is_default(cu_stream queue) noexcept;
 
   /// By copies of rows or by batches, whichever costs the caller less. What the driver refuses to take together is
   /// given to it one by one. Errors: system, invalid_argument; then some of it may be under way.
-  [[nodiscard]] result<void> copy(cu_stream on, std::span<const row_run> rows, const copy_costs& costs) const;
-  [[nodiscard]] result<void> copy_rows(cu_stream on, const row_run& rows) const;
+  [[nodiscard]] result<void> copy(cu_stream queue, std::span<const row_run> rows, const copy_costs& costs) const;
+  [[nodiscard]] result<void> copy_rows(cu_stream queue, const row_run& rows) const;
   /// Errors as above.
-  [[nodiscard]] result<void> copy_batch(cu_stream on, std::span<const copy_run> runs) const;
-  [[nodiscard]] result<void> copy_single(cu_stream on, const copy_run& run) const;
+  [[nodiscard]] result<void> copy_batch(cu_stream queue, std::span<const copy_run> runs) const;
+  [[nodiscard]] result<void> copy_single(cu_stream queue, const copy_run& run) const;
 
  private:
-  [[nodiscard]] cu_result begin_batch(cu_stream on, std::span<const copy_run> runs) const;
-  [[nodiscard]] result<void> copy_batches(cu_stream on, std::span<const row_run> rows) const;
+  [[nodiscard]] cu_result begin_batch(cu_stream queue, std::span<const copy_run> runs) const;
+  [[nodiscard]] result<void> copy_batches(cu_stream queue, std::span<const row_run> rows) const;
 
   context_ref context_;
 };

@@ -13,7 +13,6 @@ namespace cenote::cuda {
 
 namespace {
 
-using clock = std::chrono::steady_clock;
 using nanoseconds = std::chrono::duration<double, std::nano>;
 
 // Host memory is as far apart as an engine's blocks are: rows that lie close to each other cost less.
@@ -31,7 +30,7 @@ constexpr std::chrono::milliseconds longest_warming{40};  // of a link that slep
 /// Memory on both sides, and a stream.
 class probe {
  public:
-  probe(const context_ref& in, launcher* kernels) : context_(in), launcher_(kernels), engine_(in) {}
+  probe(const context_ref& owner, launcher* kernels) : context_(owner), launcher_(kernels), engine_(owner) {}
   probe(const probe&) = delete;
   probe& operator=(const probe&) = delete;
   ~probe() {
@@ -54,17 +53,17 @@ class probe {
 
   /// Copies until the link is as fast as it becomes.
   void warm() {
-    const auto begun = clock::now();
-    for (std::optional<timing> before; clock::now() - begun < longest_warming;) {
+    const auto begun = std::chrono::steady_clock::now();
+    for (std::optional<timing> before; std::chrono::steady_clock::now() - begun < longest_warming;) {
       const auto now = turn([&] { return copy_long(); });
-      if (!now || (before && now->ended > 0.97 * before->ended && now->ended < 1.03 * before->ended)) return;
+      if (!now || (before && now->total > 0.97 * before->total && now->total < 1.03 * before->total)) return;
       before = now;
     }
   }
 
   copy_costs measure(kernels::move_way way) {
-    to_ = way == kernels::move_way::to_pages ? device_ : host_;
-    from_ = way == kernels::move_way::to_pages ? host_ : device_;
+    target_ = way == kernels::move_way::to_pages ? device_ : host_;
+    source_ = way == kernels::move_way::to_pages ? host_ : device_;
     warm();
     std::optional<timing> long_copy;
     std::optional<timing> rows;
@@ -75,49 +74,49 @@ class probe {
       keep_least(long_copy, turn([&] { return copy_long(); }));
       keep_least(rows, turn([&] { return copy_in_rows(); }));
       keep_least(pairs, turn([&] { return copy_in_pairs(); }));
-      if (engine_.has_batches()) keep_least(batch, turn([&] { return engine_.copy_batch(on(), single_runs()); }));
+      if (engine_.has_batches()) keep_least(batch, turn([&] { return engine_.copy_batch(queue(), single_runs()); }));
       if (launcher_ != nullptr) keep_least(kernel, turn([&] { return copy_by_kernel(way); }));
     }
     copy_costs costs = usual_copy_costs;
-    if (long_copy) costs.byte = long_copy->ended / static_cast<double>(long_bytes);
+    if (long_copy) costs.byte = long_copy->total / static_cast<double>(long_bytes);
     constexpr double all_rows = rows_of_call * calls_of_rows;
-    if (rows) costs.row = std::max(rows->ended / all_rows - static_cast<double>(short_row) * costs.byte, 0.0);
-    if (pairs) costs.call = pairs->named / (named_runs / 2.0);
-    if (batch || !engine_.has_batches()) costs.batched_row = batch ? batch->named / named_runs : 0;
+    if (rows) costs.row = std::max(rows->total / all_rows - static_cast<double>(short_row) * costs.byte, 0.0);
+    if (pairs) costs.call = pairs->call / (named_runs / 2.0);
+    if (batch || !engine_.has_batches()) costs.batched_row = batch ? batch->call / named_runs : 0;
     if (kernel || launcher_ == nullptr)
-      costs.kernel_byte = kernel ? kernel->ended / static_cast<double>(long_bytes) : 0;
+      costs.kernel_byte = kernel ? kernel->total / static_cast<double>(long_bytes) : 0;
     return costs;
   }
 
  private:
-  [[nodiscard]] cu_stream on() const noexcept { return handle_of(stream_); }
+  [[nodiscard]] cu_stream queue() const noexcept { return handle_of(stream_); }
 
   /// Nanoseconds of the call, and until the GPU has ended it.
   struct timing {
-    double named;
-    double ended;
+    double call;
+    double total;
   };
   static void keep_least(std::optional<timing>& least, const std::optional<timing>& now) {
     if (!now) return;
-    least = least ? timing{std::min(least->named, now->named), std::min(least->ended, now->ended)} : *now;
+    least = least ? timing{std::min(least->call, now->call), std::min(least->total, now->total)} : *now;
   }
   std::optional<timing> turn(const std::function<result<void>()>& work) {
-    const auto begun = clock::now();
+    const auto begun = std::chrono::steady_clock::now();
     if (!work()) return {};
-    const double named = nanoseconds(clock::now() - begun).count();
-    if (context_->api().cuEventRecord(end_->handle(), on()) != success) return {};
+    const double named = nanoseconds(std::chrono::steady_clock::now() - begun).count();
+    if (context_->api().cuEventRecord(end_->handle(), queue()) != success) return {};
     while (context_->api().cuEventQuery(end_->handle()) != success) {
-      if (context_->away() || clock::now() - begun > longest_turn) return {};
+      if (context_->away() || std::chrono::steady_clock::now() - begun > longest_turn) return {};
       std::this_thread::yield();
     }
-    return timing{named, nanoseconds(clock::now() - begun).count()};
+    return timing{named, nanoseconds(std::chrono::steady_clock::now() - begun).count()};
   }
 
-  result<void> copy_long() { return engine_.copy_single(on(), {to_, from_, long_bytes}); }
+  result<void> copy_long() { return engine_.copy_single(queue(), {target_, source_, long_bytes}); }
   result<void> copy_in_rows() {
     for (std::uint64_t i = 0; i < calls_of_rows; ++i) {
       const std::uint64_t at = i * short_row;
-      auto copied = engine_.copy_rows(on(), {to_ + at, from_ + at, short_row, rows_of_call, pitch, pitch});
+      auto copied = engine_.copy_rows(queue(), {target_ + at, source_ + at, short_row, rows_of_call, pitch, pitch});
       if (!copied) return copied;
     }
     return {};
@@ -125,7 +124,8 @@ class probe {
   result<void> copy_in_pairs() {
     for (std::uint64_t i = 0; i < named_runs / 2; ++i) {
       const std::uint64_t at = 4 * i * short_row;
-      auto copied = engine_.copy_rows(on(), {to_ + at, from_ + at, short_row, 2, 2 * short_row, 2 * short_row});
+      auto copied =
+          engine_.copy_rows(queue(), {target_ + at, source_ + at, short_row, 2, 2 * short_row, 2 * short_row});
       if (!copied) return copied;
     }
     return {};
@@ -133,7 +133,7 @@ class probe {
   std::vector<copy_run> single_runs() const {
     std::vector<copy_run> made;
     for (std::uint64_t i = 0; i < named_runs; ++i)
-      made.push_back({to_ + 2 * i * short_row, from_ + 2 * i * short_row, short_row});
+      made.push_back({target_ + 2 * i * short_row, source_ + 2 * i * short_row, short_row});
     return made;
   }
   /// One block that is one page, in pieces of an engine's size.
@@ -147,7 +147,7 @@ class probe {
       pages.push_back(i);
       blocks.push_back(host_ + i * piece);
     }
-    return launcher_->move(on(), *layout, {pages, blocks}, {0, 1}, way, launcher_->few_groups());
+    return launcher_->move(queue(), *layout, {pages, blocks}, {0, 1}, way, launcher_->few_groups());
   }
 
   context_ref context_;
@@ -157,15 +157,15 @@ class probe {
   cu_pointer device_ = nullptr;
   stream_ref stream_;
   std::shared_ptr<cuda_event> end_;
-  std::byte* to_ = nullptr;
-  std::byte* from_ = nullptr;
+  std::byte* target_ = nullptr;
+  std::byte* source_ = nullptr;
 };
 
 }  // namespace
 
-both_costs measure_costs(const context_ref& in, launcher* kernels) {
-  const context::scope inside(*in);
-  probe here(in, kernels);
+both_costs measure_costs(const context_ref& owner, launcher* kernels) {
+  const context::scope inside(*owner);
+  probe here(owner, kernels);
   if (!here.allocate()) return {};
   both_costs found;
   found.to_pages = here.measure(kernels::move_way::to_pages);

@@ -1,4 +1,4 @@
-// Measures on a GPU what device/copy_costs.hpp chooses by.
+// Measures the costs by which device/copy_costs.hpp chooses a way.
 #pragma once
 
 #include "device/copy_costs.hpp"
@@ -14,6 +14,6 @@ struct both_costs {
 
 /// Copies some tens of MiB between host and GPU, which takes some milliseconds; `kernels` may be null. What cannot be
 /// measured keeps its usual value.
-[[nodiscard]] both_costs measure_costs(const context_ref& in, launcher* kernels);
+[[nodiscard]] both_costs measure_costs(const context_ref& owner, launcher* kernels);
 
 }  // namespace cenote::cuda

@@ -140,9 +140,9 @@ result<stream_ref> cuda_device::outside(void* native) {
   return cuda_stream::outside(context_, native);
 }
 
-result<void> cuda_device::refuse_capture(cu_stream on) const {
+result<void> cuda_device::refuse_capture(cu_stream queue) const {
   int status = 0;  // not capturing
-  if (auto good = context_->check(context_->api().cuStreamIsCapturing(on, &status), "cuStreamIsCapturing"); !good) {
+  if (auto good = context_->check(context_->api().cuStreamIsCapturing(queue, &status), "cuStreamIsCapturing"); !good) {
     return good;
   }
   if (status == 0) return {};
@@ -153,17 +153,17 @@ result<void> cuda_device::refuse_capture(cu_stream on) const {
 result<void> cuda_device::copy(const stream_ref& on, std::span<const copy_run> runs) {
   if (auto good = refuse_if_away(); !good) return good;
   const context::scope inside(*context_);
-  const cu_stream where = handle_of(on);
-  if (auto good = refuse_capture(where); !good) return good;
+  const cu_stream queue = handle_of(on);
+  if (auto good = refuse_capture(queue); !good) return good;
   const auto one_is_registered = [this](const copy_run& run) {
     return is_registered(run.from, run.bytes) || is_registered(run.to, run.bytes);
   };
-  if (runs.size() > 1 && engine_.has_batches() && !copy_engine::is_default(where) &&
+  if (runs.size() > 1 && engine_.has_batches() && !copy_engine::is_default(queue) &&
       std::ranges::all_of(runs, one_is_registered)) {
-    return engine_.copy_batch(where, runs);
+    return engine_.copy_batch(queue, runs);
   }
   for (const copy_run& run : runs) {
-    if (auto good = engine_.copy_single(where, run); !good) return good;
+    if (auto good = engine_.copy_single(queue, run); !good) return good;
   }
   return {};
 }
@@ -178,60 +178,60 @@ result<void> cuda_device::scatter(const stream_ref& on, const paged_layout& layo
   return move(on, {layout, moves, layers, kernels::move_way::to_pages});
 }
 
-/// What could not be had for a kernel or the stage is done without them: copies once more write the same bytes.
-result<void> cuda_device::move(const stream_ref& on, const batch& what) {
-  if (auto good = what.layout.check(what.moves, what.layers); !good) return good;
+/// Without memory for a kernel or the stage it is done without them: copies once more write the same bytes.
+result<void> cuda_device::move(const stream_ref& on, const page_move& job) {
+  if (auto good = job.layout.check(job.moves, job.layers); !good) return good;
   if (auto good = refuse_if_away(); !good) return good;
-  if (what.moves.pages.empty() || what.layers.count == 0) return {};
+  if (job.moves.pages.empty() || job.layers.count == 0) return {};
   const context::scope inside(*context_);
-  const cu_stream where = handle_of(on);
-  if (auto good = refuse_capture(where); !good) return good;
-  const places found = find(what.moves.blocks, what.layout.offsets(what.layers).back());
-  const auto moved = move_between(where, what, found);
+  const cu_stream queue = handle_of(on);
+  if (auto good = refuse_capture(queue); !good) return good;
+  const block_homes found = find(job.moves.blocks, job.layout.offsets(job.layers).back());
+  const auto moved = move_between(queue, job, found);
   if (moved) return moved;
   const error_code why = moved.error().code();
   if (why != error_code::limit_exceeded && why != error_code::no_space) return moved;
-  return move_directly(where, what, found);
+  return move_directly(queue, job, found);
 }
 
-result<void> cuda_device::move_between(cu_stream on, const batch& what, const places& where) {
-  switch (where.where) {
+result<void> cuda_device::move_between(cu_stream queue, const page_move& job, const block_homes& homes) {
+  switch (homes.kind) {
     case home::gpu:
-      if (launcher_) return move_by_kernel(on, what, launcher_->all_groups());
+      if (launcher_) return move_by_kernel(queue, job, launcher_->all_groups());
       break;
     case home::mixed:
-      if (launcher_) return move_by_kernel(on, what, launcher_->few_groups());
+      if (launcher_) return move_by_kernel(queue, job, launcher_->few_groups());
       break;
     case home::host:
-      switch (forced_way_.value_or(way_of(what, where))) {
-        case page_way::staged: return move_staged(on, what, where);
-        case page_way::kernel: return move_by_kernel(on, what, launcher_->few_groups());
+      switch (forced_way_.value_or(way_of(job, homes))) {
+        case page_way::staged: return move_staged(queue, job, homes);
+        case page_way::kernel: return move_by_kernel(queue, job, launcher_->few_groups());
         case page_way::direct: break;
       }
       break;
     case home::unknown: break;
   }
-  return move_directly(on, what, where);
+  return move_directly(queue, job, homes);
 }
 
-result<void> cuda_device::move_by_kernel(cu_stream on, const batch& what, std::uint32_t most_groups) {
+result<void> cuda_device::move_by_kernel(cu_stream queue, const page_move& job, std::uint32_t most_groups) {
   if (!launcher_) return fail(error_code::limit_exceeded, "there are no kernels: " + without_kernels_);
-  return launcher_->move(on, what.layout, what.moves, what.layers, what.way, most_groups);
+  return launcher_->move(queue, job.layout, job.moves, job.layers, job.way, most_groups);
 }
 
-page_way cuda_device::way_of(const batch& what, const places& where) {
-  const auto pieces = what.layout.pieces(what.layers);
-  const auto offsets = what.layout.offsets(what.layers);
+page_way cuda_device::way_of(const page_move& job, const block_homes& homes) {
+  const auto pieces = job.layout.pieces(job.layers);
+  const auto offsets = job.layout.offsets(job.layers);
   const std::uint64_t row_bytes = offsets.back() - offsets.front();
   copy_work direct;
-  for (const strided_piece& piece : pieces) direct.runs += piece.runs * what.moves.pages.size();
+  for (const strided_piece& piece : pieces) direct.runs += piece.runs * job.moves.pages.size();
   direct.calls = direct.runs;
-  direct.bytes = row_bytes * what.moves.pages.size();
+  direct.bytes = row_bytes * job.moves.pages.size();
   std::optional<copy_work> staged;
-  if (launcher_ && stage::takes(row_bytes) && stage_in_use() != nullptr) {
-    staged = rows_work(what.moves.blocks, row_bytes, where.memories);
+  if (launcher_ && page_stage::takes(row_bytes) && stage_in_use() != nullptr) {
+    staged = rows_work(job.moves.blocks, row_bytes, homes.memories);
   }
-  copy_costs costs = costs_of(what.way);
+  copy_costs costs = costs_of(job.way);
   if (!launcher_) costs.kernel_byte = 0;
   return cheapest_way(costs, direct, staged);
 }
@@ -241,10 +241,10 @@ const copy_costs& cuda_device::costs_of(kernels::move_way way) const noexcept {
 }
 
 /// Null: there are no kernels, or there was no memory for it; that is asked for once.
-stage* cuda_device::stage_in_use() {
+page_stage* cuda_device::stage_in_use() {
   const std::lock_guard guard(lock_);
   if (!stage_ && launcher_ && !is_stage_refused_) {
-    auto made = stage::create(context_, *launcher_);
+    auto made = page_stage::create(context_, *launcher_);
     is_stage_refused_ = !made;
     if (made) stage_ = std::move(*made);
   }
@@ -253,29 +253,29 @@ stage* cuda_device::stage_in_use() {
 
 std::uint64_t cuda_device::stage_bytes() const noexcept {
   const std::lock_guard guard(lock_);
-  return stage_ ? stage::slots * stage::slot_bytes : 0;
+  return stage_ ? page_stage::slots * page_stage::slot_bytes : 0;
 }
 
-result<void> cuda_device::move_staged(cu_stream on, const batch& what, const places& where) {
-  stage* const through = stage_in_use();
-  const auto offsets = what.layout.offsets(what.layers);
+result<void> cuda_device::move_staged(cu_stream queue, const page_move& job, const block_homes& homes) {
+  page_stage* const through = stage_in_use();
+  const auto offsets = job.layout.offsets(job.layers);
   const std::uint64_t row_bytes = offsets.back() - offsets.front();
-  if (through == nullptr || !stage::takes(row_bytes)) {
+  if (through == nullptr || !page_stage::takes(row_bytes)) {
     return fail(error_code::no_space, "there is no stage on the GPU for such pages");
   }
-  std::vector<std::byte*> rows(what.moves.blocks.begin(), what.moves.blocks.end());
+  std::vector<std::byte*> rows(job.moves.blocks.begin(), job.moves.blocks.end());
   for (std::byte*& row : rows) row += offsets.front();
   return through->move(
-      on, {what.layout, what.moves.pages, what.layers, rows, row_bytes, where.memories, costs_of(what.way)}, what.way);
+      queue, {job.layout, job.moves.pages, job.layers, rows, row_bytes, homes.memories, costs_of(job.way)}, job.way);
 }
 
-result<void> cuda_device::move_directly(cu_stream on, const batch& what, const places& where) {
-  const auto runs = runs_of(what.layout, what.moves, what.layers, what.way);
-  if (where.where == home::host && engine_.has_batches() && !copy_engine::is_default(on)) {
-    return engine_.copy_batch(on, runs);
+result<void> cuda_device::move_directly(cu_stream queue, const page_move& job, const block_homes& homes) {
+  const auto runs = runs_of(job.layout, job.moves, job.layers, job.way);
+  if (homes.kind == home::host && engine_.has_batches() && !copy_engine::is_default(queue)) {
+    return engine_.copy_batch(queue, runs);
   }
   for (const copy_run& run : runs) {
-    if (auto good = engine_.copy_single(on, run); !good) return good;
+    if (auto good = engine_.copy_single(queue, run); !good) return good;
   }
   return {};
 }
@@ -286,8 +286,8 @@ bool cuda_device::is_registered(const std::byte* first, std::uint64_t bytes) con
   return found != registered_.begin() && first + bytes <= std::prev(found)->first + std::prev(found)->second;
 }
 
-cuda_device::places cuda_device::find(std::span<std::byte* const> blocks, std::uint64_t bytes) {
-  places found;
+cuda_device::block_homes cuda_device::find(std::span<std::byte* const> blocks, std::uint64_t bytes) {
+  block_homes found;
   found.memories.reserve(blocks.size());
   std::size_t on_host = 0;
   const std::lock_guard guard(lock_);
@@ -304,7 +304,7 @@ cuda_device::places cuda_device::find(std::span<std::byte* const> blocks, std::u
     if (block + bytes > first + memory.second || memory.first.expired()) return {};
     found.memories.push_back(first);
   }
-  found.where = on_host == blocks.size() ? home::host : on_host == 0 ? home::gpu : home::mixed;
+  found.kind = on_host == blocks.size() ? home::host : on_host == 0 ? home::gpu : home::mixed;
   return found;
 }
 

@@ -13,7 +13,7 @@
 #include "device/cuda/copy_engine.hpp"
 #include "device/cuda/cost_probe.hpp"
 #include "device/cuda/kernel_image.hpp"
-#include "device/cuda/stage.hpp"
+#include "device/cuda/page_stage.hpp"
 #include "device/cuda/watcher.hpp"
 #include "device/device.hpp"
 
@@ -57,7 +57,7 @@ class cuda_device final : public device {
   [[nodiscard]] std::string description() const;
   /// Why pages are always moved by copies; empty: by kernels too.
   [[nodiscard]] const std::string& without_kernels() const noexcept { return without_kernels_; }
-  /// What was measured when the device was opened.
+  /// As they were measured when the device was opened.
   [[nodiscard]] const both_costs& costs() const noexcept { return costs_; }
   /// Memory of the GPU that pages pass through; bytes, 0 before the first do.
   [[nodiscard]] std::uint64_t stage_bytes() const noexcept;
@@ -70,37 +70,37 @@ class cuda_device final : public device {
   [[nodiscard]] result<void> be_busy(const stream_ref& on, const kernels::busy_work& work);
 
  private:
-  /// What lies between pages and blocks, in one call.
-  struct batch {
+  /// The pages and blocks of one call.
+  struct page_move {
     const paged_layout& layout;
     const move_list& moves;
     layer_range layers;
     kernels::move_way way;
   };
-  /// Which memory blocks lie in.
+  /// The memory that blocks lie in.
   enum class home : std::uint8_t { host, gpu, mixed, unknown };
-  struct places {
-    home where = home::unknown;
-    std::vector<const std::byte*> memories;  ///< the first byte of what each block lies in
+  struct block_homes {
+    home kind = home::unknown;
+    std::vector<const std::byte*> memories;  ///< the first byte of each block's
   };
 
   cuda_device(context_ref in, const options& how);
   void load_kernels(std::span<const std::byte> image);
-  [[nodiscard]] result<void> move(const stream_ref& on, const batch& what);
-  [[nodiscard]] result<void> move_between(cu_stream on, const batch& what, const places& where);
-  [[nodiscard]] result<void> move_directly(cu_stream on, const batch& what, const places& where);
-  [[nodiscard]] result<void> move_staged(cu_stream on, const batch& what, const places& where);
-  [[nodiscard]] result<void> move_by_kernel(cu_stream on, const batch& what, std::uint32_t most_groups);
-  [[nodiscard]] page_way way_of(const batch& what, const places& where);
-  [[nodiscard]] stage* stage_in_use();
+  [[nodiscard]] result<void> move(const stream_ref& on, const page_move& job);
+  [[nodiscard]] result<void> move_between(cu_stream queue, const page_move& job, const block_homes& homes);
+  [[nodiscard]] result<void> move_directly(cu_stream queue, const page_move& job, const block_homes& homes);
+  [[nodiscard]] result<void> move_staged(cu_stream queue, const page_move& job, const block_homes& homes);
+  [[nodiscard]] result<void> move_by_kernel(cu_stream queue, const page_move& job, std::uint32_t most_groups);
+  [[nodiscard]] page_way way_of(const page_move& job, const block_homes& homes);
+  [[nodiscard]] page_stage* stage_in_use();
   [[nodiscard]] const copy_costs& costs_of(kernels::move_way way) const noexcept;
-  [[nodiscard]] places find(std::span<std::byte* const> blocks, std::uint64_t bytes);
+  [[nodiscard]] block_homes find(std::span<std::byte* const> blocks, std::uint64_t bytes);
   [[nodiscard]] bool is_registered(const std::byte* first, std::uint64_t bytes) const;
   void remember(const device_memory& memory);
   /// Errors: closed (away), forked.
   [[nodiscard]] result<void> refuse_if_away() const;
   /// Errors: invalid_argument: it is being captured.
-  [[nodiscard]] result<void> refuse_capture(cu_stream on) const;
+  [[nodiscard]] result<void> refuse_capture(cu_stream queue) const;
 
   context_ref context_;
   copy_engine engine_;
@@ -108,8 +108,8 @@ class cuda_device final : public device {
   std::string without_kernels_;
   both_costs costs_;
   std::optional<page_way> forced_way_;
-  mutable std::mutex lock_;       // of all below
-  std::unique_ptr<stage> stage_;  // made for the first pages that need it
+  mutable std::mutex lock_;            // of all below
+  std::unique_ptr<page_stage> stage_;  // made for the first pages that need it
   bool is_stage_refused_ = false;
   std::map<std::byte*, std::uint64_t> registered_;  // host memory: first byte, bytes
   std::map<std::byte*, std::pair<std::weak_ptr<std::byte>, std::uint64_t>>

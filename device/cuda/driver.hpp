@@ -44,20 +44,20 @@ struct cu_side {  // of a copy of rows
   std::size_t y = 0;
   int type = 4;  // an address, of whatever memory
   void* host = nullptr;
-  cu_pointer at = nullptr;
+  cu_pointer address = nullptr;
   void* array = nullptr;
   std::size_t pitch = 0;
 };
 struct cu_rows {
-  cu_side from;
-  cu_side to;
+  cu_side source;
+  cu_side target;
   std::size_t width = 0;
   std::size_t height = 0;
 };
 struct cu_batch_attributes {
   int order = 1;  // sources are read in the stream's order
-  cu_location from_hint{};
-  cu_location to_hint{};
+  cu_location source_hint{};
+  cu_location target_hint{};
   unsigned flags = 1;  // rather beside what the GPU computes
 };
 
@@ -110,7 +110,7 @@ struct cu_batch_attributes {
   X(cuLaunchKernel, cu_function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, cu_stream, \
     void**, void**)
 
-// What drivers may lack. Batches of copies: since CUDA 12.8 with the place of a failure, from 13 on without.
+// Functions that drivers may lack. Batches of copies: since CUDA 12.8 with the place of a failure, from 13 on without.
 #define CENOTE_CUDA_OPTIONAL_FUNCTIONS(X)                                                                        \
   X(cuMemcpyBatchAsync, cu_pointer*, cu_pointer*, std::size_t*, std::size_t, cu_batch_attributes*, std::size_t*, \
     std::size_t, std::size_t*, cu_stream)                                                                        \

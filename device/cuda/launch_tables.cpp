@@ -9,7 +9,7 @@ namespace {
 /// Of several tables.
 class table_memory {
  public:
-  explicit table_memory(context_ref in) noexcept : context_(std::move(in)) {}
+  explicit table_memory(context_ref owner) noexcept : context_(std::move(owner)) {}
   table_memory(const table_memory&) = delete;
   table_memory& operator=(const table_memory&) = delete;
   ~table_memory() {
@@ -33,30 +33,30 @@ class table_memory {
 
 }  // namespace
 
-result<std::vector<std::unique_ptr<launch_tables>>> launch_tables::create(const context_ref& in, std::uint64_t bytes,
+result<std::vector<std::unique_ptr<launch_tables>>> launch_tables::create(const context_ref& owner, std::uint64_t bytes,
                                                                           std::size_t count) {
-  auto memory = std::make_shared<table_memory>(in);
+  auto memory = std::make_shared<table_memory>(owner);
   if (auto good = memory->allocate(bytes * count); !good) return std::unexpected(good.error());
   std::vector<std::unique_ptr<launch_tables>> made;
   for (std::size_t i = 0; i < count; ++i) {
-    auto after = cuda_event::create(in);
-    if (!after) return std::unexpected(after.error());
-    made.push_back(std::make_unique<launch_tables>(in, memory, std::span(memory->host() + i * bytes, bytes),
-                                                   memory->device() + i * bytes, std::move(*after)));
+    auto end = cuda_event::create(owner);
+    if (!end) return std::unexpected(end.error());
+    made.push_back(std::make_unique<launch_tables>(owner, memory, std::span(memory->host() + i * bytes, bytes),
+                                                   memory->device() + i * bytes, std::move(*end)));
   }
   return made;
 }
 
-result<void> launch_tables::upload(cu_stream on, std::uint64_t bytes) const {
-  return context_->check(context_->api().cuMemcpyAsync(device_, host_.data(), bytes, on), "cuMemcpyAsync");
+result<void> launch_tables::upload(cu_stream queue, std::uint64_t bytes) const {
+  return context_->check(context_->api().cuMemcpyAsync(device_, host_.data(), bytes, queue), "cuMemcpyAsync");
 }
 
-result<void> launch_tables::end_after(cu_stream on) const {
-  return context_->check(context_->api().cuEventRecord(after_->handle(), on), "cuEventRecord");
+result<void> launch_tables::end_after(cu_stream queue) const {
+  return context_->check(context_->api().cuEventRecord(end_->handle(), queue), "cuEventRecord");
 }
 
 bool launch_tables::is_free() const {
-  return context_->api().cuEventQuery(after_->handle()) == success;
+  return context_->api().cuEventQuery(end_->handle()) == success;
 }
 
 }  // namespace cenote::cuda

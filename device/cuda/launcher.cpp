@@ -74,55 +74,55 @@ result<std::unique_ptr<launch_tables>> launcher::take_tables(std::uint64_t bytes
   return taken;
 }
 
-result<void> launcher::launch(cu_function kernel, std::uint32_t groups, cu_stream on, const void* argument) const {
+result<void> launcher::launch(cu_function kernel, std::uint32_t groups, cu_stream queue, const void* argument) const {
   void* arguments[] = {const_cast<void*>(argument)};
-  return context_->check(context_->api().cuLaunchKernel(kernel, groups, 1, 1, kernels::threads_of_a_group, 1, 1, 0, on,
-                                                        arguments, nullptr),
+  return context_->check(context_->api().cuLaunchKernel(kernel, groups, 1, 1, kernels::threads_of_a_group, 1, 1, 0,
+                                                        queue, arguments, nullptr),
                          "cuLaunchKernel");
 }
 
-result<prepared_batch> launcher::prepare(cu_stream on, const paged_layout& layout, const move_list& moves,
+result<prepared_batch> launcher::prepare(cu_stream queue, const paged_layout& layout, const move_list& moves,
                                          layer_range layers, kernels::move_way way, std::uint64_t row_bytes) {
   prepared_batch made{kernels::plan(layout, moves, layers, way, row_bytes), nullptr};
-  if (made.what.move.units() > kernels::most_units) {
+  if (made.launch.move.units() > kernels::most_units) {
     return fail(error_code::limit_exceeded, "more pages and layers than one launch takes");
   }
   const std::uint64_t bytes = kernels::table_bytes(layout, moves, layers);
   auto tables = take_tables(bytes);
   if (!tables) return std::unexpected(tables.error());
   made.tables = std::move(*tables);
-  kernels::write_tables(layout, moves, layers, made.tables->host(), made.tables->device(), made.what.move);
-  if (auto uploaded = made.tables->upload(on, bytes); !uploaded) {
-    (void)finish(on, std::move(made));
+  kernels::write_tables(layout, moves, layers, made.tables->host(), made.tables->device(), made.launch.move);
+  if (auto uploaded = made.tables->upload(queue, bytes); !uploaded) {
+    (void)finish(queue, std::move(made));
     return std::unexpected(uploaded.error());
   }
   return made;
 }
 
-result<void> launcher::start(cu_stream on, const kernels::launch& what, std::uint32_t most_groups) const {
-  const cu_function kernel = what.word == 16 ? move_16_ : what.word == 4 ? move_4_ : move_1_;
-  return launch(kernel, kernels::groups_for(what.move.units(), most_groups), on, &what.move);
+result<void> launcher::start(cu_stream queue, const kernels::launch& job, std::uint32_t most_groups) const {
+  const cu_function kernel = job.word == 16 ? move_16_ : job.word == 4 ? move_4_ : move_1_;
+  return launch(kernel, kernels::groups_for(job.move.units(), most_groups), queue, &job.move);
 }
 
 /// Recorded also after a refusal: the copy of the tables may be under way.
-result<void> launcher::finish(cu_stream on, prepared_batch&& batch) {
-  const auto recorded = batch.tables->end_after(on);
+result<void> launcher::finish(cu_stream queue, prepared_batch&& batch) {
+  const auto recorded = batch.tables->end_after(queue);
   const std::lock_guard guard(lock_);
   used_.push_back(std::move(batch.tables));
   return recorded;
 }
 
-result<void> launcher::move(cu_stream on, const paged_layout& layout, const move_list& moves, layer_range layers,
+result<void> launcher::move(cu_stream queue, const paged_layout& layout, const move_list& moves, layer_range layers,
                             kernels::move_way way, std::uint32_t most_groups) {
-  auto batch = prepare(on, layout, moves, layers, way, 0);
+  auto batch = prepare(queue, layout, moves, layers, way, 0);
   if (!batch) return std::unexpected(batch.error());
-  const auto started = start(on, batch->what, most_groups);
-  const auto finished = finish(on, std::move(*batch));
+  const auto started = start(queue, batch->launch, most_groups);
+  const auto finished = finish(queue, std::move(*batch));
   return started ? finished : started;
 }
 
-result<void> launcher::be_busy(cu_stream on, const kernels::busy_work& work) const {
-  return launch(be_busy_, all_groups(), on, &work);
+result<void> launcher::be_busy(cu_stream queue, const kernels::busy_work& work) const {
+  return launch(be_busy_, all_groups(), queue, &work);
 }
 
 }  // namespace cenote::cuda

@@ -14,7 +14,7 @@ namespace cenote::cuda {
 
 /// A batch whose tables are on their way to the GPU.
 struct prepared_batch {
-  kernels::launch what;
+  kernels::launch launch;
   std::unique_ptr<launch_tables> tables;
 };
 
@@ -34,25 +34,26 @@ class launcher {
   /// One launch of at most so many groups for the batch. Moves and layers must have passed the layout's check() and not
   /// be empty; the kernel must be able to reach all of the memory. Errors: limit_exceeded (more than a launch takes),
   /// no_space, system.
-  [[nodiscard]] result<void> move(cu_stream on, const paged_layout& layout, const move_list& moves, layer_range layers,
-                                  kernels::move_way way, std::uint32_t most_groups);
+  [[nodiscard]] result<void> move(cu_stream queue, const paged_layout& layout, const move_list& moves,
+                                  layer_range layers, kernels::move_way way, std::uint32_t most_groups);
 
-  /// The same in steps, for parts of a batch whose blocks are rows: tables are uploaded by `on`; `what.move` may then
-  /// be changed to do some of it. Errors as above.
-  [[nodiscard]] result<prepared_batch> prepare(cu_stream on, const paged_layout& layout, const move_list& moves,
+  /// The same in steps, for parts of a batch whose blocks are rows: tables are uploaded by the stream; `launch.move`
+  /// may then be changed to do some of it. Errors as above.
+  [[nodiscard]] result<prepared_batch> prepare(cu_stream queue, const paged_layout& layout, const move_list& moves,
                                                layer_range layers, kernels::move_way way, std::uint64_t row_bytes);
-  [[nodiscard]] result<void> start(cu_stream on, const kernels::launch& what, std::uint32_t most_groups) const;
+  [[nodiscard]] result<void> start(cu_stream queue, const kernels::launch& job, std::uint32_t most_groups) const;
   /// All that reads the tables was given to the stream. Always to be called, also after a refusal.
-  [[nodiscard]] result<void> finish(cu_stream on, prepared_batch&& batch);
+  [[nodiscard]] result<void> finish(cu_stream queue, prepared_batch&& batch);
 
   /// For measurements.
-  [[nodiscard]] result<void> be_busy(cu_stream on, const kernels::busy_work& work) const;
+  [[nodiscard]] result<void> be_busy(cu_stream queue, const kernels::busy_work& work) const;
 
  private:
   launcher(context_ref in, cu_module module) noexcept;
   [[nodiscard]] result<void> find_kernels();
   [[nodiscard]] result<std::unique_ptr<launch_tables>> take_tables(std::uint64_t bytes);
-  [[nodiscard]] result<void> launch(cu_function kernel, std::uint32_t groups, cu_stream on, const void* argument) const;
+  [[nodiscard]] result<void> launch(cu_function kernel, std::uint32_t groups, cu_stream queue,
+                                    const void* argument) const;
 
   context_ref context_;
   cu_module module_;

@@ -145,7 +145,7 @@ int fake_cuda_is_device(const void* address) {
   return 0;
 }
 
-/* 0, or what the driver says of memory that is registered already, or of too much. */
+/* 0, or the driver's code for memory that is registered already, or for too much. */
 static int pin(void* first, size_t bytes) {
   pthread_mutex_lock(&lock);
   int empty = -1, code = 0;
@@ -180,18 +180,18 @@ static int is_pinned(const void* address) {
 }
 
 /* Rows of one call, which costs the thread `price`. The thread itself copies host memory that is not registered. */
-static void spend_copy(void* stream, const void* to, const void* from, double bytes, double rows, double price) {
+static void spend_copy(void* stream, const void* target, const void* source, double bytes, double rows, double price) {
   if (kernel_cost == NULL) return;
   pthread_mutex_lock(&lock);
   thread_time += price;
-  const void* const host = fake_cuda_is_device(to) ? from : to;
+  const void* const host = fake_cuda_is_device(target) ? source : target;
   if (fake_cuda_is_device(host)) {
     take(stream, multiprocessors, 8, 2000 + bytes * 0.0006);
   } else if (!is_pinned(host)) {
-    take(stream, host == from ? to_device : to_host, 1, bytes * 0.11);
+    take(stream, host == source ? to_device : to_host, 1, bytes * 0.11);
     thread_time = point_of(stream)->time;
   } else {
-    take(stream, host == from ? to_device : to_host, 1, bytes * 0.0183 + rows * 110);
+    take(stream, host == source ? to_device : to_host, 1, bytes * 0.0183 + rows * 110);
   }
   pthread_mutex_unlock(&lock);
 }
@@ -218,9 +218,9 @@ double fake_cuda_stream_time(void* stream) {
   return point_of(stream)->time;
 }
 
-/* While time is kept, only that passes, but for tables, which say what a kernel costs. */
-static void copy_bytes(number to, number from, size_t bytes) {
-  if (kernel_cost == NULL || bytes < 32768) memcpy((void*)to, (const void*)from, bytes);
+/* While time is kept, only that passes, but for tables, from which a kernel's cost is read. */
+static void copy_bytes(number target, number source, size_t bytes) {
+  if (kernel_cost == NULL || bytes < 32768) memcpy((void*)target, (const void*)source, bytes);
 }
 
 #define ENTER(call)                    \
@@ -412,49 +412,50 @@ struct side {
   size_t x, y;
   int type;
   void* host;
-  number at;
+  number address;
   void* array;
   size_t pitch;
 };
 struct rows {
-  struct side from, to;
+  struct side source, target;
   size_t width, height;
 };
-int cuMemcpy2DAsync_v2(const struct rows* what, void* stream) {
+int cuMemcpy2DAsync_v2(const struct rows* copy, void* stream) {
   ENTER(cuMemcpy2DAsync_v2);
-  const struct side *from = &what->from, *to = &what->to;
-  if (from->type != 4 || to->type != 4 || from->pitch < what->width || to->pitch < what->width) return 1;
-  if (is_across((void*)from->at, from->pitch * (what->height - 1) + what->width)) return 1;
-  if (is_across((void*)to->at, to->pitch * (what->height - 1) + what->width)) return 1;
-  spend_copy(stream, (void*)to->at, (void*)from->at, (double)(what->width * what->height), (double)what->height, 2200);
-  for (size_t row = 0; row < what->height; ++row) {
-    copy_bytes(to->at + row * to->pitch, from->at + row * from->pitch, what->width);
+  const struct side *source = &copy->source, *target = &copy->target;
+  if (source->type != 4 || target->type != 4 || source->pitch < copy->width || target->pitch < copy->width) return 1;
+  if (is_across((void*)source->address, source->pitch * (copy->height - 1) + copy->width)) return 1;
+  if (is_across((void*)target->address, target->pitch * (copy->height - 1) + copy->width)) return 1;
+  spend_copy(stream, (void*)target->address, (void*)source->address, (double)(copy->width * copy->height),
+             (double)copy->height, 2200);
+  for (size_t row = 0; row < copy->height; ++row) {
+    copy_bytes(target->address + row * target->pitch, source->address + row * source->pitch, copy->width);
   }
   return 0;
 }
 #ifndef FAKE_CUDA_NO_BATCH
 /* One that fails has carried out the first half. */
-static int copy_batch(const char* call, const number* to, const number* from, const size_t* bytes, size_t count,
+static int copy_batch(const char* call, const number* targets, const number* sources, const size_t* bytes, size_t count,
                       const size_t* first, size_t kinds, void* stream) {
   const int code = enter(call, 1);
   if (stream == NULL || kinds != 1 || *first != 0) return 1;
   for (size_t i = 0; i < (code == 0 ? count : count / 2); ++i) {
-    copy_bytes(to[i], from[i], bytes[i]);
-    spend_copy(stream, (void*)to[i], (const void*)from[i], (double)bytes[i], 1, 750);
+    copy_bytes(targets[i], sources[i], bytes[i]);
+    spend_copy(stream, (void*)targets[i], (const void*)sources[i], (double)bytes[i], 1, 750);
   }
   return code;
 }
-int cuMemcpyBatchAsync(number* to, number* from, size_t* bytes, size_t count, void* how, size_t* first, size_t kinds,
-                       size_t* failed, void* stream) {
-  (void)how;
+int cuMemcpyBatchAsync(number* targets, number* sources, size_t* bytes, size_t count, void* attributes, size_t* first,
+                       size_t kinds, size_t* failed, void* stream) {
+  (void)attributes;
   *failed = count / 2;
-  return copy_batch("cuMemcpyBatchAsync", to, from, bytes, count, first, kinds, stream);
+  return copy_batch("cuMemcpyBatchAsync", targets, sources, bytes, count, first, kinds, stream);
 }
 #ifndef FAKE_CUDA_12
-int cuMemcpyBatchAsync_v2(const number* to, const number* from, const size_t* bytes, size_t count, void* how,
-                          size_t* first, size_t kinds, void* stream) {
-  (void)how;
-  return copy_batch("cuMemcpyBatchAsync_v2", to, from, bytes, count, first, kinds, stream);
+int cuMemcpyBatchAsync_v2(const number* targets, const number* sources, const size_t* bytes, size_t count,
+                          void* attributes, size_t* first, size_t kinds, void* stream) {
+  (void)attributes;
+  return copy_batch("cuMemcpyBatchAsync_v2", targets, sources, bytes, count, first, kinds, stream);
 }
 #endif
 #endif

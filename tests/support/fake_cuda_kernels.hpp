@@ -1,4 +1,4 @@
-// What a GPU does with a launch, for fake_cuda_run_kernels(): the kernel's loops on the processor.
+// A GPU's share of a launch, for fake_cuda_run_kernels(): the kernel's loops on the processor.
 #pragma once
 
 #include <string_view>
@@ -17,8 +17,8 @@ inline void run_kernel(const char* name, unsigned groups, unsigned threads, void
   if (which == "cenote_move_1") kernels::cenote_move_1(move, groups, threads);
 }
 
-/// What such a launch costs a GPU, for fake_cuda_begin_time(): host memory is as far away as the link makes it, and a
-/// group holds a multiprocessor.
+/// The cost of such a launch to a GPU, for fake_cuda_begin_time(): host memory is as far away as the link makes it, and
+/// a group holds a multiprocessor.
 inline fake_cuda_cost kernel_cost(const char* name, unsigned groups, void* argument) {
   constexpr double all = 132;
   constexpr double start = 3000;

@@ -13,8 +13,8 @@ copy_work page_runs(std::uint64_t blocks, std::uint64_t run) {
   return {blocks * 2 * run, 2 * blocks, 2 * blocks};
 }
 /// The same as rows of a stage, so many at one distance from each other.
-copy_work stage_rows(std::uint64_t blocks, std::uint64_t run, std::uint64_t together) {
-  return {blocks * 2 * run, blocks, blocks / together};
+copy_work stage_rows(std::uint64_t blocks, std::uint64_t run, std::uint64_t neighbours) {
+  return {blocks * 2 * run, blocks, blocks / neighbours};
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What moving pages costs an engine, in the virtual time of a driver that knows copy engines, multiprocessors and
+// The price of moving pages to an engine, in the virtual time of a driver that knows copy engines, multiprocessors and
 // registration.
 #include <boost/test/unit_test.hpp>
 #include <memory>
@@ -68,8 +68,8 @@ struct timed_fixture {
   }
   void load_layer(std::size_t layer) { BOOST_REQUIRE(gpu->scatter(moving, *layout, {pages, blocks}, {layer, 1})); }
   void store_layer(std::size_t layer) { BOOST_REQUIRE(gpu->gather(moving, *layout, {pages, blocks}, {layer, 1})); }
-  void follow(const stream_ref& later, const stream_ref& earlier) {
-    BOOST_REQUIRE(gpu->wait(later, gpu->record(earlier).value()));
+  void follow(const stream_ref& second, const stream_ref& first) {
+    BOOST_REQUIRE(gpu->wait(second, gpu->record(first).value()));
   }
   void compute_layer(double time) {
     const kernels::busy_work work{nullptr, 0, static_cast<std::uint64_t>(time)};
@@ -82,7 +82,7 @@ struct timed_fixture {
     for (std::size_t layer = 0; layer < layers; ++layer) load_layer(layer);
     return end_of(moving);
   }
-  /// What an engine loses, which computes a layer in the time of its load as soon as it is there.
+  /// The loss of an engine that computes a layer in the time of its load as soon as it is there.
   double exposed(double load) {
     begin_time();
     for (std::size_t layer = 0; layer < timed_layers; ++layer) {
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(a_store_costs_an_engine_nothing_that_does_not_wait_for_it) 
   }
   const double beside = end_of(computing);
   BOOST_TEST(beside < 1.02 * alone);
-  BOOST_TEST(end_of(moving) > beside);  // who waits for the last layers' copies pays for them
+  BOOST_TEST(end_of(moving) > beside);  // an engine that waits for the last layers' copies pays for them
 }
 
 BOOST_AUTO_TEST_CASE(the_engines_thread_names_a_load_of_a_prompt_in_three_milliseconds) {

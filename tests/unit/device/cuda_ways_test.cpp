@@ -80,16 +80,16 @@ struct layered_pages {
     return true;
   }
   /// To the blocks, and back to pages that were wiped.
-  [[nodiscard]] bool survive(device& on, const stream_ref& stream, layer_range layers) {
+  [[nodiscard]] bool survive(device& gpu, const stream_ref& stream, layer_range layers) {
     cache.assign(cache.size(), {});
-    if (!on.gather(stream, *layout, moves(), layers) || !agree(layers)) return false;
+    if (!gpu.gather(stream, *layout, moves(), layers) || !agree(layers)) return false;
     const bytes before = engine;
     for (const std::uint64_t page : pages) {
       for (const strided_piece& piece : layout->pieces(layers)) {
         std::memset(piece.base + page * piece.block_stride, 0, piece.run_bytes);
       }
     }
-    return on.scatter(stream, *layout, moves(), layers).has_value() && engine == before;
+    return gpu.scatter(stream, *layout, moves(), layers).has_value() && engine == before;
   }
 
   bytes engine;
