@@ -70,6 +70,10 @@ class Strides:
         self.block_bytes = sizes[-1]
         self.layers = len(counts)
 
+    def layer_bytes(self, layer: int) -> int:
+        """Of a block."""
+        return self._offsets[layer + 1] - self._offsets[layer]
+
     def gather(
         self,
         indices: Sequence[int],
@@ -78,7 +82,7 @@ class Strides:
         threads: int = 0,
         *,
         stream: Stream | None = None,
-        layer: int | None = None,
+        layer: int | range | None = None,
     ) -> None:
         """Copies blocks of the engine into reserved blocks.
 
@@ -94,8 +98,8 @@ class Strides:
             At most; 0: as many as cores, four at most.
         stream : Stream, optional
             Of the device on which the tensors are: it copies, and this returns at once. Then commit_after().
-        layer : int, optional
-            Only this one. None: all of the block.
+        layer : int or range, optional
+            Only this one, or these, which follow each other. None: all of the block.
         """
         for block in blocks:
             if block.part_bytes(part) != self.block_bytes:
@@ -114,7 +118,7 @@ class Strides:
         threads: int = 0,
         *,
         stream: Stream | None = None,
-        layer: int | None = None,
+        layer: int | range | None = None,
     ) -> None:
         """Copies pinned blocks into blocks of the engine.
 
@@ -131,8 +135,8 @@ class Strides:
             At most; 0: as many as cores, four at most.
         stream : Stream, optional
             Of the device on which the tensors are: it copies, and this returns at once. Then Held.release_after().
-        layer : int, optional
-            Only this one. None: all of the block.
+        layer : int or range, optional
+            Only this one, or these, which follow each other. None: all of the block.
         """
         if held.part_bytes(part) != self.block_bytes:
             raise InvalidArgument(f"the pieces have {self.block_bytes} bytes, the blocks {held.part_bytes(part)}")
@@ -148,15 +152,16 @@ class Strides:
         blocks: array[int],
         threads: int,
         stream: Stream | None,
-        layer: int | None,
+        layer: int | range | None,
     ) -> None:
         numbers = _words(indices)
         if len(numbers) != len(blocks):
             raise InvalidArgument(f"{len(numbers)} blocks of the engine, but {len(blocks)} of the cache")
-        if layer is not None and not 0 <= layer < self.layers:
+        layers = range(self.layers) if layer is None else range(layer, layer + 1) if isinstance(layer, int) else layer
+        if layers.step != 1 or not 0 <= layers.start < layers.stop <= self.layers:
             raise InvalidArgument(f"layer {layer} of {self.layers}")
-        first, end = (0, len(self._raw)) if layer is None else self._first[layer : layer + 2]
-        offset = 0 if layer is None else self._offsets[layer]
+        first, end = self._first[layers.start], self._first[layers.stop]
+        offset = self._offsets[layers.start]
         pieces = ctypes.cast(ctypes.byref(self._raw, first * ctypes.sizeof(lib.Strided)), ctypes.POINTER(lib.Strided))
         options = _options(threads, stream, offset)
         lib.check(function(pieces, end - first, _address(numbers), _address(blocks), len(numbers), options))

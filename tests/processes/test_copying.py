@@ -46,6 +46,29 @@ def test_what_was_gathered_from_one_engine_is_scattered_into_another(node: Node,
         assert np.array_equal(target[layer], expected)
 
 
+def test_layers_move_one_by_one_or_several_at_a_time(node: Node, attach: Attach) -> None:
+    source, target = tensors(1), tensors(2)
+    pieces = [Piece(each.ctypes.data, HEADS * ROW, ROW, HEADS, ROW) for each in source]
+    strides = Strides(pieces, [1] * LAYERS)
+    assert [strides.layer_bytes(layer) for layer in range(LAYERS)] == [HEADS * ROW] * LAYERS
+    session = attach(node, "i", block=strides.block_bytes)
+    keys = blocks.keys_of("a", 0, 2)
+    slots = session.reserve(keys)
+    strides.gather([4, 9], slots, layer=0)
+    strides.gather([4, 9], slots, layer=range(1, LAYERS))
+    session.commit(slots)
+    before = [each.copy() for each in target]
+    into = Strides([Piece(each.ctypes.data, HEADS * ROW, ROW, HEADS, ROW) for each in target], [1] * LAYERS)
+    with session.acquire(keys) as held:
+        into.scatter([1, 3], held, layer=range(1, 3))
+        for wrong in (range(2, LAYERS + 1), range(0, LAYERS, 2), range(2, 2), LAYERS):
+            with pytest.raises(cenote.InvalidArgument, match="of 4"):
+                into.scatter([1, 3], held, layer=wrong)
+    for layer in (1, 2):
+        before[layer][[1, 3]] = source[layer][[4, 9]]
+    assert all(np.array_equal(now, then) for now, then in zip(target, before, strict=True))
+
+
 def test_sizes_and_counts_that_do_not_fit_are_refused_before_a_byte_moves(node: Node, attach: Attach) -> None:
     layers = tensors(1)
     strides = strides_of(layers)
