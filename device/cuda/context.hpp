@@ -23,15 +23,18 @@ class context {
   context& operator=(const context&) = delete;
   ~context();
 
-  /// Makes the context that of this thread as long as it lives.
+  /// Makes the context that of this thread as long as it lives. An engine may be capturing a graph in another thread
+  /// meanwhile: calls that such a capture does not allow would end it, but for those of a thread in relaxed mode.
   class scope {
    public:
     explicit scope(const context& entered) noexcept : api_(*entered.api_) {
       pushed_ = api_.cuCtxPushCurrent_v2(entered.handle_) == success;
+      api_.cuThreadExchangeStreamCaptureMode(&mode_);
     }
     scope(const scope&) = delete;
     scope& operator=(const scope&) = delete;
     ~scope() {
+      api_.cuThreadExchangeStreamCaptureMode(&mode_);
       cu_context before = nullptr;
       if (pushed_) api_.cuCtxPopCurrent_v2(&before);
     }
@@ -39,6 +42,7 @@ class context {
    private:
     const driver& api_;
     bool pushed_ = false;
+    int mode_ = relaxed_capture;  // that of the thread, in exchange
   };
 
   [[nodiscard]] const driver& api() const noexcept { return *api_; }

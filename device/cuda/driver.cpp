@@ -11,7 +11,7 @@ namespace {
 
 // Codes after which the next call may succeed: what was asked for could not be. All others, those of later drivers too,
 // are taken for the end of the context.
-constexpr std::array<cu_result, 22> harmless{
+constexpr std::array<cu_result, 31> harmless{
     0,    // SUCCESS
     1,    // INVALID_VALUE
     2,    // OUT_OF_MEMORY
@@ -34,6 +34,15 @@ constexpr std::array<cu_result, 22> harmless{
     713,  // HOST_MEMORY_NOT_REGISTERED
     800,  // NOT_PERMITTED
     801,  // NOT_SUPPORTED
+    900,  // STREAM_CAPTURE_UNSUPPORTED
+    901,  // STREAM_CAPTURE_INVALIDATED
+    902,  // STREAM_CAPTURE_MERGE
+    903,  // STREAM_CAPTURE_UNMATCHED
+    904,  // STREAM_CAPTURE_UNJOINED
+    905,  // STREAM_CAPTURE_ISOLATION
+    906,  // STREAM_CAPTURE_IMPLICIT
+    907,  // CAPTURED_EVENT
+    908,  // STREAM_CAPTURE_WRONG_THREAD
 };
 
 template <class Function>

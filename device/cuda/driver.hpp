@@ -79,6 +79,7 @@ struct cu_batch_attributes {
   X(cuCtxGetStreamPriorityRange, int*, int*)                                                                      \
   X(cuStreamCreateWithPriority, cu_stream*, unsigned, int)                                                        \
   X(cuStreamIsCapturing, cu_stream, int*)                                                                         \
+  X(cuThreadExchangeStreamCaptureMode, int*)                                                                      \
   X(cuStreamDestroy_v2, cu_stream)                                                                                \
   X(cuStreamWaitEvent, cu_stream, cu_event, unsigned)                                                             \
   X(cuEventCreate, cu_event*, unsigned)                                                                           \
@@ -119,6 +120,7 @@ struct cu_batch_attributes {
 
 inline constexpr cu_result success = 0;
 inline constexpr cu_result not_ready = 600;
+inline constexpr int relaxed_capture = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 // Attributes of a device.
 inline constexpr int multiprocessor_count = 16;
 inline constexpr int uses_host_pointers = 91;  // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM

@@ -29,9 +29,10 @@ static struct {
 } registered[most_registered];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fake_cuda_kernel kernel;
-static void* captured;
+static void* captured;                         /* a stream */
 static atomic_int broken, held, living, calls; /* a device has threads of its own */
 static __thread int depth;                     /* of contexts pushed on this thread */
+static __thread int capture_mode;              /* 0: global, 2: relaxed */
 
 static int place_of(const char* call) {
   for (int i = 0; i < most_names; ++i) {
@@ -50,6 +51,7 @@ static int enter(const char* call, int needs_context) {
   int code = names[place].code;
   if (code == 0) code = broken;
   if (code == 0 && needs_context && depth == 0) code = 201;
+  if (code == 0 && captured != NULL && capture_mode != 2) code = 900; /* and the capture is lost */
   pthread_mutex_unlock(&lock);
   return code;
 }
@@ -334,6 +336,12 @@ int cuCtxPushCurrent_v2(void* context) {
 int cuCtxPopCurrent_v2(void** context) {
   *context = NULL;
   depth--;
+  return 0;
+}
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  const int before = capture_mode;
+  capture_mode = *mode;
+  *mode = before;
   return 0;
 }
 int cuCtxSynchronize(void) {

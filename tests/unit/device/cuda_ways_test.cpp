@@ -269,6 +269,18 @@ BOOST_AUTO_TEST_CASE(a_stream_that_is_being_captured_takes_no_work) {
   BOOST_TEST(gpu.copy(stream, {&run, 1}).has_value());
 }
 
+BOOST_AUTO_TEST_CASE(no_call_ends_a_graph_that_an_engine_captures_in_another_stream) {
+  auto& gpu = open();
+  layered_pages given(64, 1, 32 * kibibyte);
+  int engine = 0;
+  fake_cuda_capture(&engine);
+  BOOST_TEST(gpu.register_host(given.cache).has_value());
+  BOOST_TEST(given.survive(gpu, stream, {0, 1}));
+  BOOST_TEST(await(gpu, gpu.record(stream).value(), std::chrono::seconds(60)).has_value());
+  gpu.unregister_host(given.cache);
+  BOOST_TEST((gpu.state() == standing::ready));
+}
+
 BOOST_AUTO_TEST_CASE(a_device_measures_its_costs_when_it_is_opened) {
   auto opened = cuda::cuda_device::open("0", {.library = FAKE_CUDA, .kernels = kernels_of_the_fake});
   BOOST_REQUIRE(opened);
