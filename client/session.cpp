@@ -33,6 +33,7 @@ constexpr seconds retired_slabs_stay{1};                // their pages, where a 
 constexpr std::size_t slabs_a_look = 8;                 // mapped at a time: a call that needs the socket waits for them
 constexpr std::uint32_t most_slabs_ahead = 16;
 constexpr milliseconds fetch_patience{500};  // ahead of need: what a call needs it fetches
+constexpr milliseconds pause_of_batches{1};  // in which a call that needs the socket gets it
 constexpr milliseconds shortest_look{5};
 constexpr milliseconds longest_look{1000};
 constexpr milliseconds close_patience{2000};
@@ -370,8 +371,7 @@ std::chrono::nanoseconds session::look_after_slabs() {
   if (closing_.load(std::memory_order_relaxed)) return longest_look;
   const auto missing = watch_.unmapped(slabs_a_look, now);
   if (missing.empty()) return pause_of_looks(slabs_.find(slabs_.latest()), uses_.recent(coarse_milliseconds()));
-  if (!fetch_slabs(missing, now + fetch_patience)) return longest_look;
-  return {};
+  return fetch_slabs(missing, now + fetch_patience) ? pause_of_batches : longest_look;
 }
 
 /// Of blocks that are about to be written.
