@@ -490,6 +490,8 @@ int cenote_stats_of(cenote_session* session, cenote_stats* out) {
     filled.slabs_registered = now.slabs_registered;
     filled.slabs_refused = now.slabs_refused;
     filled.waiting_for_device = now.waiting_for_device;
+    filled.bytes_registered = now.bytes_registered;
+    filled.registration_ns = now.registration_ns;
     std::memcpy(out, &filled, filled.struct_size);
     return static_cast<int>(CENOTE_OK);
   });

@@ -34,9 +34,10 @@ extern "C" {
 
 /* 1.1: prefetch options, length, stop, cancel; keep. 1.2: gather, scatter, copy. 1.3: a prefetch's threshold_tokens.
  * 1.4: devices, streams, events; stream and block_offset of copies. 1.5: locate. 1.6: publish, follow.
- * 1.7: groups of ranks. 1.8: sessions whose blocks lie on a device. 1.9: unconfirmed. */
+ * 1.7: groups of ranks. 1.8: sessions whose blocks lie on a device. 1.9: unconfirmed.
+ * 1.10: bytes_registered and registration_ns of cenote_stats. */
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR 9
+#define CENOTE_ABI_MINOR 10
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {
@@ -383,9 +384,9 @@ CENOTE_API int cenote_event_wait(const cenote_event* event, uint64_t timeout_ns)
 CENOTE_API int cenote_stream_wait(cenote_stream* stream, const cenote_event* event);
 CENOTE_API void cenote_event_free(cenote_event* event);
 
-/* Must be called before a device works on this session's blocks: their memory is registered with it in the background,
- * and the node sets aside what this process was writing when it is killed, since a GPU may go on for a while. At most
- * one device a session. */
+/* Must be called before a device works on this session's blocks: all memory of the instance, also what is added later,
+ * is mapped and registered with it in the background, and the node sets aside what this process was writing when it is
+ * killed, since a GPU may go on for a while. At most one device a session. */
 CENOTE_API int cenote_use_device(cenote_session* session, cenote_device* device);
 /* The device that the blocks of this session lie on, for streams that may work on them; cenote_device_free ends the
  * handle. A session that lies on a device uses it from the beginning: cenote_use_device is not needed.
@@ -495,9 +496,11 @@ typedef struct cenote_stats {
   uint64_t slabs_mapped;
   uint64_t touches_dropped;
   uint64_t reattaches;         /* times a new worker was met */
-  uint64_t slabs_registered;   /* with the session's device; since 1.4 */
+  uint64_t slabs_registered;   /* with the session's device, whole; since 1.4 */
   uint64_t slabs_refused;      /* by it: copies of their blocks go through a stage */
   uint64_t waiting_for_device; /* calls of cenote_release_after and cenote_commit_after */
+  uint64_t bytes_registered;   /* with the device so far, also those that were given back since; since 1.10 */
+  uint64_t registration_ns;    /* in the device's calls for them, and for those that it refused */
 } cenote_stats;
 
 CENOTE_API int cenote_stats_of(cenote_session* session, cenote_stats* out);

@@ -1,5 +1,7 @@
 #include "client/grant_pool.hpp"
 
+#include "client/slab_map.hpp"
+
 namespace cenote::client {
 
 using memory::grant_slot;
@@ -14,13 +16,17 @@ bool never_used(const grant_slot& slot) noexcept {
 
 }  // namespace
 
-std::size_t grant_pool::take(std::uint32_t group, std::size_t wanted, std::vector<grant>& out, slots which) noexcept {
+/// The block that `test` gets is a hint: the slot may get another one before it is taken.
+template <class Test>
+std::size_t grant_pool::take_if(std::uint32_t group, std::size_t limit, std::vector<grant>& out, slots range,
+                                const Test& test) noexcept {
   std::size_t taken = 0;
-  for (std::size_t i = 0; i < session_memory::grants && taken < wanted; ++i) {
+  for (std::size_t i = 0; i < session_memory::grants && taken < limit; ++i) {
     grant_slot& slot = memory_.grant(i);
     std::uint64_t word = slot.word.load(std::memory_order_acquire);
-    if (word == 0 && which == slots::used && never_used(slot)) break;
+    if (word == 0 && range == slots::used && never_used(slot)) break;
     if (grant_slot::state_of(word) != grant_slot::granted || grant_slot::group_of(word) != group) continue;
+    if (!test(memory::block_ref::from_bits(slot.block.load(std::memory_order_relaxed)))) continue;
     const std::uint64_t mine =
         grant_slot::make(grant_slot::version_of(word), grant_slot::group_of(word), grant_slot::taken);
     if (!slot.word.compare_exchange_strong(word, mine, std::memory_order_acq_rel)) continue;  // revoked, or another's
@@ -30,6 +36,16 @@ std::size_t grant_pool::take(std::uint32_t group, std::size_t wanted, std::vecto
     ++taken;
   }
   return taken;
+}
+
+std::size_t grant_pool::take(std::uint32_t group, std::size_t wanted, std::vector<grant>& out, slots which,
+                             const slab_map* registered) noexcept {
+  std::size_t taken = 0;
+  if (registered != nullptr) {
+    taken =
+        take_if(group, wanted, out, which, [&](memory::block_ref block) { return registered->is_registered(block); });
+  }
+  return taken + take_if(group, wanted - taken, out, which, [](memory::block_ref) { return true; });
 }
 
 std::size_t grant_pool::available(std::uint32_t group, std::size_t enough) const noexcept {

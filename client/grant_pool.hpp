@@ -13,6 +13,8 @@
 
 namespace cenote::client {
 
+class slab_map;
+
 /// A blank block that this session alone writes.
 struct grant {
   memory::block_ref block;
@@ -30,12 +32,18 @@ class grant_pool {
     all,   ///< for what a worker of another version did otherwise
   };
 
-  /// Takes up to `wanted` grants of `group` and appends them to `out`; returns how many.
-  std::size_t take(std::uint32_t group, std::size_t wanted, std::vector<grant>& out, slots which) noexcept;
+  /// Takes up to `wanted` grants of `group` and appends them to `out`; returns how many. First those whose memory is
+  /// registered there, if `registered` is not null; then any.
+  std::size_t take(std::uint32_t group, std::size_t wanted, std::vector<grant>& out, slots which,
+                   const slab_map* registered = nullptr) noexcept;
   /// Grants of `group` that wait to be taken in used slots, counted up to `enough`.
   [[nodiscard]] std::size_t available(std::uint32_t group, std::size_t enough) const noexcept;
 
  private:
+  template <class Test>
+  std::size_t take_if(std::uint32_t group, std::size_t limit, std::vector<grant>& out, slots range,
+                      const Test& test) noexcept;
+
   memory::session_memory memory_;
 };
 

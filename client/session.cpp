@@ -29,6 +29,13 @@ constexpr std::size_t max_keys = std::size_t{1} << 24;  // of one call
 constexpr std::size_t copy_batch = 64;                  // keys that get_into pins at a time
 constexpr std::size_t max_touch_entries = 512;          // a quarter of the ring
 constexpr std::size_t retired_mappings = 256;           // more than that many are looked through and unmapped
+constexpr seconds retired_slabs_stay{1};                // their pages, where a device keeps them
+constexpr std::size_t slabs_a_look = 8;                 // mapped at a time: a call that needs the socket waits for them
+constexpr std::uint32_t most_slabs_ahead = 16;
+constexpr milliseconds fetch_patience{500};  // ahead of need: what a call needs it fetches
+constexpr milliseconds pause_of_batches{1};  // in which a call that needs the socket gets it
+constexpr milliseconds shortest_look{5};
+constexpr milliseconds longest_look{1000};
 constexpr milliseconds close_patience{2000};
 constexpr milliseconds tell_patience{100};
 constexpr std::chrono::hours longest_locate{1};
@@ -41,6 +48,14 @@ std::uint64_t coarse_milliseconds() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1000 + static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
+}
+
+/// Between two looks for a slab that the node makes, which it does while half of the last one is left. `recent`: blocks
+/// that were used in use_rate::span.
+std::chrono::nanoseconds pause_of_looks(const mapped_slab* slab, std::uint64_t recent) noexcept {
+  if (slab == nullptr || recent == 0) return longest_look;
+  const milliseconds half(use_rate::span * slab->count / (2 * recent));
+  return std::clamp(half, shortest_look, longest_look);
 }
 
 template <class T>
@@ -184,12 +199,14 @@ session::session(attachment parts, session_options options, std::shared_ptr<devi
       socket_(options_.socket, std::move(parts.socket), ids_),
       channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, reservations_,
                options_.check_interval),
+      watch_(versions_, slabs_),
       device_(std::move(home)),
       copier_(device_ ? std::make_unique<device_copier>(device_) : nullptr) {
   use_choice(memory_.choice());
   if (!device_) return;
   memory_.header().device_writes.store(1, std::memory_order_seq_cst);
-  slabs_.lie_on(device_, [this] { drop_retired_slabs(0); });
+  maps_all_.store(true, std::memory_order_relaxed);
+  slabs_.lie_on(device_, [this] { return look_after_slabs(); });
 }
 
 // ---------------------------------------------------------------------------------------------- checks
@@ -276,7 +293,10 @@ bool session::describe(std::span<const memory::pin> pins, std::uint64_t bytes,
   const mapped_slab* slab = nullptr;  // neighbours mostly share theirs
   for (std::size_t i = 0; i < pins.size(); ++i) {
     const memory::block_ref block = pins[i].block;
-    if (slab == nullptr || slab->index != block.slab()) slab = slabs_.find(block.slab());
+    if (slab == nullptr || slab->index != block.slab()) {
+      slab = slabs_.find(block.slab());
+      if (slab != nullptr) slab->hurry();
+    }
     if (slab == nullptr || block.block() >= slab->count) return false;
     out[i] = {slab->block(block.block()), bytes, pins[i].slot};
   }
@@ -300,12 +320,14 @@ result<void> session::map_slabs(std::span<const memory::block_ref> blocks, time_
       return fail(error_code::malformed, "block " + std::to_string(block.block()) + " is not in slab " +
                                              std::to_string(block.slab()) + " as the node handed it out");
     }
+    slabs_.find(block.slab())->hurry();
   }
   return {};
 }
 
 result<void> session::fetch_slabs(const std::vector<std::uint32_t>& missing, time_point until) {
-  drop_retired_slabs(retired_mappings);
+  if (!maps_all_.load(std::memory_order_relaxed))
+    drop_retired_slabs(retired_mappings);  // else the thread of slabs_ does
   for (;;) {
     auto fetched = socket_.fetch_slabs(missing, versions_, slabs_, until);
     if (fetched || fetched.error().code() != error_code::node_restarting) return fetched;
@@ -314,17 +336,42 @@ result<void> session::fetch_slabs(const std::vector<std::uint32_t>& missing, tim
   }
 }
 
-/// The node makes the next slab while half of this one is left: it is mapped then, not when a put waits for it.
-void session::look_ahead(memory::block_ref used) {
-  const std::uint32_t next = used.slab() + 1;
-  const memory::slab_entry* entry = looked_at_.load(std::memory_order_relaxed) < next ? versions_.slab(next) : nullptr;
-  constexpr auto live = static_cast<std::uint32_t>(memory::slab_state::live);
-  if (entry == nullptr || entry->state.load(std::memory_order_acquire) != live) return;
-  looked_at_.store(next, std::memory_order_relaxed);
-  if (slabs_.find(next) != nullptr) return;
-  static constexpr std::chrono::seconds patience{1};  // else the put that needs it asks
+/// The node makes the next slab while half of this one is left: it is mapped then, not when a put waits for it. As many
+/// slabs as were used up lately, and one more.
+void session::look_ahead(std::span<const memory::block_ref> blocks) {
+  const std::uint64_t now = coarse_milliseconds();
+  uses_.add(blocks.size(), now);
+  const mapped_slab* slab = slabs_.find(blocks.back().slab());
+  if (slab == nullptr) return;
+  const std::uint64_t recent = uses_.recent(now);
+  if (maps_all_.load(std::memory_order_relaxed)) return slabs_.look_within(pause_of_looks(slab, recent));
+  const auto ahead = static_cast<std::uint32_t>(std::min<std::uint64_t>(1 + recent / slab->count, most_slabs_ahead));
+  std::vector<std::uint32_t> missing;
+  for (std::uint32_t next = slab->index + 1; next <= slab->index + ahead; ++next) {
+    if (next <= looked_at_.load(std::memory_order_relaxed)) continue;
+    const memory::slab_entry* entry = versions_.slab(next);
+    constexpr auto live = static_cast<std::uint32_t>(memory::slab_state::live);
+    if (entry == nullptr || entry->state.load(std::memory_order_acquire) != live) break;
+    looked_at_.store(next, std::memory_order_relaxed);
+    if (slabs_.find(next) == nullptr) missing.push_back(next);
+  }
+  if (missing.empty()) return;
   slabs_.do_later(
-      [this, next] { (void)socket_.fetch_slabs({next}, versions_, slabs_, steady_clock::now() + patience); });
+      [this, missing] { (void)socket_.fetch_slabs(missing, versions_, slabs_, steady_clock::now() + fetch_patience); });
+}
+
+/// On the thread of slabs_, where a device works with them: what is retired goes, what is live comes, a few at a time.
+/// How long until the next time.
+std::chrono::nanoseconds session::look_after_slabs() {
+  const auto now = steady_clock::now();
+  if (now >= next_drop_) {
+    drop_retired_slabs(0);
+    next_drop_ = now + retired_slabs_stay;
+  }
+  if (closing_.load(std::memory_order_relaxed)) return longest_look;
+  const auto missing = watch_.unmapped(slabs_a_look, now);
+  if (missing.empty()) return pause_of_looks(slabs_.find(slabs_.latest()), uses_.recent(coarse_milliseconds()));
+  return fetch_slabs(missing, now + fetch_patience) ? pause_of_batches : longest_look;
 }
 
 /// Of blocks that are about to be written.
@@ -894,9 +941,11 @@ result<session_stats> session::stats() const {
   out.reattaches = channel_.reattaches();
   out.session = ids_.session;
   const auto registered = slabs_.registered();
-  out.slabs_registered = registered.done;
+  out.slabs_registered = registered.slabs;
   out.slabs_refused = registered.refused;
   out.waiting_for_device = events_.pending();
+  out.bytes_registered = registered.bytes;
+  out.registration_ns = static_cast<std::uint64_t>(registered.time.count());
   return out;
 }
 

@@ -28,6 +28,8 @@
 #include "client/fork_guard.hpp"
 #include "client/grant_pool.hpp"
 #include "client/slab_map.hpp"
+#include "client/slab_watch.hpp"
+#include "client/use_rate.hpp"
 #include "core/block_key.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
@@ -124,9 +126,11 @@ struct session_stats {
   std::uint64_t touches_dropped = 0;
   std::uint64_t reattaches = 0;
   std::uint64_t session = 0;
-  std::uint64_t slabs_registered = 0;    ///< with the session's device
+  std::uint64_t slabs_registered = 0;    ///< with the session's device, whole
   std::uint64_t slabs_refused = 0;       ///< by it; copies of their blocks go through a stage
   std::uint64_t waiting_for_device = 0;  ///< calls of release_after and commit_after
+  std::uint64_t bytes_registered = 0;    ///< so far, also those that were unregistered since
+  std::uint64_t registration_ns = 0;     ///< in the device's calls for them, and for those that it refused
 };
 
 /// When a prefetch ends before all is there. What is not given is as the node's configuration says.
@@ -299,9 +303,9 @@ class session {
 
   // ---- devices
 
-  /// Must be called before a device works on this session's blocks: slabs are registered with it, in the background,
-  /// and the node learns that it may write for a while after this process was killed. Errors: invalid_argument: the
-  /// session uses another device.
+  /// Must be called before a device works on this session's blocks: from now on all live slabs of the instance are
+  /// mapped and registered with it, in the background, and the node learns that it may write for a while after this
+  /// process was killed. Errors: invalid_argument: the session uses another device.
   result<void> use_device(std::shared_ptr<device> which);
   /// Ends pins when all that the stream was given before has ended; until then nobody else ends them. Errors:
   /// invalid_argument (also: one of them ends by an earlier call), closed (the device is away), system; then nothing
@@ -367,7 +371,8 @@ class session {
   result<void> fetch_slabs(const std::vector<std::uint32_t>& missing, time_point until);
   result<void> check_held(std::span<const std::uint32_t> slots) const;
   static result<void> ends_already(std::uint32_t slot);
-  void look_ahead(memory::block_ref used);
+  void look_ahead(std::span<const memory::block_ref> blocks);
+  std::chrono::nanoseconds look_after_slabs();
   void map_pages(std::span<const memory::block_ref> blocks) const noexcept;
   void drop_retired_slabs(std::size_t tolerated);
   template <class SlotAt>
@@ -440,8 +445,6 @@ class session {
   grant_pool grants_;
   reservations reservations_;
   connection socket_;
-  std::atomic<std::uint32_t> looked_at_{0};  ///< the last slab that was mapped ahead of need
-  slab_map slabs_;                           ///< its thread may use socket_, so it is destroyed before it
   channel channel_;
 
   const call_gate* gate_ = nullptr;  ///< set before the session is shared; null: active_ counts
@@ -450,10 +453,18 @@ class session {
   std::atomic<std::uint32_t> next_chain_{1};  ///< of prefetches
   std::atomic<std::uint32_t> next_group_{1};  ///< handles of groups of ranks
 
+  std::atomic<std::uint32_t> unended_{0};  ///< copies of put and get that nobody waits for, without their end
+
+  std::atomic<std::uint32_t> looked_at_{0};  ///< the last slab that was mapped ahead of need
+  use_rate uses_;                            ///< of blocks to write
+  std::atomic<bool> maps_all_{false};  ///< a device works with the blocks: every live slab is mapped ahead of need
+  slab_watch watch_;                   ///< this and the next: of the thread of slabs_
+  time_point next_drop_{};             ///< of retired slabs
+  slab_map slabs_;                     ///< its thread may use all above, so it is destroyed before
+
   std::mutex device_mutex_;
   std::shared_ptr<device> device_;                ///< set once
   const std::unique_ptr<device_copier> copier_;   ///< null: blocks are host memory
-  std::atomic<std::uint32_t> unended_{0};         ///< copies of put and get that nobody waits for, without their end
   std::atomic<std::uint32_t> may_be_written_{0};  ///< puts among them, and those that failed: for good
 
   deadline_mutex async_turn_;      ///< of the thread that waits for answers to put_async; taken before async_mutex_

@@ -17,7 +17,8 @@ result<void> session::use_device(std::shared_ptr<device> which) {
   }
   // Whoever finds this process dead must know it before the device can write.
   memory_.header().device_writes.store(1, std::memory_order_seq_cst);
-  slabs_.register_with(std::move(which), [this] { drop_retired_slabs(0); });
+  maps_all_.store(true, std::memory_order_relaxed);
+  slabs_.register_with(std::move(which), [this] { return look_after_slabs(); });
   return {};
 }
 

@@ -171,7 +171,8 @@ std::vector<std::uint32_t> session::missing_keys(key_batch keys, std::uint32_t g
 
 /// Takes at least one grant, asking the node when there are too few. no_space when none can be had.
 result<void> session::take_grants(std::uint32_t group, std::size_t wanted, std::vector<grant>& out) {
-  grants_.take(group, wanted, out, grant_pool::slots::used);
+  const slab_map* registered = !copier_ && maps_all_.load(std::memory_order_relaxed) ? &slabs_ : nullptr;
+  grants_.take(group, wanted, out, grant_pool::slots::used, registered);
   for (int attempt = 0; out.size() < wanted && attempt < grant_attempts; ++attempt) {
     submission ask = entry_for(operation::grant, group);
     ask.argument = wanted - out.size();
@@ -180,7 +181,7 @@ result<void> session::take_grants(std::uint32_t group, std::size_t wanted, std::
       give_back(out);
       return std::unexpected(outcome.error());
     }
-    grants_.take(group, wanted - out.size(), out, grant_pool::slots::all);
+    grants_.take(group, wanted - out.size(), out, grant_pool::slots::all, registered);
     if (!out.empty()) break;
     if (outcome->code != 0) return std::unexpected(refusal(outcome->code));
     if (outcome->value == 0) return std::unexpected(refusal(static_cast<std::uint16_t>(error_code::no_space)));
@@ -226,7 +227,7 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
     give_back(grants);
     return ok;
   }
-  look_ahead(blocks.back());
+  look_ahead(blocks);
   map_pages(blocks);
   // Of the bytes that the tier below writes, padding included: it would have to read them from memory again.
   const bool sums = memory_.header().wants_checksums.load(std::memory_order_relaxed) != 0 &&
@@ -454,7 +455,7 @@ result<std::vector<memory::completion>> session::ask_admitted(key_batch keys, st
     give_back(answers, parts);
     return std::unexpected(ok.error());
   }
-  if (!blocks.empty()) look_ahead(blocks.back());
+  if (!blocks.empty()) look_ahead(blocks);
   map_pages(blocks);
   return answers;
 }

@@ -1,18 +1,22 @@
 #include "client/slab_map.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
+#include <numeric>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 namespace cenote::client {
 
 namespace {
 
-constexpr std::uint64_t populate_step = std::uint64_t{256} << 10;  // tens of microseconds: then whoever waits runs
+using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds retired_slabs_stay{1};  // their pages, while a device has them registered
+constexpr std::uint64_t populate_step = std::uint64_t{256} << 10;  // tens of microseconds: then whoever waits runs
+constexpr std::uint64_t largest_piece = std::uint64_t{8} << 20;    // registered in a millisecond: launches wait so long
+
+constexpr std::chrono::seconds look_after_failure{1};
 
 std::unique_ptr<mapped_slab> described(const slab_shape& shape, memory::slab_mapping memory) {
   auto slab = std::make_unique<mapped_slab>();
@@ -22,6 +26,45 @@ std::unique_ptr<mapped_slab> described(const slab_shape& shape, memory::slab_map
   slab->stride = shape.stride;
   slab->group = shape.group;
   return slab;
+}
+
+/// The pages of a slab's blocks.
+std::uint64_t bytes_to_register(const mapped_slab& slab) noexcept {
+  const std::uint64_t pages = (slab.count * slab.stride + memory::page_bytes - 1) / memory::page_bytes;
+  return std::min(pages * memory::page_bytes, slab.memory.size());
+}
+
+bool is_registered(const mapped_slab& slab) noexcept {
+  return slab.registered.load(std::memory_order_relaxed) == bytes_to_register(slab);
+}
+
+/// Of the next one to register.
+std::uint64_t end_of_piece(const mapped_slab& slab) noexcept {
+  return std::min(slab.registered.load(std::memory_order_relaxed) + slab_map::piece_bytes(slab.stride),
+                  bytes_to_register(slab));
+}
+
+/// Maps pages from `offset` on, up to `end` at most; how far they are mapped now. Read faults: where pages are there
+/// already they map 16 at a time, for writes too, in a third of the time.
+std::uint64_t map_some(const mapped_slab& slab, std::uint64_t offset, std::uint64_t end) noexcept {
+  const std::uint64_t bytes = std::min(populate_step, end - offset);
+  const std::uint64_t whole = slab.memory.size();
+  if (!slab.memory.file().populate(offset, bytes, memory::access::read_only)) return whole;  // they come with their use
+  if (offset + bytes == whole) slab.all_mapped.store(true, std::memory_order_relaxed);
+  return offset + bytes;
+}
+
+slab_map::registration_counts register_piece(const mapped_slab& slab, std::uint64_t end, device& user) {
+  const std::uint64_t begin = slab.registered.load(std::memory_order_relaxed);
+  const auto started = steady_clock::now();
+  const bool taken = user.register_host({slab.memory.data() + begin, end - begin}).has_value();
+  slab_map::registration_counts counts{.time = steady_clock::now() - started};
+  if (!taken) {
+    counts.refused = 1;
+    return counts;
+  }
+  counts.bytes = end - begin;
+  return counts;
 }
 
 }  // namespace
@@ -36,14 +79,20 @@ slab_map::~slab_map() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  for (const auto& slab : slabs_) unregister(*slab);
+  for (const auto& slab : slabs_) unregister(*slab, device_.get());
   for (auto& part : chunks_) delete part.load(std::memory_order_relaxed);
 }
 
-void slab_map::lie_on(std::shared_ptr<device> home, std::function<void()> drop_retired) {
+std::uint64_t slab_map::piece_bytes(std::uint64_t stride) noexcept {
+  const std::uint64_t unit = std::lcm(std::max<std::uint64_t>(stride, 1), memory::page_bytes);
+  return std::max<std::uint64_t>(largest_piece / unit, 1) * unit;
+}
+
+void slab_map::lie_on(std::shared_ptr<device> home, slab_look regular) {
   const std::lock_guard lock(mutex_);
   home_ = std::move(home);
-  drop_retired_ = std::move(drop_retired);
+  look_ = std::move(regular);
+  run_in_background();
 }
 
 /// There is no trailer: the processor could not read it.
@@ -88,12 +137,15 @@ void slab_map::place(std::unique_ptr<mapped_slab> slab, std::uint64_t offset) {
   if (entry.load(std::memory_order_relaxed) != nullptr) return;  // another thread was faster
   entry.store(slab.get(), std::memory_order_release);
   const mapped_slab* const placed = slabs_.emplace_back(std::move(slab)).get();
+  latest_.store(std::max(latest(), placed->index), std::memory_order_relaxed);
   if (offset == placed->memory.size() && !device_ && !home_) return;
   if (!home_) queue_.push_back({placed, offset});
   run_in_background();
 }
 
+/// The device may keep whoever unregisters for milliseconds: without the lock, for which requests wait.
 void slab_map::drop_if(const std::function<bool(std::uint32_t)>& gone) {
+  std::vector<std::unique_ptr<mapped_slab>> dropped;
   std::unique_lock lock(mutex_);
   for (std::size_t i = 0; i < slabs_.size();) {
     const mapped_slab* slab = slabs_[i].get();
@@ -109,16 +161,19 @@ void slab_map::drop_if(const std::function<bool(std::uint32_t)>& gone) {
     }
     (*chunks_[slab->index / chunk_slabs].load(std::memory_order_relaxed))[slab->index % chunk_slabs].store(
         nullptr, std::memory_order_release);
-    unregister(*slab);
-    std::erase_if(slabs_, [&](const auto& each) { return each.get() == slab; });
+    dropped.push_back(std::move(slabs_[i]));
+    slabs_.erase(slabs_.begin() + static_cast<std::ptrdiff_t>(i));
   }
+  const auto user = device_;
+  lock.unlock();
+  for (const auto& slab : dropped) unregister(*slab, user.get());
 }
 
-void slab_map::register_with(std::shared_ptr<device> user, std::function<void()> drop_retired) {
+void slab_map::register_with(std::shared_ptr<device> user, slab_look regular) {
   const std::lock_guard lock(mutex_);
   if (device_) return;
   device_ = std::move(user);
-  drop_retired_ = std::move(drop_retired);
+  look_ = std::move(regular);
   for (const auto& slab : slabs_) {
     const bool waits = std::ranges::find(queue_, slab.get(), &preparation::slab) != queue_.end();
     if (!waits) queue_.push_back({slab.get(), slab->memory.size()});
@@ -126,26 +181,34 @@ void slab_map::register_with(std::shared_ptr<device> user, std::function<void()>
   run_in_background();
 }
 
-slab_map::registration_counts slab_map::registered() const {
+void slab_map::look_within(std::chrono::nanoseconds pause) {
+  const auto due = steady_clock::now() + pause;
+  if (next_look_.load(std::memory_order_relaxed) <= due) return;
   const std::lock_guard lock(mutex_);
-  return {registered_.size(), refused_};
+  next_look_.store(std::min(next_look_.load(std::memory_order_relaxed), due), std::memory_order_relaxed);
+  run_in_background();
 }
 
-/// Called with the lock, or by the destructor.
-void slab_map::unregister(const mapped_slab& slab) {
-  if (std::erase(registered_, &slab) == 0) return;
-  device_->unregister_host({slab.memory.data(), slab.memory.size()});
+slab_map::registration_counts slab_map::registered() const {
+  const std::lock_guard lock(mutex_);
+  registration_counts counts = registered_;
+  const auto whole = std::ranges::count_if(slabs_, [](const auto& slab) { return client::is_registered(*slab); });
+  counts.slabs = static_cast<std::size_t>(whole);
+  return counts;
+}
+
+/// In the pieces in which it was registered.
+void slab_map::unregister(const mapped_slab& slab, device* user) noexcept {
+  const std::uint64_t whole = slab.registered.load(std::memory_order_acquire);
+  const std::uint64_t piece = piece_bytes(slab.stride);
+  for (std::uint64_t at = 0; at < whole; at += piece) {
+    user->unregister_host({slab.memory.data() + at, std::min(piece, whole - at)});
+  }
 }
 
 std::size_t slab_map::size() const {
   const std::lock_guard lock(mutex_);
   return slabs_.size();
-}
-
-void slab_map::abandon() noexcept {
-  // The thread and the mappings stayed in the parent; the memory of the lists is leaked on purpose.
-  static_cast<void>(std::make_unique<std::thread>(std::move(thread_)).release());
-  for (auto& slab : slabs_) static_cast<void>(slab.release());  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 }
 
 void slab_map::do_later(std::function<void()> errand) {
@@ -164,54 +227,89 @@ void slab_map::run_in_background() {
   changed_.notify_all();
 }
 
-void slab_map::prepare_loop() {
-  using clock = std::chrono::steady_clock;
-  auto next_look = clock::now();
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    const auto wanted = [&] { return !queue_.empty() || errand_ || stop_; };
-    if (!drop_retired_) changed_.wait(lock, [&] { return wanted() || drop_retired_; });
-    if (drop_retired_) changed_.wait_until(lock, next_look, wanted);
-    if (stop_) return;
-    const bool looks = drop_retired_ && clock::now() >= next_look;
-    if (looks) next_look = clock::now() + retired_slabs_stay;
-    if (errand_ || looks) {
-      const auto errand = looks ? drop_retired_ : std::exchange(errand_, nullptr);
-      lock.unlock();
-      try {
-        if (errand) errand();
-      } catch (const std::exception&) {
-        // It was ahead of need: who needs it does it.
-      }
-      lock.lock();
-    } else if (!queue_.empty()) {
-      prepare_some(lock);
+void slab_map::await_work(std::unique_lock<std::mutex>& lock) {
+  const auto next = [&] { return next_look_.load(std::memory_order_relaxed); };
+  while (queue_.empty() && !errand_ && !stop_ && !(look_ && steady_clock::now() >= next())) {
+    if (look_) {
+      changed_.wait_until(lock, next());
+    } else {
+      changed_.wait(lock);
     }
   }
 }
 
-/// Maps some pages of the first slab in the queue, or registers it when all are mapped. Read faults: where pages are
-/// there already they map 16 at a time, for writes too, in a third of the time.
-void slab_map::prepare_some(std::unique_lock<std::mutex>& lock) {
-  const auto [slab, offset] = queue_.front();
-  const std::uint64_t bytes = std::min(populate_step, slab->memory.size() - offset);
-  const auto user = bytes == 0 ? device_ : nullptr;
-  preparing_ = slab;
+/// A look or an errand has one step of preparations behind it, so that neither waits for all of the other.
+void slab_map::prepare_loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    await_work(lock);
+    if (stop_) return;
+    if (look_ && steady_clock::now() >= next_look_.load(std::memory_order_relaxed)) {
+      take_look(lock);
+    } else if (errand_) {
+      run_errand(lock);
+    }
+    if (!queue_.empty()) prepare_some(lock);
+  }
+}
+
+void slab_map::take_look(std::unique_lock<std::mutex>& lock) {
+  next_look_.store(steady_clock::time_point::max(), std::memory_order_relaxed);
   lock.unlock();
-  const bool went = bytes == 0 || slab->memory.file().populate(offset, bytes, memory::access::read_only);
-  const bool registers = user && user->register_host({slab->memory.data(), slab->memory.size()});
-  std::this_thread::yield();
+  std::chrono::nanoseconds pause = look_after_failure;
+  try {
+    pause = look_();  // set once
+  } catch (const std::exception&) {
+    // It was ahead of need: what a call needs it maps.
+  }
+  lock.lock();
+  const auto due = std::min(next_look_.load(std::memory_order_relaxed), steady_clock::now() + pause);
+  next_look_.store(due, std::memory_order_relaxed);
+}
+
+void slab_map::run_errand(std::unique_lock<std::mutex>& lock) {
+  const auto errand = std::exchange(errand_, nullptr);
+  lock.unlock();
+  try {
+    errand();
+  } catch (const std::exception&) {
+    // As above.
+  }
+  lock.lock();
+}
+
+/// Maps some pages of one slab, or registers a piece whose pages are mapped. Others get the processor where nothing is
+/// to be registered, and once a piece: they may keep it for milliseconds.
+void slab_map::prepare_some(std::unique_lock<std::mutex>& lock) {
+  preparation next = *std::ranges::max_element(queue_, {}, [](const preparation& each) {
+    return std::tuple(each.slab->urgent.load(std::memory_order_relaxed), each.slab->index);
+  });
+  const mapped_slab& slab = *next.slab;
+  const auto user = next.refused || client::is_registered(slab) ? nullptr : device_;
+  const std::uint64_t end = user ? end_of_piece(slab) : slab.memory.size();
+  registration_counts gained;
+  preparing_ = next.slab;
+  lock.unlock();
+  const bool maps = next.offset < end;
+  if (maps) {
+    next.offset = map_some(slab, next.offset, end);
+  } else if (user) {
+    gained = register_piece(slab, end, *user);
+    next.refused = gained.refused != 0;
+  }
+  if (!maps || !user) std::this_thread::yield();
   lock.lock();
   preparing_ = nullptr;
   changed_.notify_all();
-  if (registers) registered_.push_back(slab);
-  if (user && !registers) ++refused_;
-  if (queue_.empty() || queue_.front().slab != slab) return;  // it is to be dropped
-  if (bytes == 0) return queue_.pop_front();
-  queue_.front().offset = went ? offset + bytes : slab->memory.size();
-  if (queue_.front().offset < slab->memory.size()) return;
-  if (went) slab->all_mapped.store(true, std::memory_order_relaxed);
-  if (!device_) queue_.pop_front();
+  slab.registered.fetch_add(gained.bytes, std::memory_order_release);
+  registered_.bytes += gained.bytes;
+  registered_.refused += gained.refused;
+  registered_.time += gained.time;
+  const auto entry = std::ranges::find(queue_, next.slab, &preparation::slab);
+  if (entry == queue_.end()) return;  // it is to be dropped
+  *entry = next;
+  const bool lacks_device = device_ && !next.refused && !client::is_registered(slab);
+  if (next.offset == slab.memory.size() && !lacks_device) queue_.erase(entry);
 }
 
 }  // namespace cenote::client

@@ -3,9 +3,9 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -31,9 +31,19 @@ struct mapped_slab {
 
   /// Its pages, by the thread that does so in the background. On a device: from the beginning.
   mutable std::atomic<bool> all_mapped{false};
+  /// Bytes from the beginning on that are registered with the session's device.
+  mutable std::atomic<std::uint64_t> registered{0};
+  /// A call came to it: it is prepared before slabs that no call has used.
+  mutable std::atomic<bool> urgent{false};
 
   /// On a device an address and no more.
   [[nodiscard]] std::byte* block(std::uint32_t number) const noexcept { return memory.data() + stride * number; }
+  [[nodiscard]] bool has_registered(std::uint32_t number) const noexcept {
+    return stride * (std::uint64_t{number} + 1) <= registered.load(std::memory_order_acquire);
+  }
+  void hurry() const noexcept {
+    if (!urgent.load(std::memory_order_relaxed)) urgent.store(true, std::memory_order_relaxed);
+  }
   /// Before a block is written: the fault of a read maps 16 pages that are there, that of a write one.
   void map_block(std::uint32_t number) const noexcept {
     constexpr std::uint64_t at_once = std::uint64_t{64} << 10;
@@ -68,9 +78,13 @@ class slab_map {
     return part == nullptr ? nullptr : (*part)[index % chunk_slabs].load(std::memory_order_acquire);
   }
 
-  /// Slabs are memory of that device, which maps them. Pages that a client has mapped stay in the device's memory, so
-  /// the background thread calls `drop_retired` each second. Before any slab is there, and before other threads.
-  void lie_on(std::shared_ptr<device> home, std::function<void()> drop_retired);
+  /// The background thread calls it again and again, the first time soon: it drops slabs that are retired, and adds
+  /// new ones. Returns how long it may be until the next call; an exception counts as a second.
+  using slab_look = std::function<std::chrono::nanoseconds()>;
+
+  /// Slabs are memory of that device, which maps them. Pages that a client has mapped stay in the device's memory: the
+  /// look has to drop retired slabs. Before any slab is there, and before other threads.
+  void lie_on(std::shared_ptr<device> home, slab_look regular);
 
   /// Maps a slab of `bytes` (the whole segment) read-write; its pages are mapped in the background. A slab that is
   /// mapped already stays as it is.
@@ -82,54 +96,72 @@ class slab_map {
   /// Unmaps every slab for which `gone(index)` holds.
   void drop_if(const std::function<bool(std::uint32_t)>& gone);
 
-  /// Registers all slabs with the device, later ones too, in the background; before a slab is unmapped this is undone.
-  /// What cannot be registered is copied through the device's stage. Pages of a registered slab stay in memory, so from
-  /// now on the background thread calls `drop_retired` each second. The first device stays.
-  void register_with(std::shared_ptr<device> user, std::function<void()> drop_retired);
+  /// Registers all slabs with the device, later ones too, in the background and in pieces of whole blocks; before a
+  /// slab is unmapped this is undone. Slabs to which a call came are first, then those of the highest numbers. What
+  /// cannot be registered is copied through the device's stage; pieces of it that are registered stay so, for copies
+  /// may be under way there. Pages of a registered slab stay in memory: the look has to drop retired slabs. The first
+  /// device stays.
+  void register_with(std::shared_ptr<device> user, slab_look regular);
+  /// The next look is no later than that. Takes no lock if it is not anyway.
+  void look_within(std::chrono::nanoseconds pause);
+
+  /// So much of a slab is registered at a time: whole blocks and whole pages.
+  [[nodiscard]] static std::uint64_t piece_bytes(std::uint64_t stride) noexcept;
 
   struct registration_counts {
-    std::size_t done = 0;
-    std::size_t refused = 0;
+    std::size_t slabs = 0;            ///< that are registered whole
+    std::size_t refused = 0;          ///< slabs of which a piece was
+    std::uint64_t bytes = 0;          ///< that were registered so far
+    std::chrono::nanoseconds time{};  ///< in the device's calls for that
   };
   [[nodiscard]] registration_counts registered() const;
+  /// The block's memory is.
+  [[nodiscard]] bool is_registered(memory::block_ref block) const noexcept {
+    const mapped_slab* slab = find(block.slab());
+    return slab != nullptr && slab->has_registered(block.block());
+  }
 
+  /// The highest number of a slab that was mapped so far.
+  [[nodiscard]] std::uint32_t latest() const noexcept { return latest_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t size() const;
 
   /// Has the background thread do something short, before it maps more pages. Of several that wait the last is done.
   void do_later(std::function<void()> errand);
 
-  /// Gives up all mappings without touching them: for a forked child, which does not have them.
-  void abandon() noexcept;
-
  private:
   static constexpr std::size_t chunk_slabs = 1024;
   using chunk = std::array<std::atomic<const mapped_slab*>, chunk_slabs>;
 
-  /// A slab whose pages from `offset` on are to be mapped; at its end it is registered.
+  /// A slab whose pages from `offset` on are to be mapped, and which is to be registered as far as they are.
   struct preparation {
     const mapped_slab* slab = nullptr;
     std::uint64_t offset = 0;
+    bool refused = false;
   };
 
   result<void> add_of_device(const slab_shape& shape, unique_fd fd, std::uint64_t bytes);
   void place(std::unique_ptr<mapped_slab> slab, std::uint64_t offset);
+  static void unregister(const mapped_slab& slab, device* user) noexcept;
   void run_in_background();
+  void await_work(std::unique_lock<std::mutex>& lock);
   void prepare_loop();
+  void take_look(std::unique_lock<std::mutex>& lock);
+  void run_errand(std::unique_lock<std::mutex>& lock);
   void prepare_some(std::unique_lock<std::mutex>& lock);
-  void unregister(const mapped_slab& slab);
 
   std::vector<std::atomic<chunk*>> chunks_;
+  std::atomic<std::uint32_t> latest_{0};
+  std::atomic<std::chrono::steady_clock::time_point> next_look_{std::chrono::steady_clock::time_point::min()};
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<mapped_slab>> slabs_;
 
   std::condition_variable changed_;
   std::shared_ptr<device> home_;  ///< on which slabs lie; null: they are host memory
-  std::deque<preparation> queue_;
+  std::vector<preparation> queue_;
   const mapped_slab* preparing_ = nullptr;  ///< by the thread, at this moment
   std::shared_ptr<device> device_;
-  std::function<void()> drop_retired_;
-  std::vector<const mapped_slab*> registered_;
-  std::size_t refused_ = 0;
+  slab_look look_;
+  registration_counts registered_;  ///< but for `slabs`
   std::function<void()> errand_;
   bool stop_ = false;
   std::thread thread_;

@@ -10,7 +10,7 @@ from pathlib import Path
 from . import errors
 
 ABI_MAJOR = 1
-ABI_MINOR = 9  # the oldest that has all we call
+ABI_MINOR = 10  # the oldest that has all we call
 WHOLE_BLOCK = -1
 WRITABLE, PRESENT, PENDING = 1, 2, 3
 APPEND = (1 << 64) - 1
@@ -139,6 +139,8 @@ STATS_FIELDS = (
     "slabs_registered",
     "slabs_refused",
     "waiting_for_device",
+    "bytes_registered",
+    "registration_ns",
 )
 
 

@@ -76,9 +76,11 @@ class Stats(TypedDict):
     slabs_mapped: int
     touches_dropped: int
     reattaches: int  # times a new worker was met
-    slabs_registered: int  # with the session's device
+    slabs_registered: int  # with the session's device, whole
     slabs_refused: int  # by it: copies of their blocks go through a stage
     waiting_for_device: int  # calls of Held.release_after() and commit_after()
+    bytes_registered: int  # with the device so far, also those that were given back since
+    registration_ns: int  # in the device's calls for them, and for those that it refused
 
 
 @dataclasses.dataclass(frozen=True)
@@ -732,8 +734,9 @@ class Session:
         return self._device
 
     def use_device(self, device: Device) -> None:
-        """Must be called before `device` works on this session's blocks: their memory is registered with it in the
-        background, and the node sets aside what this process was writing when it is killed. One device a session."""
+        """Must be called before `device` works on this session's blocks: all memory of the instance, also what is added
+        later, is mapped and registered with it in the background, and the node sets aside what this process was writing
+        when it is killed. One device a session."""
         lib.check(lib.library.cenote_use_device(self._core, device._raw))
 
     def commit_after(self, slots: Sequence[Slot], stream: Stream) -> None:

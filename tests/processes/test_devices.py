@@ -71,6 +71,13 @@ def test_layers_are_saved_and_loaded_in_streams_while_others_are_not_there_yet(n
     until("the pins have ended", lambda: session.stats()["pins_in_use"] == 0)
     until("its memory is registered", lambda: session.stats()["slabs_registered"] >= 1)
     assert session.stats()["slabs_refused"] == 0
+    idle = attach(node, "i", block=BLOCK)
+    idle.use_device(device)
+    until("so is all memory of a session without a call", lambda: idle.stats()["slabs_registered"] >= 1)
+    stats = idle.stats()
+    assert stats["slabs_registered"] == stats["slabs_mapped"]
+    assert stats["bytes_registered"] >= 8 * BLOCK
+    assert stats["registration_ns"] > 0
 
 
 def test_streams_wait_for_one_another_and_wrong_uses_are_named(node: Node, attach: Attach) -> None:

@@ -221,9 +221,10 @@ BOOST_AUTO_TEST_CASE(slabs_are_registered_before_and_after_the_device_is_known_a
   auto bytes = content(0, 1);
   must(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 1)).status);
   BOOST_TEST(test.sim->registered_bytes() == 0U);
+  BOOST_TEST(must(test.session->stats()).bytes_registered == 0U);
   must(test.session->use_device(test.sim));
   BOOST_TEST(test.comes([&] { return must(test.session->stats()).slabs_registered == 1U; }));
-  BOOST_TEST(test.sim->registered_bytes() == test.owner.slab_segment().size());
+  BOOST_TEST(test.sim->registered_bytes() == test.owner.blocks() * part_bytes);
   test.session.reset();
   BOOST_TEST(test.sim->registered_bytes() == 0U);
 

@@ -30,12 +30,14 @@ inline memory::shared_file opened_again(const memory::shared_file& file) {
 }
 
 /// `node_device` and `home`: where the blocks lie, as the node and as the session have it open; null: host memory.
+/// `link`: the session's socket, in place of the one that the node serves.
 struct session_fixture {
   explicit session_fixture(std::uint32_t blocks = 128, std::uint32_t pins = 64, std::uint64_t parts = 1,
                            std::chrono::milliseconds deadline = std::chrono::seconds(60),
                            const std::string& socket = "/nonexistent/cenote.sock", device* node_device = nullptr,
                            std::shared_ptr<device> home = nullptr,
-                           std::chrono::milliseconds check_interval = std::chrono::milliseconds(100))
+                           std::chrono::milliseconds check_interval = std::chrono::milliseconds(100),
+                           unique_fd link = {})
       : owner(blocks, parts * part_bytes, pins, node_device), node(owner, (std::uint64_t{1} << parts) - 1) {
     client::session_options options;
     options.deadline = deadline;
@@ -47,7 +49,7 @@ struct session_fixture {
     for (std::uint64_t i = 0; i < parts; ++i) group.parts.push_back({"rank" + std::to_string(i), part_bytes});
     options.spec.groups.push_back(std::move(group));
     client::attachment parts_of_session;
-    parts_of_session.socket = node.take_client_socket();
+    parts_of_session.socket = link ? std::move(link) : node.take_client_socket();
     parts_of_session.ids = {.session = 1, .secret = 2, .worker_epoch = 1, .pin_slots = pins};
     parts_of_session.submit_bell = node.submit_bell();
     parts_of_session.complete_bell = node.complete_bell();
