@@ -16,6 +16,9 @@ using std::chrono::steady_clock;
 constexpr std::uint64_t populate_step = std::uint64_t{256} << 10;  // tens of microseconds: then whoever waits runs
 constexpr std::uint64_t largest_piece = std::uint64_t{8} << 20;    // registered in a millisecond: launches wait so long
 
+// A driver's lock is not fair: without a moment between two pieces a launch waits for many of them.
+constexpr std::chrono::microseconds pause_of_driver{100};
+
 constexpr std::chrono::seconds look_after_failure{1};
 
 std::unique_ptr<mapped_slab> described(const slab_shape& shape, memory::slab_mapping memory) {
@@ -297,7 +300,8 @@ void slab_map::prepare_some(std::unique_lock<std::mutex>& lock) {
     gained = register_piece(slab, end, *user);
     next.refused = gained.refused != 0;
   }
-  if (!maps || !user) std::this_thread::yield();
+  if (!user) std::this_thread::yield();
+  if (!maps && user) std::this_thread::sleep_for(pause_of_driver);
   lock.lock();
   preparing_ = nullptr;
   changed_.notify_all();

@@ -143,7 +143,10 @@ bool slab_space::add_slab(const slab_description& what, memory::slab_mapping mem
   adopt_slab(in, what, std::move(memory));
   pool& into = *in.pools[what.group];
   if (into.slabs_asked > 0) --into.slabs_asked;
-  for (std::uint32_t b = what.count; b > 0; --b) into.free.emplace_back(what.index, b - 1);
+  // Below those that are free: until these are taken, clients map the new slab and have their devices know it.
+  std::vector<memory::block_ref> blank;
+  for (std::uint32_t b = what.count; b > 0; --b) blank.emplace_back(what.index, b - 1);
+  into.free.insert(into.free.begin(), blank.begin(), blank.end());
   return true;
 }
 
