@@ -11,6 +11,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import itertools
 import json
 import os
 import random
@@ -224,6 +225,10 @@ class Engine:
                 break
             self._said.write(more)
 
+    def abort(self) -> None:
+        """Ends the process at once, from any thread; a call that waits for its answer raises."""
+        self._process.kill()
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(10)
@@ -352,6 +357,49 @@ def _refuse_copies(worker: Any, refuses: bool) -> None:
         setattr(strides, name, refusing(getattr(strides, name)))
 
 
+def _draw_weights() -> None:
+    """Replaces vLLM's dummy weights, which are so small that tokens hardly depend on KV: these keep the variance from
+    layer to layer. Drawn by shape and order, so alike in each process."""
+    import torch
+    from vllm.model_executor.model_loader import dummy_loader
+
+    numbers = itertools.count(1000)
+
+    def draw(weight: Any, *_: Any, **__: Any) -> None:
+        if not torch.is_floating_point(weight) or weight.device.type == "meta":
+            return
+        generator = torch.Generator(device=weight.device).manual_seed(next(numbers))
+        if weight.dim() <= 1:
+            weight.data.fill_(1.0)
+        else:
+            bound = (3.0 / weight.shape[-1]) ** 0.5
+            weight.data.uniform_(-bound, bound, generator=generator)
+
+    dummy_loader.initialize_single_dummy_weight = draw
+
+
+def _link(size: int) -> dict[str, float]:
+    """GiB/s of one copy of `size` bytes between pinned memory and the GPU, the best of five; of the processor's memory
+    where there is no GPU."""
+    import torch
+
+    has_gpu = torch.cuda.is_available()
+    host = torch.ones(size, dtype=torch.uint8, pin_memory=has_gpu)
+    device = torch.ones(size, dtype=torch.uint8, device="cuda" if has_gpu else "cpu")
+
+    def rate(target: Any, source: Any) -> float:
+        seconds = []
+        for _ in range(5):
+            began = time.perf_counter()
+            target.copy_(source, non_blocking=True)
+            if has_gpu:
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - began)
+        return size / min(seconds) / (1 << 30)
+
+    return {"to the device": rate(device, host), "from the device": rate(host, device)}
+
+
 def _serve(arguments: dict[str, Any]) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)  # of this file alone: vLLM's threads print, too
     os.dup2(2, 1)
@@ -365,6 +413,8 @@ def _serve(arguments: dict[str, Any]) -> None:
         arguments["kv_events_config"] = KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", endpoint=endpoint)
         _collect_events(endpoint, published)
 
+    if arguments.pop("draw_weights", False):
+        _draw_weights()
     requests: list[Any] = []
     if "kv_transfer_config" in arguments:
         _watch_requests(requests)
@@ -385,6 +435,7 @@ def _serve(arguments: dict[str, Any]) -> None:
         tokens: int,
         salts: list[str | None] | None = None,
         transfer: list[dict[str, Any]] | None = None,
+        logprobs: bool = False,
     ) -> list[Any]:
         asked: list[Any] = [{"prompt_token_ids": each} for each in prompts]
         for each, salt in zip(asked, salts or [], strict=bool(salts)):
@@ -396,6 +447,7 @@ def _serve(arguments: dict[str, Any]) -> None:
                 temperature=0,
                 ignore_eos=True,
                 detokenize=False,
+                logprobs=0 if logprobs else None,
                 extra_args={"kv_transfer_params": transfer[i]} if transfer else None,
             )
             for i in range(len(asked))
@@ -410,6 +462,7 @@ def _serve(arguments: dict[str, Any]) -> None:
                 "reason": each.outputs[0].finish_reason,
                 "seconds": took,
                 "transfer": each.kv_transfer_params,
+                "logprobs": [next(iter(step.values())).logprob for step in each.outputs[0].logprobs or []],
             }
             for each in answers
         ]
@@ -465,6 +518,7 @@ def _serve(arguments: dict[str, Any]) -> None:
     calls = {
         "alter_device": alter_device,
         "generate": generate,
+        "link": _link,
         "metrics": metrics,
         "forget": forget,
         "reset": reset,

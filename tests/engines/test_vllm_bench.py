@@ -1,0 +1,28 @@
+"""The bench of the time to the first token, with a small model on the processor."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+from node import BINARY, LIMIT, ROOT
+
+BENCH = ROOT / "tests" / "bench" / "vllm_first_token.py"
+
+
+def test_the_bench_of_the_first_token_stores_and_loads_what_an_engine_alone_computes(vllm_python: str) -> None:
+    ended = subprocess.run(
+        [vllm_python, BENCH, "--tiny", "--json", "--rounds", "1", "--tokens", "128", "--limit", str(5 * LIMIT)],
+        env=os.environ | {"CENOTE_BINARY": str(BINARY)},
+        capture_output=True,
+        text=True,
+        timeout=10 * LIMIT,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    rows = {row["case"].split(": ")[-1]: row for row in map(json.loads, ended.stdout.splitlines())}
+    assert {"stored, new memory", "stored, used memory", "loaded again"} <= set(rows)
+    assert rows["tokens loaded, least"]["value"] == 96  # whole blocks, and not the last token
+    assert rows["outputs equal to computed ones"]["kept"]
+    assert rows["log-probabilities apart, most"]["kept"]
