@@ -22,8 +22,11 @@ class Updates:
         self.count = 0
         self._loading = threading.local()
 
-    def watch(self, kind: type, methods: Mapping[str, Condition] | Iterable[str]) -> None:
-        """Counts calls of these methods of `kind` and of its subclasses. Can be called any number of times."""
+    def watch(
+        self, kind: type, methods: Mapping[str, Condition] | Iterable[str], prepare: Callable[[], None] | None = None
+    ) -> None:
+        """Counts calls of these methods of `kind` and of its subclasses. Can be called any number of times. `prepare`:
+        called before each of them, counted or not."""
         wanted = methods if isinstance(methods, Mapping) else dict.fromkeys(methods, unconditional)
         for name, condition in wanted.items():
             if not hasattr(kind, name):
@@ -31,7 +34,7 @@ class Updates:
             for each in (kind, *_subclasses(kind)):
                 method = each.__dict__.get(name, getattr(kind, name) if each is kind else None)
                 if callable(method) and getattr(method, "counted_by", None) is not self:
-                    setattr(each, name, self._counting(method, condition))
+                    setattr(each, name, self._counting(method, condition, prepare))
 
     def watch_models(self, module: type, loader: type) -> None:
         """Counts all loads into models, by anybody: calls of `load_weights` of each subclass of `module` that exists.
@@ -45,9 +48,11 @@ class Updates:
             if callable(method) and getattr(method, "counted_by", None) is not self:
                 setattr(each, "load_model", self._as_creation(method))  # noqa: B010
 
-    def _counting(self, method: Any, condition: Condition) -> Any:
+    def _counting(self, method: Any, condition: Condition, prepare: Callable[[], None] | None = None) -> Any:
         @functools.wraps(method)
         def update(owner: Any, *arguments: Any, **options: Any) -> Any:
+            if prepare is not None:
+                prepare()
             if not getattr(self._loading, "depth", 0) and condition(*arguments, **options):
                 self.count += 1  # before: what is computed from now on is another model's
             return method(owner, *arguments, **options)

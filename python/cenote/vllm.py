@@ -145,18 +145,19 @@ class CenoteConnector(KVConnectorBase_V1, SupportsHMA):
 
     @_or(_nothing)
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
-        if self._worker is not None:  # without a device all layers are copied together, in wait_for_save
+        if self._worker is not None:  # without a device all layers are copied together, after the step
             self._worker.layer_computed(layer_name)
 
     @_or(_nothing)
     def wait_for_save(self) -> None:
-        if self._worker is not None:
+        if self._worker is not None:  # it waits for nothing: the engine keeps the blocks until they are copied
             self._worker.step_computed()
 
     def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
         if self._worker is None:
             return KVConnectorTransferResults()
-        return KVConnectorTransferResults(*self._worker.results())
+        loaded, failed = self._worker.results()
+        return KVConnectorTransferResults(finished_recving=loaded, failed_recving=failed)
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         results = self.get_transfer_results(finished_req_ids)
@@ -228,7 +229,8 @@ class CenoteConnector(KVConnectorBase_V1, SupportsHMA):
         if self._scheduler is None:
             return False, None
         answer = self._scheduler.answer_of(request)
-        return self._scheduler.finished(request, block_ids), answer
+        self._scheduler.finished(request, block_ids)
+        return False, answer  # what is stored of its blocks has references in the engine's pool
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         return self.request_finished_all_groups(request, (block_ids,))
@@ -236,6 +238,10 @@ class CenoteConnector(KVConnectorBase_V1, SupportsHMA):
     @_or(tuple)
     def take_events(self) -> Iterable[Any]:
         return self._scheduler.step_ended() if self._scheduler is not None else ()
+
+    @_or(lambda: False)
+    def has_pending_block_frees(self) -> bool:
+        return self._scheduler is not None and self._scheduler.frees_blocks
 
     def has_pending_push_work(self) -> bool:
         return self._scheduler is not None and self._scheduler.is_waiting

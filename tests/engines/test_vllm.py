@@ -392,6 +392,8 @@ def test_two_ranks_write_a_block_together_and_each_reads_its_part(
     assert (answer["tokens"], answer["cached"]) == (computed[0]["tokens"], full_blocks(300))
     (answer,) = engine.generate([prompts[1]], 6)
     assert answer["cached"] == full_blocks(200)
+    free, every = engine.call("drain")
+    assert free == every, "both ranks have copied what was stored"
     metrics = engine.metrics()
     assert metrics["cenote_blocks_loaded"] == 2 * metrics["cenote_blocks_offered"]  # by both ranks
     assert engine.call("forget")

@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -260,8 +261,6 @@ class Engine:
 
 def _collect_events(endpoint: str, events: list[dict[str, Any]]) -> None:
     """Subscribes, in a thread, to what the engine publishes."""
-    import threading
-
     import msgspec
     import zmq
 
@@ -400,6 +399,34 @@ def _link(size: int) -> dict[str, float]:
     return {"to the device": rate(device, host), "from the device": rate(host, device)}
 
 
+_ROOM = threading.Event()  # the node gives some
+_ENGINE_WAITS: list[str] = []  # for the saves of a device
+
+
+def _withhold_room(worker: Any, withhold: bool) -> None:
+    """In a rank's process: stores get no answer from the node, as long as it is `withhold`."""
+    from cenote._vllm.streams import Streams
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    mine = get_kv_transfer_group()._worker
+    _ROOM.clear() if withhold else _ROOM.set()
+    if "_reserve" in vars(mine):
+        return
+    plain, plain_wait = mine._reserve, Streams.engine_waits
+
+    def reserve(reservation: Any) -> None:
+        _ROOM.wait(CALL_LIMIT)
+        plain(reservation)
+
+    def engine_waits(self: Any, event: Any) -> None:
+        if mine._by_layer is None:  # else for a load
+            _ENGINE_WAITS.append("for saves")
+        plain_wait(self, event)
+
+    mine._reserve = reserve
+    Streams.engine_waits = engine_waits  # type: ignore[method-assign]
+
+
 def _serve(arguments: dict[str, Any]) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)  # of this file alone: vLLM's threads print, too
     os.dup2(2, 1)
@@ -487,6 +514,33 @@ def _serve(arguments: dict[str, Any]) -> None:
             llm.llm_engine.step()
         return True
 
+    def drain() -> list[int]:
+        """The engine steps until it has nothing to do. Blocks of its pool that are free, and that may be."""
+        end = time.monotonic() + CALL_LIMIT / 2
+        while core().scheduler.has_requests() and time.monotonic() < end:
+            llm.llm_engine.step()
+        pool = core().scheduler.kv_cache_manager.block_pool
+        return [pool.get_num_free_blocks(), pool.num_gpu_blocks - 1]
+
+    def core() -> Any:
+        return llm.llm_engine.engine_core.engine_core  # of an engine in this process
+
+    def interrupt(prompt: list[int], tokens: int, running: bool) -> dict[str, Any]:
+        """Resets the engine's prefix cache, at once: with `running`, behind a third of the request's tokens, else when
+        it is over. "stores": those that kept blocks then."""
+        parameters = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True, detokenize=False)
+        llm.llm_engine.add_request("interrupted", {"prompt_token_ids": prompt}, parameters)
+        stores, done, reset = 0, [], False
+        while llm.llm_engine.has_unfinished_requests() or not reset:
+            if llm.llm_engine.has_unfinished_requests():
+                outputs = llm.llm_engine.step()
+                done = [list(each.outputs[0].token_ids) for each in outputs] or done
+            if not reset and len(done[0] if done else []) >= (tokens // 3 if running else tokens):
+                stores = len(core().scheduler.connector._scheduler._holds)
+                reset = core().reset_prefix_cache(reset_running_requests=running)
+                assert reset, "blocks are kept"
+        return {"tokens": done[0], "stores": stores}
+
     def reset() -> bool:
         """Both."""
         return bool(llm.reset_prefix_cache(reset_connector=True))
@@ -517,7 +571,10 @@ def _serve(arguments: dict[str, Any]) -> None:
 
     calls = {
         "alter_device": alter_device,
+        "drain": drain,
+        "engine_waits": lambda: len(_ENGINE_WAITS),
         "generate": generate,
+        "interrupt": interrupt,
         "link": _link,
         "metrics": metrics,
         "forget": forget,
@@ -527,6 +584,7 @@ def _serve(arguments: dict[str, Any]) -> None:
         "events": events,
         "lose": lose,
         "refuse_copies": lambda refuses: llm.collective_rpc(_refuse_copies, args=(refuses,)),
+        "withhold_room": lambda withhold: llm.collective_rpc(_withhold_room, args=(withhold,)),
     }
     print(json.dumps("ready"), file=answers)
     for line in sys.stdin:

@@ -366,11 +366,12 @@ def test_vllm_gives_room_back_that_a_device_refuses_to_fill(module: Any, monkeyp
     worker = rank.worker
     rank.streams.refuses = LimitExceeded("too many")
     slots: Any = ["slot"]
-    blanks = module.Blanks(rank.here, rank.streams, near=True, slots=slots, blocks=[0])
+    blanks = module.Blanks(rank.here, rank.streams, on_device=True, slots=slots, blocks=[0])
     reserved = module.Reserved(SimpleNamespace(group=0), SPEC, [blanks])
     reservation = module.Reservation([reserved])
     reservation.ready()
-    written = worker._copy(reservation, 1.0)
+    reservation.ordered.add(rank.streams)
+    written = worker._copy(reservation)
     assert worker._commit_one(reserved, blanks, written) == 0
     assert reserved.failed and rank.here.abandoned == slots
     assert rank.refusals() == 1 and rank.near.session() is None
@@ -390,11 +391,12 @@ def test_vllm_acknowledges_a_store_whose_commit_raises_whatever_it_is(
 
     monkeypatch.setattr(rank.here, "commit", commit, raising=False)
     slots: Any = ["slot"]
-    blanks = module.Blanks(rank.here, rank.streams, near=True, slots=slots, blocks=[0])
+    blanks = module.Blanks(rank.here, rank.streams, on_device=True, slots=slots, blocks=[0])
     reserved = module.Reserved(SimpleNamespace(group=0, number=5, keys=[b"k"]), SPEC, [blanks])
     reservation = module.Reservation([reserved])
     reservation.ready()
-    written = worker._copy(reservation, 1.0)
+    reservation.ordered.add(rank.streams)
+    written = worker._copy(reservation)
     assert worker._commit_one(reserved, blanks, written) == 0
     assert reserved.failed
     worker.close()

@@ -75,6 +75,13 @@ def test_a_method_is_counted_where_its_condition_holds() -> None:
     assert updates.count == 2
 
 
+def test_what_a_method_needs_is_done_before_it_counted_or_not() -> None:
+    updates, prepared = Updates(), []
+    updates.watch(Worker, {"sleep": lambda level=1: level >= 2}, lambda: prepared.append(updates.count))
+    assert [Worker().sleep(), Worker().sleep(2), Worker().sleep()] == [1, 2, 1]
+    assert prepared == [0, 0, 1]
+
+
 def test_a_subclass_with_a_method_of_its_own_is_watched_too() -> None:
     updates = Updates()
     updates.watch(Worker, {"reload": unconditional})

@@ -39,14 +39,12 @@ class Load:
 
 @dataclasses.dataclass
 class Store:
-    """Blocks that are full when this step is computed. `closes`: a request that is over, and whose blocks the engine
-    keeps until this is done."""
+    """Full blocks of one request, which the engine keeps until every rank has copied them."""
 
     number: int
     group: int
     keys: list[bytes]
     blocks: list[int]
-    closes: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,14 +70,19 @@ class Ask:
 
 @dataclasses.dataclass
 class CenoteMetadata(KVConnectorMetadata):
-    """Work of one step. `spec`: the instance that it is for, on rank 0's node. `generation`: how often the scheduler's
-    side has gone over to another instance since it began. `together`: set where ranks sit on several nodes; then `asks`
-    are for those without rank 0, and so is `ended`, the numbers of ballots whose blocks nobody needs any more.
-    `have_met`: whether the scheduler's side is in the group."""
+    """Work of one step. `spec`: the instance that it is for, on rank 0's node. `stores`: of blocks that are full when
+    this step is computed; `backlog`: of those that were full before, of requests that are over. `fence`: the engine
+    keeps no blocks of stores of earlier steps and of `backlog` any more, so they are copied before this step is
+    computed, or not at all. `generation`: how often the scheduler's side has gone over to another instance since it
+    began. `together`: set where ranks sit on several nodes; then `asks` are for those without rank 0, and so is
+    `ended`, the numbers of ballots whose blocks nobody needs any more. `have_met`: whether the scheduler's side is in
+    the group."""
 
     spec: InstanceSpec | None = None
     loads: list[Load] = dataclasses.field(default_factory=list)
     stores: list[Store] = dataclasses.field(default_factory=list)
+    backlog: list[Store] = dataclasses.field(default_factory=list)
+    fence: bool = False
     generation: int = 0
     together: Together | None = None
     asks: list[Ask] = dataclasses.field(default_factory=list)
@@ -89,9 +92,11 @@ class CenoteMetadata(KVConnectorMetadata):
 
 @dataclasses.dataclass
 class Acknowledged(KVConnectorWorkerMetadata):
-    """What ranks have ended: stores, number -> (ranks, ranks that failed), the requests whose loads failed, and request
-    -> ranks that have pinned what they load by layer. `updated`: a rank's weights were changed in place."""
+    """What ranks have ended. `copied`: number of a store -> ranks that do not read its blocks any more. `stores`:
+    number -> (ranks, ranks that failed). `pinned`: request -> ranks that have pinned what they load by layer.
+    `failed_loads`: the requests whose loads failed. `updated`: a rank's weights were changed in place."""
 
+    copied: dict[int, int] = dataclasses.field(default_factory=dict)
     stores: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     pinned: dict[str, int] = dataclasses.field(default_factory=dict)
     failed_loads: set[str] = dataclasses.field(default_factory=set)
@@ -99,6 +104,8 @@ class Acknowledged(KVConnectorWorkerMetadata):
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> Acknowledged:
         assert isinstance(other, Acknowledged)
+        for number, ranks in other.copied.items():
+            self.copied[number] = self.copied.get(number, 0) + ranks
         for number, (ranks, failed) in other.stores.items():
             before = self.stores.get(number, (0, 0))
             self.stores[number] = (before[0] + ranks, before[1] + failed)

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
@@ -23,6 +23,7 @@ from .connection import Connection
 from .events import Events
 from .finder import Finder, Offer, Search
 from .handover import NODE, REQUEST, Following, Publisher, Terms, has_failed, terms_of
+from .holds import Holds
 from .layout import Unservable
 from .media import have_digests
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store, Together
@@ -94,6 +95,8 @@ class Scheduler:
         self._groups: list[model.Group] = []
         self._block_size = 1
         self._null_block = -1
+        self._holds = Holds(self._ranks)
+        self._announced: InstanceSpec | None = None  # the instance of which the workers know
         self._requests: dict[str, Tracked] = {}
         self._offers: dict[str, Offer] = {}
         self._loading: dict[str, Offer] = {}
@@ -220,6 +223,7 @@ class Scheduler:
 
     def bind_pool(self, pool: Any) -> None:
         self._null_block = pool.null_block.block_id
+        self._holds.bind(pool)
 
     def reset(self) -> bool:
         """Forgets what is stored. The weights may be others from now on, and no fingerprint of files tells which: this
@@ -240,8 +244,10 @@ class Scheduler:
         for tracked in self._requests.values():
             self._end_waits(tracked)
             tracked.may_store = False  # it may have been computed with the old weights
-        for late in self._late_stores:  # kept, for what they close
-            late.keys, late.blocks = [], []
+        for late in self._late_stores:
+            self._holds.drop(late.number)
+            self._pending.pop(late.number, None)
+        self._late_stores = []
         for pending in self._pending.values():
             pending.failed += 1  # not to be announced
         self._events.clear()
@@ -502,15 +508,21 @@ class Scheduler:
     def build(self, output: Any) -> CenoteMetadata:
         """The work of this step."""
         loads, self._new_loads = self._new_loads, []
-        stores, self._late_stores = self._late_stores, []
+        backlog, self._late_stores = self._late_stores, []
+        fence = self._holds.fence()
+        stores: list[Store] = []
         self._drop_offers()  # of those whose request got no blocks in this step
         try:
-            stores += self._stores_of(output)
+            for found in self._stores_of(output):
+                stores += found
             self._rate.step_begins(self._prefill_tokens(output))
         except Exception as why:
             self.failed(why)
-        is_there = loads or stores or self._session() is not None  # or the workers would look for a node, too
-        metadata = CenoteMetadata(self._spec if is_there else None, loads, stores, self._generations)
+        # Without a node the workers would look for one, too.
+        is_there = loads or stores or backlog or self._session() is not None
+        spec = self._spec if is_there else None
+        self._announced = spec or self._announced
+        metadata = CenoteMetadata(spec, loads, stores, backlog, fence, self._generations)
         if self._agreement is not None:
             metadata.together = self._agreement.together
             metadata.have_met = self._agreement.is_possible
@@ -525,12 +537,11 @@ class Scheduler:
                 counted += tokens
         return counted
 
-    def _stores_of(self, output: Any) -> list[Store]:
+    def _stores_of(self, output: Any) -> Iterator[list[Store]]:
         session = self._session()
         state = output.kv_connector_block_state
         if session is None or state is None or not self._may_store:
-            return []
-        found: list[Store] = []
+            return
         for name, tokens in output.num_scheduled_tokens.items():
             tracked = self._requests.get(name)
             if tracked is None or not tracked.may_store:
@@ -545,8 +556,7 @@ class Scheduler:
             if full > tracked.stored and _is_cacheable(request) and not self._may_lack_blocks(request, full):
                 tables = state.get_block_ids(name)
                 if tables is not None:
-                    found += self._stores_from(session, tracked, tables, full)
-        return found
+                    yield self._stores_from(session, tracked, tables, full)
 
     def _may_lack_blocks(self, request: Any, full: int) -> bool:
         """Whether some of its blocks are being loaded in steps whose outcome is not known yet. What is computed from
@@ -559,49 +569,61 @@ class Scheduler:
         return min(min(computed, request.num_tokens) // self._block_size, len(request.block_hashes))
 
     def _stores_from(self, session: Session, tracked: Tracked, tables: Sequence[list[int]], full: int) -> list[Store]:
+        """Stores of its first `full` blocks, as far as the engine may keep so many; the others come with a later
+        step."""
         first = tracked.stored
         hashes = tracked.request.block_hashes
-        keys = hashes[first:full]
+        jobs = [
+            (number, *self._unstored(session, tracked, number, table, range(first, full)))
+            for number, table in enumerate(tables)
+        ]
+        positions, room = sorted(i for _, wanted, _ in jobs for i in wanted), self._holds.room
+        end = full if len(positions) <= room else positions[room]
         found = []
-        for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
-            present = exists(self._near, session, keys, group.name)
-            held = [i for i in range(first, min(full, len(table))) if table[i] != self._null_block]
-            missing = [i for i in held if not present[i - first]]
-            wanted = missing
-            if self._agreement is not None:  # what this node has, another one may have lost
-                wanted = [i for i in held if i not in tracked.agreed]
-            if not wanted:
+        for number, wanted, missing in jobs:
+            chosen = [i for i in wanted if i < end]
+            if not chosen:
                 continue
             self._next_store += 1
-            store = Store(self._next_store, number, [hashes[i] for i in wanted], [table[i] for i in wanted])
-            events = self._events.describe(tracked.request, number, self._kv_cache_config, missing, self._block_size)
+            store = Store(self._next_store, number, [hashes[i] for i in chosen], [tables[number][i] for i in chosen])
+            new = [i for i in missing if i < end]
+            events = self._events.describe(tracked.request, number, self._kv_cache_config, new, self._block_size)
             if events is not None:
                 self._pending[store.number] = Pending(events, self._ranks)
+            self._holds.add(store.number, store.blocks)
             found.append(store)
-        tracked.stored = full
+        tracked.stored = end
         return found
 
-    def finished(self, request: Any, tables: Sequence[list[int]]) -> bool:
-        """Whether the engine has to keep the blocks of a request that is over, until the workers say it was sent."""
+    def _unstored(
+        self, session: Session, tracked: Tracked, number: int, table: Sequence[int], positions: range
+    ) -> tuple[list[int], list[int]]:
+        """Those of a group's blocks that are to be stored, and that this node does not have."""
+        keys = tracked.request.block_hashes[positions.start : positions.stop]
+        present = exists(self._near, session, keys, self._groups[number].name)
+        there = [i for i in positions if i < len(table) and table[i] != self._null_block]
+        missing = [i for i in there if not present[i - positions.start]]
+        if self._agreement is None:
+            return missing, missing
+        return [i for i in there if i not in tracked.agreed], missing  # what this node has, another one may have lost
+
+    def finished(self, request: Any, tables: Sequence[list[int]]) -> None:
+        """A request is over, and the engine is about to let go of its blocks."""
         name = request.request_id
         tracked = self._requests.pop(name, None)
         self._forget_offer(name)
         if tracked is None:
-            return False
+            return
         self._end_waits(tracked)
         session = self._session()
         if session is None or not (self._may_store and tracked.may_store) or not _is_cacheable(request):
-            return False
+            return
         if name in self._loading:  # its blocks hold nothing yet
-            return False
+            return
         full = self._full_blocks(request, request.num_computed_tokens - request.num_output_placeholders)
-        if full <= tracked.stored or self._may_lack_blocks(request, full):
-            return False
-        late = self._stores_from(session, tracked, tables, full)
-        if late:
-            late[-1].closes = name
-        self._late_stores += late
-        return bool(late)
+        if full > tracked.stored and not self._may_lack_blocks(request, full):
+            self._late_stores += self._stores_from(session, tracked, tables, full)
+            self.stats.add(blocks_dropped=(full - tracked.stored) * len(self._groups))  # the engine would keep too many
 
     def answer_of(self, request: Any) -> dict[str, Any] | None:
         """What whoever sends the request on must know; before finished()."""
@@ -629,6 +651,8 @@ class Scheduler:
                     self._agreement.over(offer.ballot)
         if answer is None:
             return
+        for number, ranks in answer.copied.items():
+            self._holds.copied(number, ranks)
         if answer.updated:
             logger.warning(
                 "the weights were updated in place, and no file tells what they are: what this engine stores from now "
@@ -665,8 +689,16 @@ class Scheduler:
 
     @property
     def is_waiting(self) -> bool:
-        """The engine has to go on stepping, or nobody sees what the workers acknowledge."""
-        return bool(self._pending or self._late_stores or (self._agreement is not None and self._agreement.has_news))
+        """The engine has to go on stepping, or nobody sees what the workers acknowledge, nor they what they are to do:
+        attach, say, before the first request comes."""
+        is_new = self._session() is not None and self._announced is not self._spec
+        has_news = self._agreement is not None and self._agreement.has_news
+        return bool(self._holds or self._pending or self._late_stores or is_new or has_news)
+
+    @property
+    def frees_blocks(self) -> bool:
+        """Whether the engine soon has blocks that only stores keep: it need not preempt for them."""
+        return self._holds.frees_blocks
 
     def taken_stats(self) -> CenoteStats | None:
         """Since the last call."""

@@ -32,6 +32,7 @@ COUNTERS = {
     "store_seconds": "Seconds that stores took in the workers",
     "blocks_present": "Blocks that another writer had stored before",
     "blocks_dropped": "Blocks that could not be stored",
+    "store_waits": "Steps that waited for stores, since the engine kept their blocks no more",
 }
 
 

@@ -1,7 +1,7 @@
 """A worker's side: copies blocks between the engine's KV tensors and the node.
 
-Loads run in a thread of their own. Stores are reserved and committed in another one, and copied by the engine's own
-between the two, since it may reuse its blocks afterwards: the step waits for one round trip and one copy.
+Loads run in a thread of their own, and stores in another one: the engine keeps the blocks until they are copied, so no
+step waits for a store.
 
 With a device its streams copy. If there is one KV group, loads belong to the step that needs them: each layer waits for
 its own copy only, and what a step computes is saved layer by layer as it goes.
@@ -15,7 +15,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .._full_node import FullNode
@@ -31,6 +32,7 @@ from .layout import GroupLayout, Unservable
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store
 from .pinning import Pinning
 from .places import Places, machine
+from .saving import Blanks, Reservation, Reserved, Save, each_once
 from .settings import Settings
 from .stats import CenoteStats
 from .streams import Streams, streams_for
@@ -42,33 +44,10 @@ _BATCH = 256  # blocks of one reservation or pin
 _MAX_PINS = 8192
 _MAX_PINS_BY_LAYER = 1 << 16  # as many as the scheduler's side offers: all loads of a step are pinned at once
 _DEADLINE = 5.0  # seconds, of calls that need the node
-_PATIENCE = 0.1  # seconds that a computed step waits for reservations at most
-_PATIENCE_SHARE = 0.05  # of the step's own time, if that is more
+_ROOM_PATIENCE = 1.0  # seconds that the engine keeps blocks for which the node gives no room
+_FENCE_PATIENCE = 1.0  # seconds that a step waits for copies of blocks that the engine does not keep any more
 _LOAD_PATIENCE = 1.0  # seconds that a step waits for the pins of what it loads: longer than a worker's restart
 _FLUSH = 5.0  # seconds that a shutdown waits for what is under way
-
-
-@dataclasses.dataclass
-class Blanks:
-    """Blank blocks of one session. `streams`: of the device that fills them; None: the processor does."""
-
-    session: Session
-    streams: Streams | None
-    near: bool = False  # they lie on the device
-    slots: list[Block] = dataclasses.field(default_factory=list)
-    blocks: list[int] = dataclasses.field(default_factory=list)  # the engine's, one a slot
-    copied: bool = False
-    broken: bool = False  # not all of it was copied
-
-
-@dataclasses.dataclass
-class Reserved:
-    """A store, with the blank blocks that it may fill."""
-
-    store: Store
-    spec: InstanceSpec
-    blanks: list[Blanks] = dataclasses.field(default_factory=list)
-    failed: bool = False  # not all of it will be stored
 
 
 @dataclasses.dataclass
@@ -100,6 +79,13 @@ _UPDATING: dict[str, Condition] = {
     "update_weights": unconditional,
 }
 _UPDATES = Updates()  # of this process
+_WORKERS: weakref.WeakSet[Worker] = weakref.WeakSet()  # of this process
+
+
+def _end_saves() -> None:
+    """The engine's memory may go."""
+    for each in list(_WORKERS):
+        each.end_saves()
 
 
 class Worker:
@@ -119,6 +105,7 @@ class Worker:
         self._by_layer: LayerLoads | None = None  # of this step
         self._pinning: Pinning | None = None  # of the last step that loaded by layer
         self._saving: Reservation | None = None  # of this step, if layers are saved as they are computed
+        self._copying = threading.Lock()  # held while blocks are copied to the node, or such a copy is launched
         self._computed: list[int] = []  # layers of this step that are not saved yet
         self._is_device_lost = False
         self._connections: dict[str, Connection] = {}
@@ -129,13 +116,13 @@ class Worker:
         self._loaded: set[str] = set()
         self._failed_requests: set[str] = set()
         self._bad_blocks: set[int] = set()
-        self._stored: set[str] = set()
+        self._open: list[Reservation] = []  # that may still read the engine's blocks, in their order
         self._acknowledged = Acknowledged()
         self.stats = CenoteStats()
         self._full = FullNode(logger)
         self._loads: queue.SimpleQueue[tuple[InstanceSpec | None, Load] | Pinning | None] = queue.SimpleQueue()
-        self._stores: queue.SimpleQueue[InstanceSpec | Reservation | Commit | None] = queue.SimpleQueue()
-        self._step = (CenoteMetadata(), 0.0)
+        self._stores: queue.SimpleQueue[InstanceSpec | Reservation | Save | None] = queue.SimpleQueue()
+        self._step = CenoteMetadata()
         self._updates = 0
         self._least_generation = 0  # work of earlier ones is for weights that are not there any more
         self._threads: list[threading.Thread] = []
@@ -166,7 +153,8 @@ class Worker:
         from vllm.model_executor.model_loader.base_loader import BaseModelLoader
         from vllm.v1.worker.gpu_worker import Worker as Base  # of the CPU's worker, too
 
-        _UPDATES.watch(Base, _UPDATING)
+        _WORKERS.add(self)
+        _UPDATES.watch(Base, _UPDATING, _end_saves)
         _UPDATES.watch_models(torch.nn.Module, BaseModelLoader)  # worker extensions call them
         self._updates = _UPDATES.count
 
@@ -244,17 +232,21 @@ class Worker:
         end = time.monotonic() + _FLUSH
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
+        for reservation in self._open:
+            reservation.is_stopped = True
         if self._voter is not None:
             self._voter.close()
         self._close_connections()
 
     def _close_connections(self) -> None:
-        for near in self._nears.values():
-            near.close()
-        for connection in self._connections.values():
-            connection.close()
+        is_mine = self._copying.acquire(timeout=_FLUSH)  # nothing is copied into their blocks afterwards
+        every: list[Near[Streams] | Connection] = [*self._nears.values(), *self._connections.values()]
         self._connections.clear()
         self._nears.clear()
+        if is_mine:
+            self._copying.release()
+        for each in every:
+            each.close()
 
     def _connection(self, spec: InstanceSpec) -> Connection:
         with self._attaching:
@@ -483,7 +475,7 @@ class Worker:
                 assert streams is not None
                 jobs.append((load.groups[0][2][run.first :][: len(run.held)], run.held, streams))
                 step.near += len(run.held) if run.is_near else 0
-        step.streams = _each_once(streams for _, _, streams in jobs)
+        step.streams = each_once(streams for _, _, streams in jobs)
         for streams in step.streams:
             streams.after_engine(streams.loading)  # it may still read what these blocks held before
         for layer in range(strides.layers):
@@ -539,11 +531,13 @@ class Worker:
 
     def _end_loads_by_layer(self) -> None:
         """After the step: which of its blocks do not hold what was to be loaded. All copies have ended by then."""
-        step, self._by_layer = self._by_layer, None
+        step = self._by_layer
         if step is None:
             return
-        if step.events and self._streams is not None:
+        try:
             self.layer_needed("")  # if the step did not read all layers
+        finally:
+            self._by_layer = None
         if any(step.counts):
             with self._lock:
                 self.stats.add(blocks_loaded_from_device=step.near)
@@ -573,6 +567,7 @@ class Worker:
 
     def step_begins(self, metadata: CenoteMetadata) -> None:
         """`metadata` is this step's."""
+        self._step, self._computed, self._saving = metadata, [], None
         self._meet(metadata)
         if self._updates != _UPDATES.count:
             self._updates = _UPDATES.count
@@ -580,89 +575,163 @@ class Worker:
             with self._lock:
                 self._acknowledged.updated = True
         if metadata.generation < self._least_generation:
-            for store in metadata.stores:  # they stay, for what they close
+            for store in (*metadata.stores, *metadata.backlog):  # they stay, for their acknowledgements
                 store.keys, store.blocks = [], []
-        self._step = (metadata, time.monotonic())
-        self._computed = []
-        self._saving = self._reserve_for(metadata) if self._saves_by_layer else None
+        self._stop_waiting()
+        if (backlog := self._reservation_of(metadata, metadata.backlog)) is not None:
+            self._save(backlog)
+        if metadata.fence:
+            self.end_saves()
+        # Without a device not while the step is computed: that may take longer than the node keeps a reservation.
+        if self._saves_by_layer:
+            self._step = CenoteMetadata()
+            self._saving = self._reservation_of(metadata, metadata.stores)
+            if self._saving is not None:
+                self._stores.put(self._saving)
         spec = self._spec_of(metadata)
         if spec is not None and spec.id not in self._connections and self._threads:
             self._stores.put(spec)  # attached while the step is computed
 
     def step_computed(self) -> None:
-        """Copies this step's blocks: they hold their tokens now, and the engine may reuse them after this."""
-        metadata, began = self._step
-        self._step = (CenoteMetadata(), began)
-        if metadata.spec is None or not metadata.stores:
-            return
-        patience = max(_PATIENCE, (time.monotonic() - began) * _PATIENCE_SHARE)
-        # Without a device not while the step is computed: that may take longer than the node keeps a reservation.
-        reservation, self._saving = self._saving or self._reserve_for(metadata), None
+        """This step's blocks hold their tokens now, or will when the engine's stream comes there. Waits for nothing:
+        the engine keeps them until they are copied."""
+        metadata, self._step = self._step, CenoteMetadata()
+        reservation, self._saving = self._saving, None
         if reservation is None:
-            return
-        began = time.perf_counter()
-        written: list[Streams] = []
-        try:
-            written = self._copy(reservation, patience)
-        finally:
-            with self._lock:
-                self._stored.update(each.store.closes for each in reservation.all if each.store.closes)
-        self._stores.put(Commit(reservation, time.perf_counter() - began, written))
+            reservation = self._reservation_of(metadata, metadata.stores)
+        if reservation is not None:
+            self._save(reservation)
 
     @property
     def _saves_by_layer(self) -> bool:
         # With two half batches a layer is not written when it is called for the first time.
         return self._layout.by_layer and not self._config.parallel_config.use_ubatching
 
-    def _reserve_for(self, metadata: CenoteMetadata) -> Reservation | None:
+    def _reservation_of(self, metadata: CenoteMetadata, stores: list[Store]) -> Reservation | None:
+        """None: there is nothing to be copied."""
         spec = self._spec_of(metadata)
-        if spec is None or not metadata.stores:
+        if spec is None or not stores:
             return None
-        reservation = Reservation([Reserved(store, spec) for store in metadata.stores])
+        reservation = Reservation([Reserved(store, spec) for store in stores])
         if self._threads and self._writes and not self._is_device_lost:
-            self._stores.put(reservation)
-        else:
-            reservation.ready()
-        return reservation
+            self._open.append(reservation)
+            return reservation
+        self._end_unsaved(reservation, failed=self._writes)
+        return None
 
-    def _copy(self, reservation: Reservation, patience: float) -> list[Streams]:
-        """Copies the step's blocks, or what is left of them; the streams that do so, if a device does. What failed is
-        not among them."""
-        if not reservation.take(patience):
-            logger.warning("the node gave no room in time; %d stores are dropped", len(reservation.all))
-            return []
-        used = reservation.streams
-        begun = [each for each in used if self._begin_saving(each)]
-        if self._layout.by_layer:
-            for layer in sorted(set(range(self._groups[0].strides.layers)) - reservation.saved):
-                self._gather(reservation, layer)
-        else:
-            self._gather(reservation)
-        return [each for each in begun if self._end_saving(each)]
+    def _save(self, reservation: Reservation) -> None:
+        """All that it is to copy is computed, or will be when the engine's stream comes there."""
+        candidates = [self._streams, *reservation.ordered]
+        for near in self._nears.values():
+            session = near.session()
+            candidates.append(near.works_on(session) if session is not None else None)
+        for streams in each_once(each for each in candidates if each is not None):
+            self._begin_saving(reservation, streams)
+        reservation.is_computed = True
+        self._stores.put(Save(reservation))
 
-    def _begin_saving(self, streams: Streams) -> bool:
+    def _begin_saving(self, reservation: Reservation, streams: Streams) -> bool:
+        """What the stream copies from now on comes after what the engine has begun."""
+        reservation.ordered.discard(streams)
         try:
             streams.after_engine(streams.saving)
         except CenoteError as why:
             self._streams_failed(streams, why)
             return False
+        reservation.ordered.add(streams)
         return True
 
-    def _end_saving(self, streams: Streams) -> bool:
+    def _stop_waiting(self) -> None:
+        """The engine does not keep blocks for long for which the node gives no room."""
+        now = time.monotonic()
+        waiting = [each for each in self._open if each.is_computed and not each.is_begun]
+        old = [each for each in waiting if now - each.start > _ROOM_PATIENCE and not each.is_ready]
+        if not old or not self._copying.acquire(blocking=False):
+            return
         try:
-            streams.engine_waits(streams.saving.record())  # it may write these blocks again after this
-        except CenoteError as why:
-            self._streams_failed(streams, why)
-            return False
-        return True
+            stopped = [each for each in old if not each.is_begun]
+            for each in stopped:
+                each.is_stopped = True
+        finally:
+            self._copying.release()
+        for each in stopped:
+            logger.warning("the node gave no room in time; %d stores are dropped", len(each.all))
+            self._end_unsaved(each)
+
+    def end_saves(self) -> None:
+        """The engine's blocks are not kept any more: waits for the copies of those that are computed, and stops what
+        does not end in time."""
+        computed = [each for each in list(self._open) if each.is_computed]
+        if not computed:
+            return
+        with self._lock:
+            self.stats.add(store_waits=1)
+        end = time.monotonic() + _FENCE_PATIENCE
+        left = [each for each in computed if not each.wait(end)]
+        if not left:
+            return
+        with self._copying:
+            for each in left:
+                each.is_stopped = True
+        for streams in each_once(streams for each in left if each.is_ready for streams in each.streams):
+            try:
+                event = streams.saving.record()
+                streams.engine_waits(event)
+                streams.loading.wait(event)
+            except CenoteError as why:
+                self._streams_failed(streams, why)
+        logger.warning("%d steps' stores did not end in time, and are dropped", len(left))
+        for each in left:
+            self._end_unsaved(each)
+
+    def _end_unsaved(self, reservation: Reservation, *, failed: bool = True) -> None:
+        """Nothing is copied for it, or nothing more, and what was is not published."""
+        self._release(reservation)
+        for reserved in reservation.all:
+            reserved.failed |= failed
+            self._acknowledge(reserved, 0, 0, 0.0)
+
+    def _release(self, reservation: Reservation) -> None:
+        """Nothing reads the engine's blocks for it any more."""
+        with self._lock:
+            if reservation.is_released:
+                return
+            reservation.release()
+            if reservation in self._open:
+                self._open.remove(reservation)
+            for reserved in reservation.all:
+                self._acknowledged.copied[reserved.store.number] = 1
+
+    def _acknowledge(self, reserved: Reserved, stored: int, near: int, seconds: float) -> None:
+        """So many of its blocks are stored, `near` of them on the device, and no others will be."""
+        wanted = len(reserved.store.keys) if self._writes else 0
+        present = 0 if reserved.failed else wanted - stored
+        with self._lock:
+            if reserved.is_acknowledged:
+                return
+            reserved.is_acknowledged = True
+            self.stats.add(
+                blocks_stored=stored,
+                blocks_stored_on_device=near,
+                bytes_stored=stored * self._groups[reserved.store.group].block_bytes if stored else 0,
+                store_seconds=seconds,
+                blocks_present=present,
+                blocks_dropped=wanted - stored - present,
+            )
+            self._acknowledged.stores[reserved.store.number] = (1, int(reserved.failed))
 
     def _gather(self, reservation: Reservation, layer: int | None = None) -> None:
         """Copies the step's blocks, or one layer of them; begins to, if a device does so."""
+        reservation.is_begun = True
         if layer is not None:
             reservation.saved.add(layer)
         for reserved in reservation.all:
             strides = self._groups[reserved.store.group].strides
             for blanks in reserved.blanks:
+                if reserved.spec.id not in self._connections:
+                    blanks.broken = True  # its sessions are closed
+                if blanks.streams is not None and blanks.streams not in reservation.ordered:
+                    blanks.broken = True  # of a session that began meanwhile, or a device that failed
                 if blanks.slots and not blanks.broken:
                     blanks.copied = True  # or a part of it: a device may be writing
                     stream = blanks.streams.saving if blanks.streams is not None else None
@@ -670,7 +739,7 @@ class Worker:
                         strides.gather(blanks.blocks, blanks.slots, self._part, stream=stream, layer=layer)
                     except Exception as why:
                         blanks.broken = True
-                        if not (isinstance(why, CenoteError) and blanks.near and self._refused(why)):
+                        if not (isinstance(why, CenoteError) and blanks.on_device and self._refused(why)):
                             logger.exception("copying blocks to the node")
 
     def layer_computed(self, name: str) -> None:
@@ -683,12 +752,12 @@ class Worker:
         if not reservation.is_ready:  # a later layer takes this one along
             return
         computed, self._computed = self._computed, []
-        for streams in reservation.streams:
-            if not self._begin_saving(streams):
-                return  # what failed is not committed, and the other is copied to after the step
-        for each in computed:
-            if each not in reservation.saved:
-                self._gather(reservation, each)
+        if not all([self._begin_saving(reservation, streams) for streams in reservation.streams]):
+            return  # what failed is not committed, and the other is copied to after the step
+        with self._copying:
+            for each in computed:
+                if each not in reservation.saved:
+                    self._gather(reservation, each)
 
     @contextlib.contextmanager
     def _refusing(self, streams: Streams) -> Iterator[None]:
@@ -725,22 +794,24 @@ class Worker:
             try:
                 if isinstance(job, InstanceSpec):
                     self._connection(job)
-                elif isinstance(job, Commit):
-                    self._commit(job)
+                elif isinstance(job, Save):
+                    self._store(job.reservation)
                 else:
                     self._reserve(job)
             except Exception:
                 logger.exception("storing blocks")
 
     def _reserve(self, reservation: Reservation) -> None:
-        try:
-            for reserved in reservation.all:
-                if reservation.is_late:
-                    reserved.failed = True
-                else:
-                    self._reserve_one(reserved)
-        finally:
-            reservation.ready()
+        for reserved in reservation.all:
+            reserved.failed = reservation.is_stopped
+            if reserved.failed:
+                continue
+            try:
+                self._reserve_one(reserved)
+            except Exception:
+                logger.exception("reserving blocks")
+                reserved.failed = True
+        reservation.ready()
 
     def _reserve_one(self, reserved: Reserved) -> None:
         connection = self._connection(reserved.spec)
@@ -781,7 +852,7 @@ class Worker:
         except CenoteError as why:
             near.failed(why, session)
             return positions
-        blanks = Blanks(session, near.works_on(session), near=True)
+        blanks = Blanks(session, near.works_on(session), on_device=True)
         self._take_blanks(reserved, blanks, store.blocks[positions.start : positions.stop], slots)
         return [i for i, slot in zip(positions, slots, strict=True) if slot is PRESENT]
 
@@ -793,38 +864,53 @@ class Worker:
                 blanks.blocks.append(block)
         reserved.blanks.append(blanks)
 
-    def _commit(self, job: Commit) -> None:
-        seconds = job.seconds
-        for reserved in job.reservation.all:
+    def _store(self, reservation: Reservation) -> None:
+        """Copies what is left of the step's blocks, and publishes them."""
+        began = time.perf_counter()
+        written: list[Streams] = []
+        try:
+            if not reservation.is_ready:
+                self._reserve(reservation)
+            written = self._copy(reservation)
+        except Exception:
+            logger.exception("copying blocks to the node")
+        finally:
+            self._release(reservation)
+        for reserved in reservation.all:
+            each = [self._commit_one(reserved, blanks, written) for blanks in reserved.blanks]
+            near = sum(count for count, blanks in zip(each, reserved.blanks, strict=True) if blanks.on_device)
+            self._acknowledge(reserved, sum(each), near, time.perf_counter() - began)
             began = time.perf_counter()
-            each = [self._commit_one(reserved, blanks, job.written) for blanks in reserved.blanks]
-            stored = sum(each)
-            near = sum(count for count, blanks in zip(each, reserved.blanks, strict=True) if blanks.near)
-            seconds += time.perf_counter() - began
-            wanted = len(reserved.store.keys) if self._writes else 0
-            present = 0 if reserved.failed else wanted - stored
-            number = reserved.store.number
-            with self._lock:
-                self.stats.add(
-                    blocks_stored=stored,
-                    blocks_stored_on_device=near,
-                    bytes_stored=stored * self._groups[reserved.store.group].block_bytes,
-                    store_seconds=seconds,
-                    blocks_present=present,
-                    blocks_dropped=wanted - stored - present,
-                )
-                before = self._acknowledged.stores.get(number, (0, 0))
-                self._acknowledged.stores[number] = (before[0] + 1, before[1] + int(reserved.failed))
-            seconds = 0.0
+
+    def _copy(self, reservation: Reservation) -> list[Streams]:
+        """Copies the step's blocks, or what is left of them; the streams that did so, if a device does. What failed is
+        not among them."""
+        layers: list[int | None] = [None]
+        if self._layout.by_layer:
+            layers = [*sorted(set(range(self._groups[0].strides.layers)) - reservation.saved)]
+        for layer in layers:
+            with self._copying:
+                if not reservation.is_stopped:
+                    self._gather(reservation, layer)
+        if reservation.is_stopped:
+            for blanks in (each for reserved in reservation.all for each in reserved.blanks):
+                blanks.broken = True
+        return [each for each in reservation.streams if self._is_written(reservation, each)]
+
+    def _is_written(self, reservation: Reservation, streams: Streams) -> bool:
+        """Waits for the copies of the stream. False: what is written, or still will be, is not known."""
+        if not streams.settle(streams.saving):
+            self._streams_failed(streams, "a save failed")
+            return False
+        return streams in reservation.ordered
 
     def _commit_one(self, reserved: Reserved, blanks: Blanks, written: list[Streams]) -> int:
         """How many blocks are stored."""
         if not blanks.slots:
             return 0
         try:
-            streams = blanks.streams if blanks.copied else None
             # If the device failed, it may still write: these blocks are not given back.
-            if streams is not None and (streams not in written or not streams.settle(streams.saving)):
+            if blanks.copied and blanks.streams is not None and blanks.streams not in written:
                 reserved.failed = True
                 return 0
             if blanks.copied and not blanks.broken:
@@ -834,7 +920,7 @@ class Worker:
             blanks.session.abandon(blanks.slots)
         except CenoteError as why:
             logger.warning("committing blocks: %s", str(why))
-            sessions = self._nears if blanks.near else self._connections
+            sessions = self._nears if blanks.on_device else self._connections
             owner = sessions.get(reserved.spec.id)
             if owner is not None:
                 owner.failed(why, blanks.session)
@@ -846,14 +932,12 @@ class Worker:
 
     # ---- telling
 
-    def results(self) -> tuple[set[str], set[str], set[str]]:
-        """Requests whose blocks were kept for us, whose loads ended, and of these those that failed; since the last
-        call."""
+    def results(self) -> tuple[set[str], set[str]]:
+        """Requests whose loads ended, and of these those that failed; since the last call."""
         with self._lock:
-            stored, self._stored = self._stored, set()
             loaded, self._loaded = self._loaded, set()
             failed, self._failed_requests = self._failed_requests, set()
-        return stored, loaded, failed
+        return loaded, failed
 
     def bad_blocks(self) -> set[int]:
         """The engine's blocks that were to be loaded and are not."""
@@ -865,7 +949,7 @@ class Worker:
     def acknowledged(self) -> Acknowledged | None:
         with self._lock:
             now = self._acknowledged
-            if not (now.stores or now.pinned or now.failed_loads or now.updated):
+            if not (now.copied or now.stores or now.pinned or now.failed_loads or now.updated):
                 return None
             taken, self._acknowledged = self._acknowledged, Acknowledged()
         return taken
@@ -876,49 +960,6 @@ class Worker:
                 return None
             taken, self.stats = self.stats, CenoteStats()
         return taken
-
-
-class Reservation:
-    """The stores of one step, on their way through the storing thread and back."""
-
-    def __init__(self, stores: list[Reserved]) -> None:
-        self.all = stores
-        self.saved: set[int] = set()  # layers that are copied, or on their way
-        self.taken = False  # in time: may be filled
-        self.is_late = False  # nobody will fill it
-        self._ready = threading.Event()
-
-    def ready(self) -> None:
-        self._ready.set()
-
-    @property
-    def is_ready(self) -> bool:
-        return self._ready.is_set()
-
-    @property
-    def streams(self) -> list[Streams]:
-        """That fill its blocks; once it is ready."""
-        every = (blanks.streams for reserved in self.all for blanks in reserved.blanks if blanks.slots)
-        return _each_once(each for each in every if each is not None)
-
-    def take(self, patience: float) -> bool:
-        """Waits at most `patience` seconds."""
-        self.taken = self._ready.wait(patience)
-        self.is_late = not self.taken
-        return self.taken
-
-
-@dataclasses.dataclass
-class Commit:
-    """`seconds` that the copy took. `written`: the streams of devices in which all of theirs is done, or on its way."""
-
-    reservation: Reservation
-    seconds: float
-    written: list[Streams]
-
-
-def _each_once(streams: Iterable[Streams]) -> list[Streams]:
-    return list(dict.fromkeys(streams))
 
 
 def _batches(count: int) -> Iterator[tuple[int, int]]:
