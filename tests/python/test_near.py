@@ -261,16 +261,16 @@ class FakeStrides:
         self.engine: dict[tuple[int, int], FakeSession] = {}
 
     def scatter(
-        self, blocks: Sequence[int], held: Pins, part: str, *, stream: FakeStreams, layer: int | None = None
+        self, blocks: Sequence[int], held: Pins, part: str, *, stream: FakeStreams, layer: range | None = None
     ) -> None:
-        refused = stream.refuses if layer != 0 else None
+        refused = stream.refuses if layer != range(1) else None
         taken = blocks if refused is None else blocks[: len(blocks) // 2]
-        layers = range(self.layers) if layer is None else [layer]
+        layers = range(self.layers) if layer is None else layer
         self.engine.update({(block, each): held.session for block in taken for each in layers})
         if refused is not None:
             raise type(refused)(str(refused))  # a new one: it keeps what it passes, pins too
 
-    def gather(self, blocks: Sequence[int], slots: Any, part: str, *, stream: FakeStreams, layer: int | None) -> None:
+    def gather(self, blocks: Sequence[int], slots: Any, part: str, *, stream: FakeStreams, layer: range | None) -> None:
         if stream.refuses is not None:
             raise stream.refuses
 
@@ -288,7 +288,9 @@ class Rank:
         monkeypatch.setattr(module.Worker, "_check", lambda worker, spec, number: None)
         self.worker = worker = module.Worker(None, None, SimpleNamespace(debug_fail_loads_from_block=None), 0)
         worker._layout = messages.RankLayout(by_layer=True)
-        worker._groups = [SimpleNamespace(block_bytes=1, strides=self.strides, layers={})]
+        worker._groups = [
+            SimpleNamespace(block_bytes=1, strides=self.strides, spans=[range(1), range(1, 2)], layers={})
+        ]
         worker._names = ["g"]
         worker._streams = FakeStreams()
         worker._connections, worker._nears = {SPEC.id: connection}, {SPEC.id: self.near}

@@ -87,9 +87,9 @@ class Tensors:
         self.copied: list[tuple[int, int | None]] = []
         self.threads: set[str] = set()
 
-    def gather(self, blocks: Sequence[int], slots: Any, part: str, *, stream: Any, layer: int | None) -> None:
+    def gather(self, blocks: Sequence[int], slots: Any, part: str, *, stream: Any, layer: range | None) -> None:
         self.threads.add(threading.current_thread().name)
-        self.copied += [(block, layer) for block in blocks]
+        self.copied += [(block, each) for block in blocks for each in ([None] if layer is None else layer)]
 
 
 class Rank:
@@ -106,7 +106,9 @@ class Rank:
         config = SimpleNamespace(parallel_config=SimpleNamespace(use_ubatching=False))
         self.worker = worker = module.Worker(config, None, None, 0)
         worker._layout = self.messages.RankLayout(by_layer=device)
-        worker._groups = [SimpleNamespace(block_bytes=1, strides=self.tensors, layers={"a": 0, "b": 1})]
+        worker._groups = [
+            SimpleNamespace(block_bytes=1, strides=self.tensors, spans=[range(1), range(1, 2)], layers={"a": 0, "b": 1})
+        ]
         worker._names = ["g"]
         worker._streams = self.device
         worker._connections = {SPEC.id: connection}

@@ -23,10 +23,34 @@ def check_page(name: str, tensor: Any, num_blocks: int, spec: Any) -> None:
         raise Unservable(f"{name}: a block has {spec.real_page_size_bytes} bytes, but its tensor shows {seen}")
 
 
+_SPAN_BYTES = 256 << 10  # of a block: what a copy engine moves nearly as fast as one long copy
+
+
+def spans_of(strides: Strides) -> list[range]:
+    """Layers that are moved in one call each, so that what a block has of them is long; the first and the last span are
+    shorter, since the engine waits for the one and goes on after the other."""
+    spans: list[range] = []
+    first, size = 0, 0
+    for layer in range(strides.layers):
+        size += strides.layer_bytes(layer)
+        if size >= _SPAN_BYTES or layer + 1 == strides.layers:
+            spans.append(range(first, layer + 1))
+            first, size = layer + 1, 0
+    middle = spans[1:-1]
+    last = _halves(spans[-1]) if len(spans) > 1 else []
+    return [*_halves(spans[0]), *middle, *last]
+
+
+def _halves(span: range) -> list[range]:
+    between = (span.start + span.stop) // 2
+    return [each for each in (range(span.start, between), range(between, span.stop)) if each]
+
+
 class GroupLayout:
     """The tensors of one KV group, in the order of its layers.
 
-    `layers`: by name, the number of a layer's pieces in `strides`; of layers that share their KV, the same.
+    `layers`: by name, the number of a layer's pieces in `strides`; of layers that share their KV, the same. `spans`:
+    layers that are moved together.
     """
 
     def __init__(self, names: Sequence[str], caches: Mapping[str, Any], num_blocks: int, spec: Any) -> None:
@@ -55,6 +79,7 @@ class GroupLayout:
             counts.append(len(added))
             described.append((name, str(tensor.dtype), tuple(tensor.shape[1:]), _order(tensor), len(dimensions)))
         self.strides = Strides(pieces, counts)
+        self.spans = spans_of(self.strides)
         self.shape = hashlib.sha256(repr(described).encode()).hexdigest()
 
     @property

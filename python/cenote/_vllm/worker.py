@@ -106,7 +106,7 @@ class Worker:
         self._pinning: Pinning | None = None  # of the last step that loaded by layer
         self._saving: Reservation | None = None  # of this step, if layers are saved as they are computed
         self._copying = threading.Lock()  # held while blocks are copied to the node, or such a copy is launched
-        self._computed: list[int] = []  # layers of this step that are not saved yet
+        self._computed: set[int] = set()  # layers of this step
         self._is_device_lost = False
         self._connections: dict[str, Connection] = {}
         self._nears: dict[str, Near[Streams]] = {}  # the same instances' blocks on the device
@@ -478,11 +478,12 @@ class Worker:
         step.streams = each_once(streams for _, _, streams in jobs)
         for streams in step.streams:
             streams.after_engine(streams.loading)  # it may still read what these blocks held before
-        for layer in range(strides.layers):
+        for span in self._groups[0].spans:
             for blocks, held, streams in jobs:
                 with self._refusing(streams):
-                    strides.scatter(blocks, held, self._part, stream=streams.loading, layer=layer)
-            step.events.append([(streams, streams.loading.record()) for streams in step.streams])
+                    strides.scatter(blocks, held, self._part, stream=streams.loading, layer=span)
+            events = [(streams, streams.loading.record()) for streams in step.streams]
+            step.events += [events] * len(span)
         for _, held, streams in jobs:
             held.release_after(streams.loading)
 
@@ -567,7 +568,7 @@ class Worker:
 
     def step_begins(self, metadata: CenoteMetadata) -> None:
         """`metadata` is this step's."""
-        self._step, self._computed, self._saving = metadata, [], None
+        self._step, self._computed, self._saving = metadata, set(), None
         self._meet(metadata)
         if self._updates != _UPDATES.count:
             self._updates = _UPDATES.count
@@ -720,11 +721,11 @@ class Worker:
             )
             self._acknowledged.stores[reserved.store.number] = (1, int(reserved.failed))
 
-    def _gather(self, reservation: Reservation, layer: int | None = None) -> None:
-        """Copies the step's blocks, or one layer of them; begins to, if a device does so."""
+    def _gather(self, reservation: Reservation, span: range | None = None) -> None:
+        """Copies the step's blocks, or some layers of them; begins to, if a device does so."""
         reservation.is_begun = True
-        if layer is not None:
-            reservation.saved.add(layer)
+        if span is not None:
+            reservation.saved.update(span)
         for reserved in reservation.all:
             strides = self._groups[reserved.store.group].strides
             for blanks in reserved.blanks:
@@ -736,7 +737,7 @@ class Worker:
                     blanks.copied = True  # or a part of it: a device may be writing
                     stream = blanks.streams.saving if blanks.streams is not None else None
                     try:
-                        strides.gather(blanks.blocks, blanks.slots, self._part, stream=stream, layer=layer)
+                        strides.gather(blanks.blocks, blanks.slots, self._part, stream=stream, layer=span)
                     except Exception as why:
                         blanks.broken = True
                         if not (isinstance(why, CenoteError) and blanks.on_device and self._refused(why)):
@@ -748,16 +749,16 @@ class Worker:
         layer = self._groups[0].layers.get(name) if reservation is not None else None
         if reservation is None or layer is None:
             return
-        self._computed.append(layer)
-        if not reservation.is_ready:  # a later layer takes this one along
+        self._computed.add(layer)
+        spans = [each for each in self._groups[0].spans if self._computed.issuperset(each)]
+        spans = [each for each in spans if each.start not in reservation.saved]
+        if not spans or not reservation.is_ready:  # a later layer takes this one along
             return
-        computed, self._computed = self._computed, []
         if not all([self._begin_saving(reservation, streams) for streams in reservation.streams]):
             return  # what failed is not committed, and the other is copied to after the step
         with self._copying:
-            for each in computed:
-                if each not in reservation.saved:
-                    self._gather(reservation, each)
+            for each in spans:
+                self._gather(reservation, each)
 
     @contextlib.contextmanager
     def _refusing(self, streams: Streams) -> Iterator[None]:
@@ -885,13 +886,13 @@ class Worker:
     def _copy(self, reservation: Reservation) -> list[Streams]:
         """Copies the step's blocks, or what is left of them; the streams that did so, if a device does. What failed is
         not among them."""
-        layers: list[int | None] = [None]
+        spans: list[range | None] = [None]
         if self._layout.by_layer:
-            layers = [*sorted(set(range(self._groups[0].strides.layers)) - reservation.saved)]
-        for layer in layers:
+            spans = [each for each in self._groups[0].spans if each.start not in reservation.saved]
+        for span in spans:
             with self._copying:
                 if not reservation.is_stopped:
-                    self._gather(reservation, layer)
+                    self._gather(reservation, span)
         if reservation.is_stopped:
             for blanks in (each for reserved in reservation.all for each in reserved.blanks):
                 blanks.broken = True
