@@ -79,7 +79,8 @@ result<double> gpu_stage::seconds(const stream_ref& on, const work& given) const
   for (;;) {
     switch (device_->look(*end)) {
       case event_state::done: return watch.seconds();
-      case event_state::failed: return fail(error_code::system, "the device failed");
+      case event_state::failed:
+        return fail(error_code::system, "the device failed" + (gpu() == nullptr ? "" : ": " + gpu()->loss()));
       case event_state::pending: break;
     }
     if (watch.seconds() > longest_wait) return fail(error_code::deadline_exceeded, "the device does not end its work");

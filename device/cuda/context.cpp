@@ -126,9 +126,15 @@ int context::attribute(int which, int unknown) const noexcept {
   return api_->cuDeviceGetAttribute(&value, which, device_) == success ? value : unknown;
 }
 
+std::string context::loss() const {
+  const cu_result code = loss_.load(std::memory_order_relaxed);
+  return code == success ? std::string() : api_->name_of(code);
+}
+
 result<void> context::check(cu_result code, std::string_view call) {
   if (code == success) return {};
-  if (is_sticky(code)) away_.store(true, std::memory_order_relaxed);
+  cu_result none = success;
+  if (is_sticky(code)) loss_.compare_exchange_strong(none, code, std::memory_order_relaxed);
   return fail(code_of(code), std::string(call) + ": " + api_->name_of(code));
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "device/cuda/driver.hpp"
@@ -54,7 +55,9 @@ class context {
   /// Success, or the error "call: NAME (number)"; a sticky code takes the context away. Only for codes of calls that
   /// were made within a scope.
   [[nodiscard]] result<void> check(cu_result code, std::string_view call) noexcept(false);
-  [[nodiscard]] bool away() const noexcept { return away_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool away() const noexcept { return loss_.load(std::memory_order_relaxed) != success; }
+  /// The driver's name of the code that took it away; empty: none did.
+  [[nodiscard]] std::string loss() const;
   /// An attribute of the GPU; `unknown` where the driver has none.
   [[nodiscard]] int attribute(int which, int unknown) const noexcept;
 
@@ -65,7 +68,7 @@ class context {
   cu_device device_;
   cu_context handle_;
   pid_t process_;
-  std::atomic<bool> away_{false};
+  std::atomic<cu_result> loss_{success};  // the first sticky code
 };
 using context_ref = std::shared_ptr<context>;
 

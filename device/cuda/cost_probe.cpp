@@ -130,10 +130,15 @@ class probe {
     }
     return {};
   }
+  /// Rows of a stage, far apart in host memory.
   std::vector<copy_run> single_runs() const {
     std::vector<copy_run> made;
-    for (std::uint64_t i = 0; i < named_runs; ++i)
-      made.push_back({target_ + 2 * i * short_row, source_ + 2 * i * short_row, short_row});
+    for (std::uint64_t i = 0; i < named_runs; ++i) {
+      const std::uint64_t far = i % rows_of_call * pitch + i / rows_of_call * short_row;
+      const std::uint64_t near = i * short_row;
+      const bool is_load = target_ == device_;
+      made.push_back({target_ + (is_load ? near : far), source_ + (is_load ? far : near), short_row});
+    }
     return made;
   }
   /// One block that is one page, in pieces of an engine's size.

@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_device.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace cenote::cuda {
@@ -28,15 +29,14 @@ std::vector<copy_run> runs_of(const paged_layout& layout, const move_list& moves
   return runs;
 }
 
-/// Of the blocks as rows of a stage, in their order.
-copy_work rows_work(std::span<std::byte* const> blocks, std::uint64_t row_bytes,
-                    std::span<const std::byte* const> memories) {
+/// Of rows of a stage, in their order there.
+copy_work rows_work(std::span<const page_stage::row> rows, std::uint64_t row_bytes) {
   std::vector<copy_run> runs;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
     // Only distances count: the stage's rows follow each other.
-    runs.push_back({blocks.front() + i * row_bytes, blocks[i], row_bytes});
+    runs.push_back({rows.front().bytes + i * row_bytes, rows[i].bytes, row_bytes});
   }
-  return work_of(rows_in(runs, [&](std::size_t i) { return memories[i] == memories[i - 1]; }));
+  return work_of(rows_in(runs, [&](std::size_t i) { return rows[i].memory == rows[i - 1].memory; }));
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ result<void> cuda_device::refuse_if_away() const {
     return fail(error_code::forked, "the GPU was opened by the parent process; open it again in the child");
   }
   if (!context_->away()) return {};
-  return fail(error_code::closed, "the GPU is away after an error; only a new process mends that");
+  return fail(error_code::closed, "the GPU is away after " + context_->loss() + "; only a new process mends that");
 }
 
 void cuda_device::remember(const device_memory& memory) {
@@ -229,7 +229,7 @@ page_way cuda_device::way_of(const page_move& job, const block_homes& homes) {
   direct.bytes = row_bytes * job.moves.pages.size();
   std::optional<copy_work> staged;
   if (launcher_ && page_stage::takes(row_bytes) && stage_in_use() != nullptr) {
-    staged = rows_work(job.moves.blocks, row_bytes, homes.memories);
+    staged = rows_work(rows_of(job, homes), row_bytes);
   }
   copy_costs costs = costs_of(job.way);
   if (!launcher_) costs.kernel_byte = 0;
@@ -263,10 +263,21 @@ result<void> cuda_device::move_staged(cu_stream queue, const page_move& job, con
   if (through == nullptr || !page_stage::takes(row_bytes)) {
     return fail(error_code::no_space, "there is no stage on the GPU for such pages");
   }
-  std::vector<std::byte*> rows(job.moves.blocks.begin(), job.moves.blocks.end());
-  for (std::byte*& row : rows) row += offsets.front();
-  return through->move(
-      queue, {job.layout, job.moves.pages, job.layers, rows, row_bytes, homes.memories, costs_of(job.way)}, job.way);
+  const auto rows = rows_of(job, homes);
+  std::vector<std::uint64_t> pages;
+  for (const page_stage::row& row : rows) pages.push_back(row.page);
+  return through->move(queue, {job.layout, job.layers, rows, pages, row_bytes, costs_of(job.way)}, job.way);
+}
+
+/// By their addresses, so that as many as possible are at one distance: blocks come in the order of keys.
+std::vector<page_stage::row> cuda_device::rows_of(const page_move& job, const block_homes& homes) {
+  std::vector<page_stage::row> rows;
+  const std::uint64_t offset = job.layout.offsets(job.layers).front();
+  for (std::size_t i = 0; i < job.moves.blocks.size(); ++i) {
+    rows.push_back({job.moves.blocks[i] + offset, homes.memories[i], job.moves.pages[i]});
+  }
+  std::ranges::sort(rows, std::less<>{}, &page_stage::row::bytes);
+  return rows;
 }
 
 result<void> cuda_device::move_directly(cu_stream queue, const page_move& job, const block_homes& homes) {

@@ -57,6 +57,8 @@ class cuda_device final : public device {
   [[nodiscard]] std::string description() const;
   /// Why pages are always moved by copies; empty: by kernels too.
   [[nodiscard]] const std::string& without_kernels() const noexcept { return without_kernels_; }
+  /// The driver's name of the error after which nothing is possible any more; empty: there was none.
+  [[nodiscard]] std::string loss() const { return context_->loss(); }
   /// As they were measured when the device was opened.
   [[nodiscard]] const both_costs& costs() const noexcept { return costs_; }
   /// Memory of the GPU that pages pass through; bytes, 0 before the first do.
@@ -91,6 +93,7 @@ class cuda_device final : public device {
   [[nodiscard]] result<void> move_directly(cu_stream queue, const page_move& job, const block_homes& homes);
   [[nodiscard]] result<void> move_staged(cu_stream queue, const page_move& job, const block_homes& homes);
   [[nodiscard]] result<void> move_by_kernel(cu_stream queue, const page_move& job, std::uint32_t most_groups);
+  [[nodiscard]] static std::vector<page_stage::row> rows_of(const page_move& job, const block_homes& homes);
   [[nodiscard]] page_way way_of(const page_move& job, const block_homes& homes);
   [[nodiscard]] page_stage* stage_in_use();
   [[nodiscard]] const copy_costs& costs_of(kernels::move_way way) const noexcept;

@@ -48,12 +48,12 @@ result<void> page_stage::run_copies(cu_stream queue, const passage& job, kernels
   std::vector<copy_run> runs;
   for (std::size_t i = 0; i < part.count; ++i) {
     std::byte* const here = part.memory + i * job.row_bytes;
-    std::byte* const there = job.rows[part.first + i];
+    std::byte* const there = job.rows[part.first + i].bytes;
     runs.push_back(way == kernels::move_way::to_pages ? copy_run{here, there, job.row_bytes}
                                                       : copy_run{there, here, job.row_bytes});
   }
-  const auto rows =
-      rows_in(runs, [&](std::size_t i) { return job.memories[part.first + i] == job.memories[part.first + i - 1]; });
+  const auto rows = rows_in(
+      runs, [&](std::size_t i) { return job.rows[part.first + i].memory == job.rows[part.first + i - 1].memory; });
   return engine_.copy(queue, rows, job.costs);
 }
 

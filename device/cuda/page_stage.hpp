@@ -30,15 +30,20 @@ class page_stage {
   /// A block's share of one batch must fit into a slot.
   [[nodiscard]] static constexpr bool takes(std::uint64_t row_bytes) noexcept { return row_bytes <= slot_bytes; }
 
-  /// A batch on its way through the stage: `rows[i]` is what the batch has of block i, `row_bytes` of it, in host
-  /// memory that was registered as one with `memories[i]` as its first byte.
+  /// A block's share of a batch: `bytes` in host memory that was registered as one with `memory` as its first byte.
+  struct row {
+    std::byte* bytes;
+    const std::byte* memory;
+    std::uint64_t page;
+  };
+  /// A batch on its way through the stage, in any order: rows that follow each other in memory are one call where they
+  /// stand side by side. `pages` are those of the rows.
   struct passage {
     const paged_layout& layout;
-    std::span<const std::uint64_t> pages;
     layer_range layers;
-    std::span<std::byte* const> rows;
+    std::span<const row> rows;
+    std::span<const std::uint64_t> pages;
     std::uint64_t row_bytes;
-    std::span<const std::byte* const> memories;
     const copy_costs& costs;
   };
 
