@@ -12,13 +12,14 @@ struct copy_costs {
   double byte = 0;         ///< a copy engine's, of a long copy: the link
   double row = 0;          ///< a copy engine's, of each run of its own, beside its bytes
   double call = 0;         ///< the calling thread's, of a copy of one run or of rows at one distance
+  double call_start = 0;   ///< a copy engine's, of such a copy beside its rows and bytes
   double batched_row = 0;  ///< the calling thread's, of each run in a batch of copies; 0: the driver has no batches
   double kernel_byte = 0;  ///< a kernel's that reads or writes host memory over the link
 };
 
 /// As a GPU with PCIe 5 (H200, driver for CUDA 13) has them; for where nothing could be measured.
 inline constexpr copy_costs usual_copy_costs{
-    .byte = 0.0183, .row = 110, .call = 2200, .batched_row = 750, .kernel_byte = 0.0198};
+    .byte = 0.0183, .row = 110, .call = 2200, .call_start = 3000, .batched_row = 900, .kernel_byte = 0.0198};
 
 /// Copies of `runs` runs, some of which lie at one distance, so that `calls` calls name them all.
 struct copy_work {
@@ -27,22 +28,38 @@ struct copy_work {
   std::uint64_t calls = 0;
 };
 
-/// Whether a batch names them in less of the caller's time.
-[[nodiscard]] constexpr bool batches_pay(const copy_costs& costs, const copy_work& work) noexcept {
-  return costs.batched_row > 0 &&
-         static_cast<double>(work.runs) * costs.batched_row < static_cast<double>(work.calls) * costs.call;
-}
+/// What a copy of `work` costs; nanoseconds.
+struct copy_time {
+  double naming = 0;  ///< the caller's
+  double moving = 0;  ///< the copy engine's, which works while the caller names the rest
 
-/// The caller's time; nanoseconds.
-[[nodiscard]] constexpr double naming_time(const copy_costs& costs, const copy_work& work) noexcept {
-  return batches_pay(costs, work) ? static_cast<double>(work.runs) * costs.batched_row
-                                  : static_cast<double>(work.calls) * costs.call;
-}
+  [[nodiscard]] constexpr double total() const noexcept { return std::max(naming, moving); }
+};
 
-/// The copy engines' time, which work while the caller names the rest; nanoseconds.
-[[nodiscard]] constexpr double engine_time(const copy_costs& costs, const copy_work& work) noexcept {
+[[nodiscard]] constexpr copy_time time_by_calls(const copy_costs& costs, const copy_work& work) noexcept {
+  const auto calls = static_cast<double>(work.calls);
   const double moving = static_cast<double>(work.bytes) * costs.byte + static_cast<double>(work.runs) * costs.row;
-  return std::max(naming_time(costs, work), moving);
+  return {calls * costs.call, moving + calls * costs.call_start};
+}
+
+[[nodiscard]] constexpr copy_time time_by_batches(const copy_costs& costs, const copy_work& work) noexcept {
+  const auto runs = static_cast<double>(work.runs);
+  return {runs * costs.batched_row, static_cast<double>(work.bytes) * costs.byte + runs * costs.row};
+}
+
+/// Whether a batch of all runs ends before as many calls as there are would. Of two that end as soon the one is taken
+/// that costs the caller less.
+[[nodiscard]] constexpr bool batches_pay(const copy_costs& costs, const copy_work& work) noexcept {
+  if (costs.batched_row <= 0) return false;
+  constexpr double as_soon = 1.1;
+  const copy_time calls = time_by_calls(costs, work);
+  const copy_time batches = time_by_batches(costs, work);
+  if (batches.total() * as_soon < calls.total()) return true;
+  return batches.total() < calls.total() * as_soon && batches.naming < calls.naming;
+}
+
+[[nodiscard]] constexpr copy_time time_of(const copy_costs& costs, const copy_work& work) noexcept {
+  return batches_pay(costs, work) ? time_by_batches(costs, work) : time_by_calls(costs, work);
 }
 
 /// The ways to move a batch of pages between host and device.
@@ -59,10 +76,10 @@ enum class page_way : std::uint8_t {
   constexpr double kernel_share = 0.6;  // of the copy engines' time
   constexpr double stage_price = 1.05;
   constexpr double naming_share = 0.1;
-  const double straight = engine_time(costs, direct);
-  const double through = staged ? engine_time(costs, *staged) : straight;
-  const bool is_direct =
-      !staged || (straight <= stage_price * through && naming_time(costs, direct) <= naming_share * straight);
+  const copy_time one_by_one = time_of(costs, direct);
+  const double straight = one_by_one.total();
+  const double through = staged ? time_of(costs, *staged).total() : straight;
+  const bool is_direct = !staged || (straight <= stage_price * through && one_by_one.naming <= naming_share * straight);
   const double by_kernel = static_cast<double>(direct.bytes) * costs.kernel_byte;
   if (by_kernel > 0 && by_kernel < kernel_share * (is_direct ? straight : through)) return page_way::kernel;
   return is_direct ? page_way::direct : page_way::staged;

@@ -124,6 +124,10 @@ result<void> copy_engine::copy_batches(cu_stream queue, std::span<const row_run>
 
 result<void> copy_engine::copy(cu_stream queue, std::span<const row_run> rows, const copy_costs& costs) const {
   if (has_batches() && !is_default(queue) && batches_pay(costs, work_of(rows))) return copy_batches(queue, rows);
+  return copy_each(queue, rows);
+}
+
+result<void> copy_engine::copy_each(cu_stream queue, std::span<const row_run> rows) const {
   for (const row_run& each : rows) {
     if (auto copied = copy_rows(queue, each); !copied) return copied;
   }

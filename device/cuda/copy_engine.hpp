@@ -50,6 +50,8 @@ class copy_engine {
   /// By copies of rows or by batches, whichever costs the caller less. What the driver refuses to take together is
   /// given to it one by one. Errors: system, invalid_argument; then some of it may be under way.
   [[nodiscard]] result<void> copy(cu_stream queue, std::span<const row_run> rows, const copy_costs& costs) const;
+  /// The same by a call for each; host memory need not be registered: then the call may wait until the driver has it.
+  [[nodiscard]] result<void> copy_each(cu_stream queue, std::span<const row_run> rows) const;
   [[nodiscard]] result<void> copy_rows(cu_stream queue, const row_run& rows) const;
   /// Errors as above.
   [[nodiscard]] result<void> copy_batch(cu_stream queue, std::span<const copy_run> runs) const;

@@ -22,7 +22,8 @@ constexpr std::uint64_t pitch = std::uint64_t{512} << 10;
 constexpr std::uint64_t rows_of_call = probe_bytes / pitch;
 constexpr std::uint64_t calls_of_rows = 16;
 constexpr std::uint64_t short_row = 4 << 10;  // bytes, so that the price of a row shows
-constexpr std::uint64_t named_runs = 256;     // one by one
+constexpr std::uint64_t named_runs = 512;     // one by one
+constexpr int batches = 4;                    // one behind the other, as a model's layers come
 constexpr int probe_turns = 5;
 constexpr std::chrono::seconds longest_turn{1};
 constexpr std::chrono::milliseconds longest_warming{40};  // of a link that slept
@@ -74,15 +75,21 @@ class probe {
       keep_least(long_copy, turn([&] { return copy_long(); }));
       keep_least(rows, turn([&] { return copy_in_rows(); }));
       keep_least(pairs, turn([&] { return copy_in_pairs(); }));
-      if (engine_.has_batches()) keep_least(batch, turn([&] { return engine_.copy_batch(queue(), single_runs()); }));
+      if (engine_.has_batches()) keep_least(batch, turn([&] { return copy_in_batches(); }));
       if (launcher_ != nullptr) keep_least(kernel, turn([&] { return copy_by_kernel(way); }));
     }
     copy_costs costs = usual_copy_costs;
     if (long_copy) costs.byte = long_copy->total / static_cast<double>(long_bytes);
     constexpr double all_rows = rows_of_call * calls_of_rows;
     if (rows) costs.row = std::max(rows->total / all_rows - static_cast<double>(short_row) * costs.byte, 0.0);
-    if (pairs) costs.call = pairs->call / (named_runs / 2.0);
-    if (batch || !engine_.has_batches()) costs.batched_row = batch ? batch->call / named_runs : 0;
+    constexpr double all_pairs = named_runs / 2.0;
+    if (pairs) {
+      costs.call = pairs->call / all_pairs;
+      const double rows_alone = 2 * (static_cast<double>(short_row) * costs.byte + costs.row);
+      costs.call_start = std::max(pairs->total / all_pairs - rows_alone, 0.0);
+    }
+    if (batch || !engine_.has_batches())
+      costs.batched_row = batch ? batch->call / (batches * static_cast<double>(named_runs)) : 0;
     if (kernel || launcher_ == nullptr)
       costs.kernel_byte = kernel ? kernel->total / static_cast<double>(long_bytes) : 0;
     return costs;
@@ -140,6 +147,13 @@ class probe {
       made.push_back({target_ + (is_load ? near : far), source_ + (is_load ? far : near), short_row});
     }
     return made;
+  }
+  result<void> copy_in_batches() {
+    const auto runs = single_runs();
+    for (int i = 0; i < batches; ++i) {
+      if (auto copied = engine_.copy_batch(queue(), runs); !copied) return copied;
+    }
+    return {};
   }
   /// One block that is one page, in pieces of an engine's size.
   result<void> copy_by_kernel(kernels::move_way way) {

@@ -209,7 +209,11 @@ result<void> cuda_device::move_between(cu_stream queue, const page_move& job, co
         case page_way::direct: break;
       }
       break;
-    case home::unknown: break;
+    case home::unknown:
+      // Not registered, or not known here: in few long copies, each of which the driver has to stage.
+      if (launcher_ && forced_way_.value_or(page_way::staged) == page_way::staged)
+        return move_staged(queue, job, homes);
+      break;
   }
   return move_directly(queue, job, homes);
 }
@@ -274,7 +278,8 @@ std::vector<page_stage::row> cuda_device::rows_of(const page_move& job, const bl
   std::vector<page_stage::row> rows;
   const std::uint64_t offset = job.layout.offsets(job.layers).front();
   for (std::size_t i = 0; i < job.moves.blocks.size(); ++i) {
-    rows.push_back({job.moves.blocks[i] + offset, homes.memories[i], job.moves.pages[i]});
+    const std::byte* const memory = homes.kind == home::unknown ? nullptr : homes.memories[i];
+    rows.push_back({job.moves.blocks[i] + offset, memory, job.moves.pages[i]});
   }
   std::ranges::sort(rows, std::less<>{}, &page_stage::row::bytes);
   return rows;

@@ -52,8 +52,12 @@ result<void> page_stage::run_copies(cu_stream queue, const passage& job, kernels
     runs.push_back(way == kernels::move_way::to_pages ? copy_run{here, there, job.row_bytes}
                                                       : copy_run{there, here, job.row_bytes});
   }
-  const auto rows = rows_in(
-      runs, [&](std::size_t i) { return job.rows[part.first + i].memory == job.rows[part.first + i - 1].memory; });
+  const auto same_memory = [&](std::size_t i) {
+    const std::byte* const memory = job.rows[part.first + i].memory;
+    return memory != nullptr && memory == job.rows[part.first + i - 1].memory;
+  };
+  const auto rows = rows_in(runs, same_memory);
+  if (job.rows[part.first].memory == nullptr) return engine_.copy_each(queue, rows);
   return engine_.copy(queue, rows, job.costs);
 }
 

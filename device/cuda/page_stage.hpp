@@ -30,7 +30,8 @@ class page_stage {
   /// A block's share of one batch must fit into a slot.
   [[nodiscard]] static constexpr bool takes(std::uint64_t row_bytes) noexcept { return row_bytes <= slot_bytes; }
 
-  /// A block's share of a batch: `bytes` in host memory that was registered as one with `memory` as its first byte.
+  /// A block's share of a batch: `bytes` in host memory that was registered as one with `memory` as its first byte;
+  /// null: in memory that is not registered.
   struct row {
     std::byte* bytes;
     const std::byte* memory;

@@ -29,6 +29,12 @@ BOOST_AUTO_TEST_CASE(a_batch_is_named_in_less_time_than_a_call_for_each_run) {
   BOOST_TEST(!batches_pay(older, page_runs(512, 32 * kib)));
 }
 
+BOOST_AUTO_TEST_CASE(rows_in_few_calls_are_named_by_calls_and_rows_in_many_by_a_batch) {
+  BOOST_TEST(!batches_pay(usual_copy_costs, stage_rows(512, 128 * kib, 32)));
+  BOOST_TEST(batches_pay(usual_copy_costs, stage_rows(512, 128 * kib, 4)));  // a call costs the copy engine time, too
+  BOOST_TEST(batches_pay(usual_copy_costs, stage_rows(512, 128 * kib, 2)));
+}
+
 BOOST_AUTO_TEST_CASE(runs_of_an_engines_page_pass_through_the_stage) {
   for (const std::uint64_t run : {16 * kib, 32 * kib, 64 * kib}) {
     BOOST_TEST((cheapest_way(usual_copy_costs, page_runs(512, run), stage_rows(512, run, 32)) == page_way::staged));

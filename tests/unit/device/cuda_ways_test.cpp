@@ -128,11 +128,11 @@ BOOST_AUTO_TEST_CASE(a_batch_that_is_larger_than_the_stage_moves_in_parts) {
 
 BOOST_AUTO_TEST_CASE(rows_of_one_copy_lie_in_one_registration) {
   auto& gpu = open();
-  layered_pages given(8, 1, 32 * kibibyte);
+  layered_pages given(64, 1, 32 * kibibyte);
   const std::span<std::byte> cache(given.cache);
   const std::uint64_t block = given.layout->block_bytes();
-  BOOST_TEST(gpu.register_host(cache.first(3 * block)).has_value());
-  BOOST_TEST(gpu.register_host(cache.subspan(3 * block)).has_value());
+  BOOST_TEST(gpu.register_host(cache.first(24 * block)).has_value());
+  BOOST_TEST(gpu.register_host(cache.subspan(24 * block)).has_value());
   gpu.set_way(page_way::staged);
   BOOST_TEST(given.survive(gpu, stream, {0, 1}));
   BOOST_TEST(fake_cuda_calls("cuMemcpy2DAsync_v2") == 2 * 2);
