@@ -28,7 +28,7 @@ struct copy_work {
   std::uint64_t calls = 0;
 };
 
-/// What a copy of `work` costs; nanoseconds.
+/// The price of a copy; nanoseconds.
 struct copy_time {
   double naming = 0;  ///< the caller's
   double moving = 0;  ///< the copy engine's, which works while the caller names the rest
