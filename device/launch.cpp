@@ -11,7 +11,7 @@ namespace {
 template <class Item>
 std::size_t put(std::byte* table, std::size_t at, std::span<const Item> items) noexcept {
   static_assert(sizeof(Item) % 8 == 0);
-  std::memcpy(table + at, items.data(), items.size_bytes());
+  if (!items.empty()) std::memcpy(table + at, items.data(), items.size_bytes());
   return at + items.size_bytes();
 }
 
