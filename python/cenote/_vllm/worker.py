@@ -887,7 +887,7 @@ class Worker:
         """Copies the step's blocks, or what is left of them; the streams that did so, if a device does. What failed is
         not among them."""
         spans: list[range | None] = [None]
-        if self._saves_by_layer:
+        if self._layout.by_layer:
             spans = [each for each in self._groups[0].spans if each.start not in reservation.saved]
         for span in spans:
             with self._copying:
