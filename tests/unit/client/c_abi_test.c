@@ -29,6 +29,7 @@ int cenote_c_abi_test(void) {
   cenote_strided piece = {NULL, 0, 0, 0, 0};
   cenote_copy_options copying = {0, 0, NULL, 0};
   cenote_device* device = NULL;
+  cenote_device* other = NULL;
   cenote_stream* stream = NULL;
   cenote_stream* same = NULL;
   cenote_event* event = NULL;
@@ -125,7 +126,7 @@ int cenote_c_abi_test(void) {
   EXPECT(cenote_event_done(event, &done) == CENOTE_OK && done == 1);
   EXPECT(strcmp(to, "pnnned") == 0);
   EXPECT(cenote_use_device(NULL, device) == CENOTE_INVALID_ARGUMENT);
-  EXPECT(cenote_session_device(NULL, &device) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_session_device(NULL, &other) == CENOTE_INVALID_ARGUMENT); /* and clears what it was given */
   EXPECT(cenote_release_after(NULL, NULL, 0, stream) == CENOTE_INVALID_ARGUMENT);
   EXPECT(cenote_commit_after(NULL, NULL, 0, stream) == CENOTE_INVALID_ARGUMENT);
   cenote_device_free(device); /* what still needs it keeps it */
