@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<std::uint64_t, 6> run_sizes{1 * KiB, 4 * KiB, 8 * KiB, 16 * KiB, 32 * KiB, 128 * KiB};
 constexpr std::array<std::uint64_t, 2> quick_sizes{4 * KiB, 32 * KiB};
-constexpr std::uint32_t layers = 32;
+constexpr std::uint64_t layers = 32;
 constexpr std::uint64_t full_bytes = 256 * MiB;  // of a batch
 constexpr std::uint64_t quick_bytes = 4 * MiB;
 constexpr std::array ways{page_way::staged, page_way::direct, page_way::kernel};

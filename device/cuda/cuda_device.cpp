@@ -153,7 +153,7 @@ result<void> cuda_device::refuse_capture(cu_stream queue) const {
 result<void> cuda_device::copy(const stream_ref& on, std::span<const copy_run> runs) {
   if (auto good = refuse_if_away(); !good) return good;
   const context::scope inside(*context_);
-  const cu_stream queue = handle_of(on);
+  cu_stream queue = handle_of(on);
   if (auto good = refuse_capture(queue); !good) return good;
   const auto one_is_registered = [this](const copy_run& run) {
     return is_registered(run.from, run.bytes) || is_registered(run.to, run.bytes);
@@ -184,7 +184,7 @@ result<void> cuda_device::move(const stream_ref& on, const page_move& job) {
   if (auto good = refuse_if_away(); !good) return good;
   if (job.moves.pages.empty() || job.layers.count == 0) return {};
   const context::scope inside(*context_);
-  const cu_stream queue = handle_of(on);
+  cu_stream queue = handle_of(on);
   if (auto good = refuse_capture(queue); !good) return good;
   const block_homes found = find(job.moves.blocks, job.layout.offsets(job.layers).back());
   const auto moved = move_between(queue, job, found);
@@ -269,6 +269,7 @@ result<void> cuda_device::move_staged(cu_stream queue, const page_move& job, con
   }
   const auto rows = rows_of(job, homes);
   std::vector<std::uint64_t> pages;
+  pages.reserve(rows.size());
   for (const page_stage::row& row : rows) pages.push_back(row.page);
   return through->move(queue, {job.layout, job.layers, rows, pages, row_bytes, costs_of(job.way)}, job.way);
 }

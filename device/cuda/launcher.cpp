@@ -100,7 +100,7 @@ result<prepared_batch> launcher::prepare(cu_stream queue, const paged_layout& la
 }
 
 result<void> launcher::start(cu_stream queue, const kernels::launch& job, std::uint32_t most_groups) const {
-  const cu_function kernel = job.word == 16 ? move_16_ : job.word == 4 ? move_4_ : move_1_;
+  cu_function kernel = job.word == 16 ? move_16_ : job.word == 4 ? move_4_ : move_1_;
   return launch(kernel, kernels::groups_for(job.move.units(), most_groups), queue, &job.move);
 }
 

@@ -63,7 +63,7 @@ result<void> page_stage::run_copies(cu_stream queue, const passage& job, kernels
 
 /// Copies fill the slot when the kernel that last read it has ended.
 result<void> page_stage::to_pages(cu_stream queue, const passage& job, const kernels::launch& task, share part) {
-  const cu_stream up = handle_of(uploads_);
+  cu_stream up = handle_of(uploads_);
   if (auto good = await(up, emptied_[next_]); !good) return good;
   if (auto good = run_copies(up, job, kernels::move_way::to_pages, part); !good) return good;
   if (auto good = mark(filled_[next_], up); !good) return good;
@@ -73,7 +73,7 @@ result<void> page_stage::to_pages(cu_stream queue, const passage& job, const ker
 }
 
 result<void> page_stage::to_blocks(cu_stream queue, const passage& job, const kernels::launch& task, share part) {
-  const cu_stream down = handle_of(downloads_);
+  cu_stream down = handle_of(downloads_);
   if (auto good = await(queue, emptied_[next_]); !good) return good;
   if (auto good = run_kernel(queue, job, task, part); !good) return good;
   if (auto good = mark(filled_[next_], queue); !good) return good;
@@ -86,7 +86,7 @@ result<void> page_stage::to_blocks(cu_stream queue, const passage& job, const ke
 /// beside an engine that computes each kernel waits until some multiprocessor has ended job it was given before.
 result<void> page_stage::move_parts(cu_stream queue, const passage& job, kernels::move_way way) {
   const bool reads_blocks = way == kernels::move_way::to_pages;
-  const cu_stream uploads = reads_blocks ? handle_of(uploads_) : queue;  // before the copies, not behind them
+  cu_stream uploads = reads_blocks ? handle_of(uploads_) : queue;  // before the copies, not behind them
   auto tables = launcher_.prepare(uploads, job.layout, {job.pages, {}}, job.layers, way, job.row_bytes);
   if (!tables) return std::unexpected(tables.error());
   const auto most = static_cast<std::size_t>(slot_bytes / job.row_bytes);

@@ -197,7 +197,8 @@ void feed::begin_replay(feed_time now) {
   if (granted.kind == replay_kind::snapshot && !may_snapshot) granted.kind = replay_kind::whole;
   const bool has_snapshots = options_.kind == publisher_kind::node || run_.is_adopted();
   if (granted.kind == replay_kind::whole && has_snapshots && may_snapshot) granted.kind = replay_kind::snapshot;
-  replay_request& made = running_.emplace();
+  running_ = replay_request{};
+  replay_request& made = *running_;
   made.number = ++number_;
   made.kind = granted.kind;
   made.is_full = granted.is_full;
