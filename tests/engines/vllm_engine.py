@@ -259,14 +259,23 @@ class Engine:
             self._buffer += more
 
 
-def _collect_events(endpoint: str, events: list[dict[str, Any]]) -> None:
-    """Subscribes, in a thread, to what the engine publishes."""
+def _collect_events(endpoint: str, events: list[dict[str, Any]]) -> threading.Event:
+    """Subscribes, in a thread, to what the engine publishes. The result is set once the engine knows: what it publishes
+    before is lost."""
     import msgspec
     import zmq
+    from zmq.utils.monitor import recv_monitor_message
 
     subscriber = zmq.Context.instance().socket(zmq.SUB)
     subscriber.setsockopt(zmq.SUBSCRIBE, b"")
+    subscriber.setsockopt(zmq.RECONNECT_IVL, 1)  # ms; the engine binds later
+    monitor = subscriber.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
     subscriber.connect(endpoint)
+    is_known = threading.Event()
+
+    def await_engine() -> None:
+        recv_monitor_message(monitor)
+        is_known.set()
 
     def collect() -> None:
         while True:
@@ -276,7 +285,9 @@ def _collect_events(endpoint: str, events: list[dict[str, Any]]) -> None:
                     event[name] = repr(event.get(name))
                 events.append(event)
 
-    threading.Thread(target=collect, daemon=True).start()
+    for each in (await_engine, collect):
+        threading.Thread(target=each, daemon=True).start()
+    return is_known
 
 
 def _watch_requests(requests: list[Any]) -> None:
@@ -433,12 +444,13 @@ def _serve(arguments: dict[str, Any]) -> None:
     from vllm import LLM, SamplingParams
 
     published: list[dict[str, Any]] = []
+    subscribed: threading.Event | None = None
     endpoint = arguments.pop("events_at", None)
     if endpoint:
         from vllm.config import KVEventsConfig
 
         arguments["kv_events_config"] = KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", endpoint=endpoint)
-        _collect_events(endpoint, published)
+        subscribed = _collect_events(endpoint, published)
 
     if arguments.pop("draw_weights", False):
         _draw_weights()
@@ -586,6 +598,8 @@ def _serve(arguments: dict[str, Any]) -> None:
         "refuse_copies": lambda refuses: llm.collective_rpc(_refuse_copies, args=(refuses,)),
         "withhold_room": lambda withhold: llm.collective_rpc(_withhold_room, args=(withhold,)),
     }
+    if subscribed is not None and not subscribed.wait(CALL_LIMIT):
+        raise AssertionError("the engine publishes no events")
     print(json.dumps("ready"), file=answers)
     for line in sys.stdin:
         name, given = json.loads(line)

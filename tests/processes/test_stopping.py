@@ -200,11 +200,17 @@ def test_a_keeper_that_is_killed_takes_its_worker_along_and_clients_are_told(
 
 def test_a_new_node_starts_in_the_place_of_a_killed_one(start_node: StartNode, attach: Attach) -> None:
     node = start_node()
-    for starts in range(1, 4):  # it answers before the keeper has heard that its worker is ready
-        until("the worker is ready", lambda wanted=starts: len(node.logged("worker is ready")) == wanted)
+
+    def await_worker(starts: int) -> None:
+        """The worker of a killed keeper may answer for a moment, and a new one before its keeper has heard of it."""
+        until("the worker is ready", lambda: len(node.logged("worker is ready")) == starts)
+
+    for starts in range(1, 4):
+        await_worker(starts)
         node.send_signal(signal.SIGKILL)
         node.wait()
         node.start()
+    await_worker(4)
     assert attach(node, "i").put([bytes(16)], [bytes(4096)]) == 1
 
 
