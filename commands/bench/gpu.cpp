@@ -74,23 +74,6 @@ std::vector<std::uint64_t> some_pages(const engine_case& of) {
   return pages;
 }
 
-/// A copy for each run of each page, as it is done without kernels.
-std::vector<copy_run> copies_of(const paged_layout& layout, const move_list& moves, bool to_blocks) {
-  std::vector<copy_run> runs;
-  const auto pieces = layout.pieces(layout.all_layers());
-  for (std::size_t i = 0; i < moves.pages.size(); ++i) {
-    std::byte* in_block = moves.blocks[i];
-    for (const strided_piece& piece : pieces) {
-      std::byte* in_page = piece.base + moves.pages[i] * piece.block_stride;
-      for (std::uint64_t run = 0; run < piece.runs; ++run, in_page += piece.run_stride, in_block += piece.run_bytes) {
-        runs.push_back(to_blocks ? copy_run{in_block, in_page, piece.run_bytes}
-                                 : copy_run{in_page, in_block, piece.run_bytes});
-      }
-    }
-  }
-  return runs;
-}
-
 /// KV in device memory, and as many blocks as a batch has, in registered host memory or in device memory.
 class paged_pool {
  public:
@@ -189,7 +172,8 @@ result<void> measure_pages(const gpu_stage& stage, const amounts& of, const engi
   if (!made) return std::unexpected(made.error());
   const paged_pool& pool = **made;
   for (const bool to_blocks : {true, false}) {
-    const auto runs = copies_of(*pool.layout, pool.moves(), to_blocks);
+    const auto way = to_blocks ? kernels::move_way::to_blocks : kernels::move_way::to_pages;
+    const auto runs = cuda::page_runs(*pool.layout, pool.moves(), pool.layout->all_layers(), way);
     const copy_run whole = to_blocks ? copy_run{pool.first_block, pool.first_page(), pool.bytes}
                                      : copy_run{pool.first_page(), pool.first_block, pool.bytes};
     auto taken = stage.in_turn(

@@ -44,6 +44,26 @@ copy_work work_of(std::span<const row_run> rows) noexcept {
   return work;
 }
 
+std::vector<copy_run> page_runs(const paged_layout& layout, const move_list& moves, layer_range layers,
+                                kernels::move_way way) {
+  std::vector<copy_run> runs;
+  const auto pieces = layout.pieces(layers);
+  const auto offsets = layout.offsets(layers);
+  for (std::size_t i = 0; i < moves.pages.size(); ++i) {
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+      std::byte* in_page = pieces[p].base + moves.pages[i] * pieces[p].block_stride;
+      std::byte* in_block = moves.blocks[i] + offsets[p];
+      for (std::uint64_t run = 0; run < pieces[p].runs; ++run) {
+        runs.push_back(way == kernels::move_way::to_blocks ? copy_run{in_block, in_page, pieces[p].run_bytes}
+                                                           : copy_run{in_page, in_block, pieces[p].run_bytes});
+        in_page += pieces[p].run_stride;
+        in_block += pieces[p].run_bytes;
+      }
+    }
+  }
+  return runs;
+}
+
 bool copy_engine::has_batches() const noexcept {
   return context_->api().cuMemcpyBatchAsync_v2 != nullptr || context_->api().cuMemcpyBatchAsync != nullptr;
 }
@@ -58,7 +78,7 @@ result<void> copy_engine::copy_single(cu_stream queue, const copy_run& run) cons
 }
 
 result<void> copy_engine::copy_rows(cu_stream queue, const row_run& rows) const {
-  if (rows.rows == 1) return copy_single(queue, {rows.target, rows.source, rows.bytes});
+  if (rows.rows == 1) return copy_single(queue, rows.run(0));
   cu_rows what;
   what.source.address = const_cast<std::byte*>(rows.source);
   what.source.pitch = rows.source_pitch;
@@ -69,9 +89,7 @@ result<void> copy_engine::copy_rows(cu_stream queue, const row_run& rows) const 
   const auto copied = context_->check(context_->api().cuMemcpy2DAsync_v2(&what, queue), "cuMemcpy2DAsync");
   if (copied || context_->away()) return copied;
   for (std::uint64_t row = 0; row < rows.rows; ++row) {
-    auto one =
-        copy_single(queue, {rows.target + row * rows.target_pitch, rows.source + row * rows.source_pitch, rows.bytes});
-    if (!one) return one;
+    if (auto one = copy_single(queue, rows.run(row)); !one) return one;
   }
   return {};
 }
@@ -115,9 +133,7 @@ result<void> copy_engine::copy_batch(cu_stream queue, std::span<const copy_run> 
 result<void> copy_engine::copy_batches(cu_stream queue, std::span<const row_run> rows) const {
   std::vector<copy_run> runs;
   for (const row_run& each : rows) {
-    for (std::uint64_t row = 0; row < each.rows; ++row) {
-      runs.push_back({each.target + row * each.target_pitch, each.source + row * each.source_pitch, each.bytes});
-    }
+    for (std::uint64_t row = 0; row < each.rows; ++row) runs.push_back(each.run(row));
   }
   return copy_batch(queue, runs);
 }

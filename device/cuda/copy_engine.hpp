@@ -7,6 +7,7 @@
 #include "device/copy_costs.hpp"
 #include "device/cuda/context.hpp"
 #include "device/device.hpp"
+#include "device/launch.hpp"
 
 namespace cenote::cuda {
 
@@ -19,6 +20,9 @@ struct row_run {
   std::uint64_t target_pitch = 0;
   std::uint64_t source_pitch = 0;
 
+  [[nodiscard]] copy_run run(std::uint64_t row) const noexcept {
+    return {target + row * target_pitch, source + row * source_pitch, bytes};
+  }
   /// Takes the run in as the next row, if it lies as far from the last one as that from the one before.
   [[nodiscard]] bool extend(const copy_run& next) noexcept;
 };
@@ -36,6 +40,10 @@ template <class SameMemory>
 }
 
 [[nodiscard]] copy_work work_of(std::span<const row_run> rows) noexcept;
+
+/// A copy for each run of each page. Moves and layers must have passed the layout's check().
+[[nodiscard]] std::vector<copy_run> page_runs(const paged_layout& layout, const move_list& moves, layer_range layers,
+                                              kernels::move_way way);
 
 /// Gives copies to streams. Host memory must be registered. Copies of one call may be carried out in any order.
 /// Thread-safe.

@@ -6,41 +6,6 @@
 
 namespace cenote::cuda {
 
-namespace {
-
-/// A copy for each run of each page.
-std::vector<copy_run> runs_of(const paged_layout& layout, const move_list& moves, layer_range layers,
-                              kernels::move_way way) {
-  std::vector<copy_run> runs;
-  const auto pieces = layout.pieces(layers);
-  const auto offsets = layout.offsets(layers);
-  for (std::size_t i = 0; i < moves.pages.size(); ++i) {
-    for (std::size_t p = 0; p < pieces.size(); ++p) {
-      std::byte* in_page = pieces[p].base + moves.pages[i] * pieces[p].block_stride;
-      std::byte* in_block = moves.blocks[i] + offsets[p];
-      for (std::uint64_t run = 0; run < pieces[p].runs; ++run) {
-        runs.push_back(way == kernels::move_way::to_blocks ? copy_run{in_block, in_page, pieces[p].run_bytes}
-                                                           : copy_run{in_page, in_block, pieces[p].run_bytes});
-        in_page += pieces[p].run_stride;
-        in_block += pieces[p].run_bytes;
-      }
-    }
-  }
-  return runs;
-}
-
-/// Of rows of a stage, in their order there.
-copy_work rows_work(std::span<const page_stage::row> rows, std::uint64_t row_bytes) {
-  std::vector<copy_run> runs;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    // Only distances count: the stage's rows follow each other.
-    runs.push_back({rows.front().bytes + i * row_bytes, rows[i].bytes, row_bytes});
-  }
-  return work_of(rows_in(runs, [&](std::size_t i) { return rows[i].memory == rows[i - 1].memory; }));
-}
-
-}  // namespace
-
 result<std::unique_ptr<cuda_device>> cuda_device::open(std::string_view name, const options& how) {
   auto api = driver::load(how.library);
   if (!api) return std::unexpected(api.error());
@@ -202,18 +167,25 @@ result<void> cuda_device::move_between(cu_stream queue, const page_move& job, co
     case home::mixed:
       if (launcher_) return move_by_kernel(queue, job, launcher_->few_groups());
       break;
-    case home::host:
-      switch (forced_way_.value_or(way_of(job, homes))) {
-        case page_way::staged: return move_staged(queue, job, homes);
-        case page_way::kernel: return move_by_kernel(queue, job, launcher_->few_groups());
-        case page_way::direct: break;
-      }
-      break;
+    case home::host: return move_over_link(queue, job, homes);
     case home::unknown:
       // Not registered, or not known here: in few long copies, each of which the driver has to stage.
-      if (launcher_ && forced_way_.value_or(page_way::staged) == page_way::staged)
-        return move_staged(queue, job, homes);
+      if (forced_way_.value_or(page_way::staged) != page_way::staged) break;
+      if (page_stage* const path = stage_for(job)) return move_staged(queue, job, *path, rows_of(job, homes));
       break;
+  }
+  return move_directly(queue, job, homes);
+}
+
+result<void> cuda_device::move_over_link(cu_stream queue, const page_move& job, const block_homes& homes) {
+  page_stage* const path = stage_for(job);
+  const auto rows = path != nullptr ? rows_of(job, homes) : std::vector<page_stage::row>();
+  switch (forced_way_.value_or(way_of(job, rows))) {
+    case page_way::staged:
+      if (path == nullptr) return fail(error_code::no_space, "there is no stage on the GPU for such pages");
+      return move_staged(queue, job, *path, rows);
+    case page_way::kernel: return move_by_kernel(queue, job, launcher_->few_groups());
+    case page_way::direct: break;
   }
   return move_directly(queue, job, homes);
 }
@@ -223,18 +195,14 @@ result<void> cuda_device::move_by_kernel(cu_stream queue, const page_move& job, 
   return launcher_->move(queue, job.layout, job.moves, job.layers, job.way, most_groups);
 }
 
-page_way cuda_device::way_of(const page_move& job, const block_homes& homes) {
-  const auto pieces = job.layout.pieces(job.layers);
-  const auto offsets = job.layout.offsets(job.layers);
-  const std::uint64_t row_bytes = offsets.back() - offsets.front();
+/// `rows`: none where there is no stage for them.
+page_way cuda_device::way_of(const page_move& job, std::span<const page_stage::row> rows) const {
   copy_work direct;
-  for (const strided_piece& piece : pieces) direct.runs += piece.runs * job.moves.pages.size();
+  for (const strided_piece& piece : job.layout.pieces(job.layers)) direct.runs += piece.runs * job.moves.pages.size();
   direct.calls = direct.runs;
-  direct.bytes = row_bytes * job.moves.pages.size();
+  direct.bytes = job.row_bytes() * job.moves.pages.size();
   std::optional<copy_work> staged;
-  if (launcher_ && page_stage::takes(row_bytes) && stage_in_use() != nullptr) {
-    staged = rows_work(rows_of(job, homes), row_bytes);
-  }
+  if (!rows.empty()) staged = page_stage::work(rows, job.row_bytes());
   copy_costs costs = costs_of(job.way);
   if (!launcher_) costs.kernel_byte = 0;
   return cheapest_way(costs, direct, staged);
@@ -260,18 +228,16 @@ std::uint64_t cuda_device::stage_bytes() const noexcept {
   return stage_ ? page_stage::slots * page_stage::slot_bytes : 0;
 }
 
-result<void> cuda_device::move_staged(cu_stream queue, const page_move& job, const block_homes& homes) {
-  page_stage* const through = stage_in_use();
-  const auto offsets = job.layout.offsets(job.layers);
-  const std::uint64_t row_bytes = offsets.back() - offsets.front();
-  if (through == nullptr || !page_stage::takes(row_bytes)) {
-    return fail(error_code::no_space, "there is no stage on the GPU for such pages");
-  }
-  const auto rows = rows_of(job, homes);
+page_stage* cuda_device::stage_for(const page_move& job) {
+  return page_stage::takes(job.row_bytes()) ? stage_in_use() : nullptr;
+}
+
+result<void> cuda_device::move_staged(cu_stream queue, const page_move& job, page_stage& path,
+                                      std::span<const page_stage::row> rows) const {
   std::vector<std::uint64_t> pages;
   pages.reserve(rows.size());
   for (const page_stage::row& row : rows) pages.push_back(row.page);
-  return through->move(queue, {job.layout, job.layers, rows, pages, row_bytes, costs_of(job.way)}, job.way);
+  return path.move(queue, {job.layout, job.layers, rows, pages, job.row_bytes(), costs_of(job.way)}, job.way);
 }
 
 /// By their addresses, so that as many as possible are at one distance: blocks come in the order of keys.
@@ -287,7 +253,7 @@ std::vector<page_stage::row> cuda_device::rows_of(const page_move& job, const bl
 }
 
 result<void> cuda_device::move_directly(cu_stream queue, const page_move& job, const block_homes& homes) {
-  const auto runs = runs_of(job.layout, job.moves, job.layers, job.way);
+  const auto runs = page_runs(job.layout, job.moves, job.layers, job.way);
   if (homes.kind == home::host && engine_.has_batches() && !copy_engine::is_default(queue)) {
     return engine_.copy_batch(queue, runs);
   }
@@ -299,8 +265,15 @@ result<void> cuda_device::move_directly(cu_stream queue, const page_move& job, c
 
 bool cuda_device::is_registered(const std::byte* first, std::uint64_t bytes) const {
   const std::lock_guard guard(lock_);
-  const auto found = registered_.upper_bound(const_cast<std::byte*>(first));
-  return found != registered_.begin() && first + bytes <= std::prev(found)->first + std::prev(found)->second;
+  return registration_of(first, bytes) != nullptr;
+}
+
+/// Its first byte; null: none holds all of the memory. Called with the lock.
+const std::byte* cuda_device::registration_of(const std::byte* first, std::uint64_t bytes) const {
+  const auto next = registered_.upper_bound(const_cast<std::byte*>(first));
+  if (next == registered_.begin()) return nullptr;
+  const auto& [begin, size] = *std::prev(next);
+  return first + bytes <= begin + size ? begin : nullptr;
 }
 
 cuda_device::block_homes cuda_device::find(std::span<std::byte* const> blocks, std::uint64_t bytes) {
@@ -309,9 +282,8 @@ cuda_device::block_homes cuda_device::find(std::span<std::byte* const> blocks, s
   std::size_t on_host = 0;
   const std::lock_guard guard(lock_);
   for (std::byte* const block : blocks) {
-    const auto host = registered_.upper_bound(block);
-    if (host != registered_.begin() && block + bytes <= std::prev(host)->first + std::prev(host)->second) {
-      found.memories.push_back(std::prev(host)->first);
+    if (const std::byte* const registration = registration_of(block, bytes); registration != nullptr) {
+      found.memories.push_back(registration);
       ++on_host;
       continue;
     }

@@ -78,6 +78,11 @@ class cuda_device final : public device {
     const move_list& moves;
     layer_range layers;
     kernels::move_way way;
+
+    /// Of each block, back to back; bytes.
+    [[nodiscard]] std::uint64_t row_bytes() const noexcept {
+      return layout.offsets(layers).back() - layout.offsets(layers).front();
+    }
   };
   /// The memory that blocks lie in.
   enum class home : std::uint8_t { host, gpu, mixed, unknown };
@@ -91,13 +96,17 @@ class cuda_device final : public device {
   [[nodiscard]] result<void> move(const stream_ref& on, const page_move& job);
   [[nodiscard]] result<void> move_between(cu_stream queue, const page_move& job, const block_homes& homes);
   [[nodiscard]] result<void> move_directly(cu_stream queue, const page_move& job, const block_homes& homes);
-  [[nodiscard]] result<void> move_staged(cu_stream queue, const page_move& job, const block_homes& homes);
+  [[nodiscard]] result<void> move_over_link(cu_stream queue, const page_move& job, const block_homes& homes);
+  [[nodiscard]] result<void> move_staged(cu_stream queue, const page_move& job, page_stage& path,
+                                         std::span<const page_stage::row> rows) const;
   [[nodiscard]] result<void> move_by_kernel(cu_stream queue, const page_move& job, std::uint32_t most_groups);
   [[nodiscard]] static std::vector<page_stage::row> rows_of(const page_move& job, const block_homes& homes);
-  [[nodiscard]] page_way way_of(const page_move& job, const block_homes& homes);
+  [[nodiscard]] page_way way_of(const page_move& job, std::span<const page_stage::row> rows) const;
+  [[nodiscard]] page_stage* stage_for(const page_move& job);
   [[nodiscard]] page_stage* stage_in_use();
   [[nodiscard]] const copy_costs& costs_of(kernels::move_way way) const noexcept;
   [[nodiscard]] block_homes find(std::span<std::byte* const> blocks, std::uint64_t bytes);
+  [[nodiscard]] const std::byte* registration_of(const std::byte* first, std::uint64_t bytes) const;
   [[nodiscard]] bool is_registered(const std::byte* first, std::uint64_t bytes) const;
   void remember(const device_memory& memory);
   /// Errors: closed (away), forked.

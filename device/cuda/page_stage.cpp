@@ -5,6 +5,28 @@
 
 namespace cenote::cuda {
 
+namespace {
+
+/// Between rows and the stage, where they follow each other from `memory` on.
+std::vector<row_run> copies_of(std::span<const page_stage::row> rows, std::byte* memory, std::uint64_t row_bytes,
+                               kernels::move_way way) {
+  std::vector<copy_run> runs;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::byte* const here = memory + i * row_bytes;
+    runs.push_back(way == kernels::move_way::to_pages ? copy_run{here, rows[i].bytes, row_bytes}
+                                                      : copy_run{rows[i].bytes, here, row_bytes});
+  }
+  return rows_in(runs,
+                 [&](std::size_t i) { return rows[i].memory != nullptr && rows[i].memory == rows[i - 1].memory; });
+}
+
+}  // namespace
+
+/// Only distances count, so that any address stands for the stage's.
+copy_work page_stage::work(std::span<const row> rows, std::uint64_t row_bytes) {
+  return work_of(copies_of(rows, rows.front().bytes, row_bytes, kernels::move_way::to_pages));
+}
+
 result<std::unique_ptr<page_stage>> page_stage::create(const context_ref& owner, launcher& kernels) {
   auto made = std::make_unique<page_stage>(owner, kernels);
   for (stream_ref* each : {&made->uploads_, &made->downloads_}) {
@@ -45,18 +67,7 @@ result<void> page_stage::run_kernel(cu_stream queue, const passage& job, kernels
 }
 
 result<void> page_stage::run_copies(cu_stream queue, const passage& job, kernels::move_way way, share part) {
-  std::vector<copy_run> runs;
-  for (std::size_t i = 0; i < part.count; ++i) {
-    std::byte* const here = part.memory + i * job.row_bytes;
-    std::byte* const there = job.rows[part.first + i].bytes;
-    runs.push_back(way == kernels::move_way::to_pages ? copy_run{here, there, job.row_bytes}
-                                                      : copy_run{there, here, job.row_bytes});
-  }
-  const auto same_memory = [&](std::size_t i) {
-    const std::byte* const memory = job.rows[part.first + i].memory;
-    return memory != nullptr && memory == job.rows[part.first + i - 1].memory;
-  };
-  const auto rows = rows_in(runs, same_memory);
+  const auto rows = copies_of(job.rows.subspan(part.first, part.count), part.memory, job.row_bytes, way);
   if (job.rows[part.first].memory == nullptr) return engine_.copy_each(queue, rows);
   return engine_.copy(queue, rows, job.costs);
 }

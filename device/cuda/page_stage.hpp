@@ -37,6 +37,9 @@ class page_stage {
     const std::byte* memory;
     std::uint64_t page;
   };
+  /// The copy engines' work for these rows, in their order, of `row_bytes` each.
+  [[nodiscard]] static copy_work work(std::span<const row> rows, std::uint64_t row_bytes);
+
   /// A batch on its way through the stage, in any order: rows that follow each other in memory are one call where they
   /// stand side by side. `pages` are those of the rows.
   struct passage {
