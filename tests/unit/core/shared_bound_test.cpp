@@ -138,6 +138,7 @@ const std::map<std::string, std::string> without_share{
     {"most_header_line", "of one server"},
     {"most_in_a_row", "answers of one place"},
     {"most_in_batch", "steps of one turn"},
+    {"most_lanes", "threads of one group"},
     {"most_length", "of one request"},
     {"most_nodes", "other nodes"},
     {"most_orders", "removals: the oldest goes, and is counted"},
@@ -154,6 +155,7 @@ const std::map<std::string, std::string> without_share{
     {"most_specs", "instances, which have shares: the oldest unused one goes"},
     {"most_threads", "of the machine"},
     {"most_unsent_bytes", "of one server"},
+    {"most_units", "of one launch"},
     {"most_value_bytes", "of one value"},
     {"most_window", "of one server"},
 };
