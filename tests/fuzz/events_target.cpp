@@ -3,6 +3,7 @@
 #include <array>
 
 #include "services/indexer/events/event_adapter.hpp"
+#include "services/indexer/events/msgpack_reader.hpp"
 #include "services/indexer/keys/token_processor.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/support/msgpack_writer.hpp"
