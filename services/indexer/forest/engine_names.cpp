@@ -65,6 +65,13 @@ void engine_names::erase(block_number block) noexcept {
   part(mixed).erase(mixed << part_bits, block);
 }
 
+void engine_names::erase_extra(name_domain domain) noexcept {
+  if (domain >= extra_.size()) return;
+  extra_table empty(retired_.budget());
+  extra_[domain].slots.swap(empty.slots);
+  extra_[domain].occupied = 0;
+}
+
 void engine_names::prefetch_block(std::uint64_t hash) const noexcept {
   const std::uint64_t mixed = spread(hash, seed_);
   (void)part(mixed).find(mixed << part_bits, [&](std::uint32_t number) {

@@ -31,6 +31,8 @@ class engine_names {
   [[nodiscard]] bool add_extra(name_domain domain, block_number block, std::uint64_t hash) noexcept;
   /// Forgets the name in the run's domain; others end with the run.
   void erase(block_number block) noexcept;
+  /// Forgets the names of a domain that do not lie in the array of blocks.
+  void erase_extra(name_domain domain) noexcept;
 
   /// Start to load what find() looks at first, and then: the second wants the first to have arrived.
   void prefetch(std::uint64_t hash) const noexcept {

@@ -26,8 +26,8 @@ forest::forest(const forest_options& options)
 
 std::expected<std::size_t, store_refusal> forest::store(name_domain domain, block_number parent,
                                                         std::span<const std::uint64_t> keys,
-                                                        std::span<const std::uint64_t> hashes,
-                                                        holder stored_by) noexcept {
+                                                        std::span<const std::uint64_t> hashes, holder stored_by,
+                                                        name_rule rule) noexcept {
   if (!hashes.empty() && hashes.size() != keys.size()) return std::unexpected(store_refusal::unequal_lengths);
   if (!parts_.holders.is_live(stored_by)) return std::unexpected(store_refusal::dead_holder);
   parts_.reclaim_some();
@@ -37,7 +37,7 @@ std::expected<std::size_t, store_refusal> forest::store(name_domain domain, bloc
     if (cursor.run == no_run) return std::unexpected(store_refusal::unknown_parent);
     cursor.offset = parent - parts_.blocks.run(cursor.run).base + 1;
   }
-  const auto known = count_known(domain, cursor, keys, hashes);
+  const auto known = count_known(domain, cursor, keys, hashes, rule);
   if (!known) return std::unexpected(store_refusal::name_conflict);
   const auto names = [&](std::size_t first, std::size_t count) {
     return hashes.empty() ? hashes : hashes.subspan(first, count);
@@ -76,15 +76,16 @@ std::uint32_t forest::pass_known(position& cursor, std::span<const std::uint64_t
   return pass_known(cursor, keys);
 }
 
-// The number of blocks that are known; none if a name would then name two blocks.
+// The number of blocks that are known; none if the rule of names were broken.
 std::optional<std::size_t> forest::count_known(name_domain domain, position cursor, std::span<const std::uint64_t> keys,
-                                               std::span<const std::uint64_t> hashes) const noexcept {
+                                               std::span<const std::uint64_t> hashes,
+                                               name_rule rule) const noexcept {
   std::size_t known = 0;
   while (known < keys.size()) {
     const std::uint32_t count = pass_known(cursor, keys.subspan(known));
     if (count == 0) break;
     const position begin{cursor.run, cursor.offset - count};
-    if (!hashes.empty() && is_conflict(domain, begin, hashes.subspan(known, count))) return std::nullopt;
+    if (!hashes.empty() && is_conflict(domain, begin, hashes.subspan(known, count), rule)) return std::nullopt;
     known += count;
   }
   if (hashes.empty()) return known;
@@ -96,7 +97,8 @@ std::optional<std::size_t> forest::count_known(name_domain domain, position curs
   return known;
 }
 
-bool forest::is_conflict(name_domain domain, position begin, std::span<const std::uint64_t> hashes) const noexcept {
+bool forest::is_conflict(name_domain domain, position begin, std::span<const std::uint64_t> hashes,
+                         name_rule rule) const noexcept {
   const block_run& run = parts_.blocks.run(begin.run);
   const block_number first = run.base + begin.offset;
   const std::uint64_t* const present = parts_.blocks.hashes(first);
@@ -106,6 +108,8 @@ bool forest::is_conflict(name_domain domain, position begin, std::span<const std
     if (is_domain && present[i] == hashes[i]) continue;
     const block_number known = parts_.names.find(domain, hashes[i]);
     if (known != no_block && known != first + i) return true;
+    const bool is_other = is_domain && present[i] != unnamed() && known == no_block;
+    if (is_other && rule == name_rule::one_name) return true;
   }
   return false;
 }
@@ -113,6 +117,7 @@ bool forest::is_conflict(name_domain domain, position begin, std::span<const std
 bool forest::name_known(name_domain domain, position begin, std::span<const std::uint64_t> hashes) noexcept {
   if (hashes.empty()) return true;
   block_run& run = parts_.blocks.run(begin.run);
+  if (run.domain != domain) sweep_names(begin.run);
   if (run.domain == no_domain) run.domain = domain;
   const block_number first = run.base + begin.offset;
   const std::uint64_t* const present = parts_.blocks.hashes(first);
@@ -217,26 +222,27 @@ bool forest::begin_run(name_domain domain, position& cursor, std::uint64_t key, 
   return true;
 }
 
-block_removal forest::remove(name_domain domain, std::span<const std::uint64_t> hashes, holder removed) noexcept {
+block_change forest::remove(name_domain domain, std::span<const std::uint64_t> hashes, holder removed) noexcept {
   constexpr std::size_t batch = 64;
   std::array<block_number, batch> blocks{};
-  block_removal sum;
+  block_change sum;
   for (std::size_t cursor = 0; cursor < hashes.size(); cursor += batch) {
     const auto part = hashes.subspan(cursor, std::min(batch, hashes.size() - cursor));
     for (const std::uint64_t hash : part) parts_.names.prefetch(hash);
     for (const std::uint64_t hash : part) parts_.names.prefetch_block(hash);
     for (std::size_t i = 0; i < part.size(); ++i) blocks[i] = parts_.names.find(domain, part[i]);
-    const block_removal one = remove(std::span(blocks.data(), part.size()), removed);
+    const block_change one = remove(std::span(blocks.data(), part.size()), removed);
     sum.blocks += one.blocks;
     sum.unknown += one.unknown;
   }
   return sum;
 }
 
-block_removal forest::remove(std::span<const block_number> blocks, holder removed) noexcept {
-  block_removal sum;
-  if (!parts_.holders.is_live(removed)) return {0, blocks.size()};
-  parts_.reclaim_some();
+// Calls `change(run, first, last)` for blocks in a row, upwards or, as engines free them, downwards; it answers whether
+// it could.
+template <class Change>
+block_change forest::change_stretches(std::span<const block_number> blocks, Change&& change) noexcept {
+  block_change sum;
   for (std::size_t i = 0; i < blocks.size();) {
     const std::uint32_t run = blocks[i] == no_block ? no_run : parts_.blocks.run_of(blocks[i]);
     if (run == no_run) {
@@ -246,7 +252,6 @@ block_removal forest::remove(std::span<const block_number> blocks, holder remove
     }
     const block_number base = parts_.blocks.run(run).base;
     const block_number end = base + parts_.blocks.run(run).length;
-    // Blocks in a row, upwards or, as engines free them, downwards.
     std::size_t next = i + 1;
     const bool is_down = next < blocks.size() && blocks[next] + 1 == blocks[i];
     const block_number step = is_down ? no_block : 1;
@@ -256,11 +261,28 @@ block_removal forest::remove(std::span<const block_number> blocks, holder remove
     }
     const block_number low = std::min(blocks[i], blocks[next - 1]);
     const block_number high = std::max(blocks[i], blocks[next - 1]);
-    remove_stretch(run, low - base, high - base + 1, removed);
-    sum.blocks += next - i;
+    (change(run, low - base, high - base + 1) ? sum.blocks : sum.unknown) += next - i;
     i = next;
   }
   return sum;
+}
+
+block_change forest::remove(std::span<const block_number> blocks, holder removed) noexcept {
+  if (!parts_.holders.is_live(removed)) return {0, blocks.size()};
+  parts_.reclaim_some();
+  return change_stretches(blocks, [&](std::uint32_t run, std::uint32_t first, std::uint32_t last) {
+    remove_stretch(run, first, last, removed);
+    return true;
+  });
+}
+
+block_change forest::hold(std::span<const block_number> blocks, holder stored_by) noexcept {
+  if (!parts_.holders.is_live(stored_by)) return {0, blocks.size()};
+  parts_.reclaim_some();
+  return change_stretches(blocks, [&](std::uint32_t run, std::uint32_t first, std::uint32_t last) {
+    parts_.touch(parts_.blocks.run(run));
+    return add({run, first}, last - first, stored_by);
+  });
 }
 
 void forest::remove_stretch(std::uint32_t run, std::uint32_t first, std::uint32_t last, holder removed) noexcept {
@@ -277,26 +299,66 @@ void forest::remove_stretch(std::uint32_t run, std::uint32_t first, std::uint32_
   if (spans.empty() || spans.back().end + block_store::granule <= present.length) eviction_.offer(run);
 }
 
+std::optional<name_domain> forest::begin_domain() {
+  if (!free_domains_.empty()) {
+    const name_domain domain = free_domains_.back();
+    free_domains_.pop_back();
+    return domain;
+  }
+  if (domain_bound_ == no_domain) return std::nullopt;
+  return domain_bound_++;
+}
+
+bool forest::name(name_domain domain, block_number block, std::uint64_t hash) noexcept {
+  const block_number known = parts_.names.find(domain, hash);
+  if (known != no_block) return known == block;
+  return parts_.blocks.run_of(block) != no_run && parts_.names.add_extra(domain, block, hash);
+}
+
+void forest::end_domain(name_domain domain) {
+  free_domains_.reserve(std::size_t{domain_bound_});
+  ended_domains_.push_back(domain);
+}
+
 bool forest::sweep(std::size_t runs) noexcept {
-  if (swept_dead_ == 0) {
+  if (!is_sweeping_) {
     swept_dead_ = parts_.holders.dead().size();
+    swept_domains_ = ended_domains_.size();
     sweep_at_ = 0;
-    if (swept_dead_ == 0) return true;
+    is_sweeping_ = swept_dead_ > 0 || swept_domains_ > 0;
+    if (!is_sweeping_) return true;
   }
   for (std::size_t i = 0; i < runs && sweep_at_ < parts_.blocks.run_bound(); ++i) {
     parts_.reclaim_some();
     sweep_run(sweep_at_++);
   }
   if (sweep_at_ < parts_.blocks.run_bound()) return false;
+  is_sweeping_ = false;
   editor_.forget_dead();
   parts_.holders.retire_dead(swept_dead_);
-  swept_dead_ = 0;
+  for (std::size_t i = 0; i < swept_domains_; ++i) {
+    parts_.names.erase_extra(ended_domains_[i]);
+    free_domains_.push_back(ended_domains_[i]);
+  }
+  ended_domains_.erase(ended_domains_.begin(), ended_domains_.begin() + static_cast<std::ptrdiff_t>(swept_domains_));
   parts_.reclaim();
-  return parts_.holders.dead().empty();
+  return parts_.holders.dead().empty() && ended_domains_.empty();
+}
+
+// Takes out the names that a run has in a domain that ended.
+void forest::sweep_names(std::uint32_t run) noexcept {
+  block_run& present = parts_.blocks.run(run);
+  if (present.domain == no_domain || std::ranges::find(ended_domains_, present.domain) == ended_domains_.end()) return;
+  for (std::uint32_t i = 0; i < present.length; ++i) {
+    parts_.names.erase(present.base + i);
+    *parts_.blocks.hashes(present.base + i) = unnamed();
+  }
+  present.domain = no_domain;
 }
 
 void forest::sweep_run(std::uint32_t run) noexcept {
   if (parts_.blocks.record(run).birth == 0) return;
+  sweep_names(run);
   block_run& present = parts_.blocks.run(run);
   const auto dead_in = [&](set_number set) -> holder {
     set_word single;
@@ -333,6 +395,18 @@ block_number forest::block_behind(block_number parent, std::uint64_t key) const 
   }
   if (pass_known(cursor, std::span(&key, 1)) == 0) return no_block;
   return parts_.blocks.run(cursor.run).base + cursor.offset - 1;
+}
+
+bool forest::is_held(block_number block, holder number) const noexcept {
+  const std::uint32_t run = parts_.blocks.run_of(block);
+  if (run == no_run || !parts_.holders.is_live(number)) return false;
+  const std::uint32_t offset = block - parts_.blocks.run(run).base;
+  holder_span single;
+  for (const holder_span& span :
+       span_word(parts_.blocks.run(run).spans.load(std::memory_order_relaxed)).spans(single)) {
+    if (offset < span.end) return parts_.sets.contains(span.set, number);
+  }
+  return false;
 }
 
 std::optional<std::uint64_t> forest::key_of(block_number block) const noexcept {

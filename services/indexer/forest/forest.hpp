@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "services/indexer/forest/block_eviction.hpp"
 #include "services/indexer/forest/forest_parts.hpp"
@@ -25,12 +26,18 @@ struct forest_options {
 /// Reasons for which nothing was stored.
 enum class store_refusal : std::uint8_t {
   unknown_parent,   ///< the index does not know the parent
-  name_conflict,    ///< a hash names another block in this domain: the publisher wants a domain of its own
+  name_conflict,    ///< names would break the rule in this domain: the publisher wants a domain of its own
   dead_holder,      ///< the holder was killed, or never had a number
   unequal_lengths,  ///< neither no hash nor one a key
 };
 
-struct block_removal {
+/// The names that a block may have in one domain.
+enum class name_rule : std::uint8_t {
+  several_names,  ///< any
+  one_name,       ///< another hash of a block that has one is a conflict: its publisher's hashes differ
+};
+
+struct block_change {
   std::size_t blocks = 0;   ///< which the index knows
   std::size_t unknown = 0;  ///< names that name none
 };
@@ -73,6 +80,9 @@ class forest {
   ~forest() = default;
 
   [[nodiscard]] holder_table& holders() noexcept { return parts_.holders; }
+  [[nodiscard]] node_links& links() noexcept { return parts_.links; }
+  [[nodiscard]] model_table& models() noexcept { return parts_.models; }
+  [[nodiscard]] index_budget& budget() noexcept { return parts_.budget; }
 
   /// The holder has the blocks of `keys`, which follow `parent` (no_block: begin a chain). `hashes` are their names in
   /// `domain`, or empty. The answer is how many were stored: fewer than keys where memory is out. A second store by a
@@ -80,11 +90,15 @@ class forest {
   [[nodiscard]] std::expected<std::size_t, store_refusal> store(name_domain domain, block_number parent,
                                                                 std::span<const std::uint64_t> keys,
                                                                 std::span<const std::uint64_t> hashes,
-                                                                holder stored_by) noexcept;
+                                                                holder stored_by,
+                                                                name_rule rule = name_rule::several_names) noexcept;
+  /// The holder has these blocks, which the index knows, too; unknown ones are counted, as those for which memory is
+  /// out.
+  block_change hold(std::span<const block_number> blocks, holder stored_by) noexcept;
   /// The holder has the blocks of these names no more.
-  block_removal remove(name_domain domain, std::span<const std::uint64_t> hashes, holder removed) noexcept;
+  block_change remove(name_domain domain, std::span<const std::uint64_t> hashes, holder removed) noexcept;
   /// The same of blocks; unknown ones are counted.
-  block_removal remove(std::span<const block_number> blocks, holder removed) noexcept;
+  block_change remove(std::span<const block_number> blocks, holder removed) noexcept;
 
   /// The block of a name; no_block if it names none.
   [[nodiscard]] block_number block_of(name_domain domain, std::uint64_t hash) const noexcept {
@@ -92,14 +106,23 @@ class forest {
   }
   /// The block of a key behind `parent`, or at the begin of a run; no_block if it is unknown.
   [[nodiscard]] block_number block_behind(block_number parent, std::uint64_t key) const noexcept;
+  /// Whether the holder has the block.
+  [[nodiscard]] bool is_held(block_number block, holder number) const noexcept;
   /// The key of a block; none if the index does not know it.
   [[nodiscard]] std::optional<std::uint64_t> key_of(block_number block) const noexcept;
   /// The stand-in for the hash of a block without one.
   [[nodiscard]] std::uint64_t unnamed() const noexcept { return parts_.names.unnamed(); }
 
+  /// The names of this domain end; a sweep that begins afterwards takes them out, and makes the domain free.
+  void end_domain(name_domain domain);
+  /// Names a block in a further domain; false: the name is another block's, or memory is out.
+  bool name(name_domain domain, block_number block, std::uint64_t hash) noexcept;
+  /// A domain that no name is in; none: there are too many.
+  [[nodiscard]] std::optional<name_domain> begin_domain();
+
   /// The holder has nothing from now on and its number is dead. O(1); sweep() gives the memory back.
   void clear(holder cleared) noexcept { parts_.holders.kill(cleared); }
-  /// Looks at up to `runs` runs for blocks of dead holders; true if none is dead any more.
+  /// Looks at up to `runs` runs for blocks of dead holders and names of ended domains; true if there are none any more.
   bool sweep(std::size_t runs) noexcept;
 
   /// The coarse time by which blocks were used last; monotone, at least 1.
@@ -127,22 +150,30 @@ class forest {
   [[nodiscard]] std::uint32_t pass_known(position& cursor, std::span<const std::uint64_t> keys) const noexcept;
   [[nodiscard]] std::optional<std::size_t> count_known(name_domain domain, position cursor,
                                                        std::span<const std::uint64_t> keys,
-                                                       std::span<const std::uint64_t> hashes) const noexcept;
-  [[nodiscard]] bool is_conflict(name_domain domain, position begin,
-                                 std::span<const std::uint64_t> hashes) const noexcept;
+                                                       std::span<const std::uint64_t> hashes,
+                                                       name_rule rule) const noexcept;
+  [[nodiscard]] bool is_conflict(name_domain domain, position begin, std::span<const std::uint64_t> hashes,
+                                 name_rule rule) const noexcept;
   [[nodiscard]] bool name_known(name_domain domain, position begin, std::span<const std::uint64_t> hashes) noexcept;
   [[nodiscard]] std::size_t append(name_domain domain, position& cursor, std::span<const std::uint64_t> keys,
                                    std::span<const std::uint64_t> hashes, holder added) noexcept;
   [[nodiscard]] bool begin_run(name_domain domain, position& cursor, std::uint64_t key, std::size_t request) noexcept;
   [[nodiscard]] bool add(position begin, std::uint32_t count, holder added) noexcept;
+  template <class Change>
+  block_change change_stretches(std::span<const block_number> blocks, Change&& change) noexcept;
   void remove_stretch(std::uint32_t run, std::uint32_t first, std::uint32_t last, holder removed) noexcept;
+  void sweep_names(std::uint32_t run) noexcept;
   void sweep_run(std::uint32_t run) noexcept;
 
   forest_parts parts_;
   span_editor editor_;
   block_eviction eviction_;
   std::uint64_t refused_ = 0;
-  std::size_t swept_dead_ = 0;  ///< holders whose sweep is under way
+  std::vector<name_domain> ended_domains_, free_domains_;
+  name_domain domain_bound_ = 0;
+  std::size_t swept_dead_ = 0;     ///< holders whose sweep is under way
+  std::size_t swept_domains_ = 0;  ///< domains whose sweep is under way
+  bool is_sweeping_ = false;
   std::uint32_t sweep_at_ = 0;
 };
 

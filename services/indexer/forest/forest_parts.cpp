@@ -9,6 +9,8 @@ forest_parts::forest_parts(std::size_t memory, std::size_t members, std::uint64_
       budget(memory),
       retired(budget),
       holders(retired, members, seed),
+      links(retired, holders.words()),
+      models(retired, seed),
       sets(retired, holders, std::clamp<std::size_t>(memory / 64, 4096, std::size_t{1} << 26), seed),
       blocks(budget),
       names(retired, blocks, seed),

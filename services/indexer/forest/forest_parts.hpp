@@ -12,6 +12,8 @@
 #include "services/indexer/forest/holder_sets.hpp"
 #include "services/indexer/forest/holder_table.hpp"
 #include "services/indexer/forest/index_budget.hpp"
+#include "services/indexer/forest/model_table.hpp"
+#include "services/indexer/forest/node_links.hpp"
 #include "services/indexer/forest/number_table.hpp"
 
 namespace cenote::indexer {
@@ -51,6 +53,8 @@ struct forest_parts {
   index_budget budget;
   retirement_list retired;
   holder_table holders;
+  node_links links;
+  model_table models;
   holder_sets sets;
   block_store blocks;
   engine_names names;

@@ -37,7 +37,7 @@ bool holder_sets::contains(set_number set, holder number) const noexcept {
   if (set < first_bitmap) return set == number;
   const holder_place where = holders_.place(number);
   set_word single;
-  const set_word request{0, static_cast<std::uint16_t>(where.member / 64), where.plane, where.medium};
+  const set_word request{0, static_cast<std::uint16_t>(where.member / 64), where.plane, where.kind};
   const auto all = words(set, single);
   const auto found = std::ranges::lower_bound(all, order(request), {}, order);
   return found != all.end() && order(*found) == order(request) && ((found->bits >> (where.member % 64)) & 1) != 0;

@@ -17,12 +17,12 @@ namespace cenote::indexer {
 /// 0: no holder; below first_bitmap: this one holder; else a bitmap.
 using set_number = std::uint32_t;
 
-/// 64 ranks of pods in a plane of a medium: the words of a set that are not 0, by word, then plane.
+/// 64 ranks of pods in a plane of a kind: the words of a set that are not 0, by word, then plane.
 struct set_word {
   std::uint64_t bits = 0;
   std::uint16_t word = 0;
   std::uint8_t plane = 0;
-  medium_number medium = 0;
+  holder_kind kind = 0;
 };
 
 /// One writer adds, drops and counts; readers within an epoch look at words.
@@ -72,7 +72,7 @@ class holder_sets {
     if (set == 0) return {};
     const holder_place where = holders_.place(set);
     single = {std::uint64_t{1} << (where.member % 64), static_cast<std::uint16_t>(where.member / 64), where.plane,
-              where.medium};
+              where.kind};
     return {&single, 1};
   }
   /// Starts loading a set. Readers, too.

@@ -1,7 +1,6 @@
 #include "services/indexer/forest/holder_table.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 #include "core/checksum.hpp"
@@ -11,6 +10,7 @@ namespace cenote::indexer {
 namespace {
 
 constexpr unsigned state_bits = 8;
+constexpr std::uint32_t most_probed_ranks = 8;  // where pods have more, all members are looked at
 
 }  // namespace
 
@@ -21,6 +21,7 @@ holder_table::holder_table(retirement_list& retired, std::size_t members, std::u
       states_(retired.budget(), most_holders + 1, state_bits),
       members_(retired.budget(), words_ * 64, state_bits),
       member_names_(retired, words_ * 64),
+      hidden_(words_, budget_allocator<std::atomic<std::uint64_t>>(retired.budget())),
       dead_(budget_allocator<holder>(retired.budget())),
       free_holders_(budget_allocator<holder>(retired.budget())),
       free_members_(budget_allocator<std::uint32_t>(retired.budget())) {
@@ -55,40 +56,39 @@ std::string_view holder_table::medium_name(medium_number medium) const noexcept 
                                                                : std::string_view();
 }
 
-std::uint64_t holder_table::hash_of(std::string_view pod, std::uint16_t rank) const noexcept {
-  return spread(checksum_of(pod.data(), pod.size(), seed_), rank);
+std::uint64_t holder_table::hash_of(std::string_view pod, std::uint16_t model) const noexcept {
+  return spread(checksum_of(pod.data(), pod.size(), seed_), model);
 }
 
-std::uint32_t holder_table::find_member(std::string_view pod, std::uint16_t rank) const noexcept {
-  return member_names_.find(hash_of(pod, rank), [&](std::uint32_t number) {
+std::uint32_t holder_table::find_member(std::string_view pod, std::uint16_t model, std::uint16_t rank) const noexcept {
+  return member_names_.find(spread(hash_of(pod, model), rank), [&](std::uint32_t number) {
     const pod_rank* const record = member(number);
-    return record->rank == rank && record->pod() == pod;
+    return record != nullptr && record->rank == rank && record->model == model && record->pod() == pod;
   });
 }
 
-std::expected<holder, holder_refusal> holder_table::open(std::string_view pod, std::uint16_t rank,
-                                                         medium_number medium) noexcept {
-  if (pod.empty() || pod.size() > most_name) return std::unexpected(holder_refusal::long_name);
-  if (const holder number = find(pod, rank, medium); number != 0) return number;
+std::expected<holder, holder_refusal> holder_table::open(const holder_name& name) noexcept {
+  if (name.pod.empty() || name.pod.size() > most_name) return std::unexpected(holder_refusal::long_name);
+  if (const holder number = find(name); number != 0) return number;
   try {
-    const std::uint32_t known = find_member(pod, rank);
-    const auto member = known == number_table::no_number ? add_member(pod, rank) : known;
+    const std::uint32_t known = find_member(name.pod, name.model, name.rank);
+    const auto member = known == no_member ? add_member(name) : known;
     if (!member) return std::unexpected(member.error());
-    const auto plane = free_plane(medium, *member);
+    const auto plane = free_plane(name.kind, *member);
     const auto number = plane ? free_number() : std::unexpected(plane.error());
     if (!number) {
-      if (known == number_table::no_number) drop_member(*member);
+      if (known == no_member) drop_member(*member);
       return number;
     }
     holder_state& state = states_[*number];
     state.blocks.store(0, std::memory_order_relaxed);
     state.dropped.store(0, std::memory_order_relaxed);
-    state.place.store(*member | (std::uint32_t{*plane} << 16) | (std::uint32_t{medium} << 24),
+    state.place.store(*member | (std::uint32_t{*plane} << 16) | (std::uint32_t{name.kind} << 24),
                       std::memory_order_relaxed);
     plane_row& row = *planes_[*plane].load(std::memory_order_relaxed);
     row.holder_of(words_, *member).store(static_cast<std::uint16_t>(*number), std::memory_order_relaxed);
     auto& live = row.live(*member / 64);
-    live.store(live.load(std::memory_order_relaxed) | (std::uint64_t{1} << (*member % 64)), std::memory_order_relaxed);
+    live.store(live.load(std::memory_order_relaxed) | bit(*member), std::memory_order_relaxed);
     ++members_[*member].load(std::memory_order_relaxed)->holders;
     return *number;
   } catch (const std::bad_alloc&) {
@@ -96,8 +96,7 @@ std::expected<holder, holder_refusal> holder_table::open(std::string_view pod, s
   }
 }
 
-std::expected<std::uint32_t, holder_refusal> holder_table::add_member(std::string_view pod,
-                                                                      std::uint16_t rank) noexcept {
+std::expected<std::uint32_t, holder_refusal> holder_table::add_member(const holder_name& name) noexcept {
   const auto hash_of_number = [&](std::uint32_t number) { return member(number)->hash; };
   if (!member_names_.make_room(1, 0, hash_of_number, [](std::uint32_t) {})) {
     return std::unexpected(holder_refusal::out_of_memory);
@@ -108,16 +107,25 @@ std::expected<std::uint32_t, holder_refusal> holder_table::add_member(std::strin
   if (is_new && bound == members_.capacity() && !members_.grow()) {
     return std::unexpected(holder_refusal::out_of_memory);
   }
-  void* const memory = retired_.budget().allocate(sizeof(pod_rank) + pod.size());
+  void* const memory = retired_.budget().allocate(sizeof(pod_rank) + name.pod.size());
   if (memory == nullptr) return std::unexpected(holder_refusal::out_of_memory);
   const std::uint32_t number = is_new ? bound : free_members_.back();
   if (!is_new) free_members_.pop_back();
-  auto* const record = new (memory) pod_rank{
-      .hash = hash_of(pod, rank), .number = number, .rank = rank, .length = static_cast<std::uint16_t>(pod.size())};
-  std::memcpy(record + 1, pod.data(), pod.size());
+  const std::uint64_t pod_hash = hash_of(name.pod, name.model);
+  auto* const record = new (memory) pod_rank{.hash = spread(pod_hash, name.rank),
+                                             .pod_hash = pod_hash,
+                                             .number = number,
+                                             .model = name.model,
+                                             .rank = name.rank,
+                                             .length = static_cast<std::uint16_t>(name.pod.size())};
+  std::ranges::copy(name.pod, reinterpret_cast<char*>(record + 1));
+  show(number);
   members_[number].store(record, std::memory_order_release);
   member_names_.insert(record->hash, number);
   if (is_new) member_bound_.store(bound + 1, std::memory_order_release);
+  if (name.rank >= rank_bound_.load(std::memory_order_relaxed)) {
+    rank_bound_.store(name.rank + 1U, std::memory_order_release);
+  }
   return number;
 }
 
@@ -129,10 +137,10 @@ void holder_table::drop_member(std::uint32_t number) noexcept {
   retired_.add(retired_kind::member, number);
 }
 
-std::expected<std::uint8_t, holder_refusal> holder_table::free_plane(medium_number medium,
+std::expected<std::uint8_t, holder_refusal> holder_table::free_plane(holder_kind kind,
                                                                      std::uint32_t member) noexcept {
   for (std::size_t i = 0; i < plane_count_; ++i) {
-    if (plane_media_[i] == medium && holder_at(static_cast<std::uint8_t>(i), member) == 0) {
+    if (plane_kinds_[i] == kind && holder_at(static_cast<std::uint8_t>(i), member) == 0) {
       return static_cast<std::uint8_t>(i);
     }
   }
@@ -143,7 +151,7 @@ std::expected<std::uint8_t, holder_refusal> holder_table::free_plane(medium_numb
   std::uninitialized_value_construct_n(
       reinterpret_cast<std::atomic<std::uint16_t>*>(static_cast<std::atomic<std::uint64_t>*>(memory) + words_),
       words_ * 64);
-  plane_media_[plane_count_] = medium;
+  plane_kinds_[plane_count_] = kind;
   planes_[plane_count_].store(static_cast<plane_row*>(memory), std::memory_order_release);
   return static_cast<std::uint8_t>(plane_count_++);
 }
@@ -167,12 +175,12 @@ std::expected<holder, holder_refusal> holder_table::free_number() noexcept {
   return holder_bound_++;
 }
 
-holder holder_table::find(std::string_view pod, std::uint16_t rank, medium_number medium) const noexcept {
-  const std::uint32_t member = find_member(pod, rank);
-  if (member == number_table::no_number) return 0;
+holder holder_table::find(const holder_name& name) const noexcept {
+  const std::uint32_t member = find_member(name.pod, name.model, name.rank);
+  if (member == no_member) return 0;
   for (std::size_t i = 0; i < plane_count_; ++i) {
     const auto plane = static_cast<std::uint8_t>(i);
-    if (plane_media_[i] == medium && ((live(plane, member / 64) >> (member % 64)) & 1) != 0)
+    if (plane_kinds_[i] == name.kind && ((live(plane, member / 64) >> (member % 64)) & 1) != 0)
       return holder_at(plane, member);
   }
   return 0;
@@ -210,14 +218,29 @@ void holder_table::reuse_holder(holder number) noexcept {
   free_holders_.push_back(number);
 }
 
-bool holder_table::filter(std::span<const std::string_view> pods, std::span<std::uint64_t> words) const noexcept {
+bool holder_table::filter(std::span<const std::string_view> pods, std::uint16_t model, std::span<std::uint64_t> words,
+                          std::vector<std::uint64_t>& scratch) const {
   bool is_any = false;
-  const std::uint32_t bound = member_bound();
-  for (std::uint32_t i = 0; i < bound && i / 64 < words.size(); ++i) {
-    const pod_rank* const record = member(i);
-    if (record == nullptr || std::ranges::find(pods, record->pod()) == pods.end()) continue;
-    words[i / 64] |= std::uint64_t{1} << (i % 64);
+  const auto add = [&](std::uint32_t number) {
+    if (number == no_member || number / 64 >= words.size()) return;
+    words[number / 64] |= bit(number);
     is_any = true;
+  };
+  const std::uint32_t ranks = rank_bound_.load(std::memory_order_acquire);
+  if (ranks <= most_probed_ranks) {
+    for (const std::string_view pod : pods) {
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) add(find_member(pod, model, static_cast<std::uint16_t>(rank)));
+    }
+    return is_any;
+  }
+  scratch.clear();
+  for (const std::string_view pod : pods) scratch.push_back(hash_of(pod, model));
+  std::ranges::sort(scratch);
+  const std::uint32_t bound = member_bound();
+  for (std::uint32_t i = 0; i < bound; ++i) {
+    const pod_rank* const record = member(i);
+    if (record == nullptr || record->model != model) continue;
+    if (std::ranges::binary_search(scratch, record->pod_hash)) add(i);
   }
   return is_any;
 }

@@ -25,40 +25,74 @@ using medium_number = std::uint8_t;
 constexpr std::size_t most_media = 8;
 constexpr medium_number gpu_medium = 0;
 
+/// Number of a cache group's slot in its model; slot 0 has the prefix of models with one group. The last one is for
+/// blocks that a router expects: its media are generations of them, which end one behind the other.
+using slot_number = std::uint8_t;
+constexpr std::size_t most_slots = 31;
+constexpr slot_number expected_slot = most_slots;
+
+/// A medium of a slot.
+using holder_kind = std::uint8_t;
+[[nodiscard]] constexpr holder_kind kind_of(slot_number slot, medium_number medium) noexcept {
+  return static_cast<holder_kind>(slot * most_media + medium);
+}
+[[nodiscard]] constexpr slot_number slot_of(holder_kind kind) noexcept {
+  return static_cast<slot_number>(kind / most_media);
+}
+[[nodiscard]] constexpr medium_number medium_of(holder_kind kind) noexcept {
+  return static_cast<medium_number>(kind % most_media);
+}
+
 /// Reasons for which a holder or medium has no number.
 enum class holder_refusal : std::uint8_t {
   long_name,      ///< a pod's name has more than 256 bytes, a medium's more than 31, or either none
   too_many,       ///< the bound of holders, pods or media is reached
   out_of_memory,  ///< the index's bound of bytes is reached
 };
+/// True for media that count stores: a GPU's blocks are a set, and so are those that a router expects.
+[[nodiscard]] constexpr bool is_counted(holder_kind kind) noexcept {
+  return medium_of(kind) != gpu_medium && slot_of(kind) != expected_slot;
+}
+
+/// What has a number: a medium of a cache group of a data-parallel rank of a pod that serves a model.
+struct holder_name {
+  std::string_view pod;
+  std::uint16_t model = 0;  ///< its number in the model_table
+  std::uint16_t rank = 0;
+  holder_kind kind = 0;
+};
 
 /// A rank of a pod: where its bits are in a set.
 struct pod_rank {
-  std::uint64_t hash = 0;    ///< of the name
+  std::uint64_t hash = 0;    ///< of pod, model and rank
+  std::uint64_t pod_hash = 0;  ///< of pod and model
   std::uint32_t number = 0;  ///< below holder_table::member_bound()
+  std::uint16_t model = 0;
   std::uint16_t rank = 0;
   std::uint16_t length = 0;   ///< of the name, which lies behind this
   std::uint32_t holders = 0;  ///< numbers that are in use, the writer's
+  std::atomic<std::uint32_t> slots{0};  ///< those of its cache groups, a bit each
 
   [[nodiscard]] std::string_view pod() const noexcept { return {reinterpret_cast<const char*>(this + 1), length}; }
 };
 
-/// Where the bit of a holder is: the plane of its medium, the number of its pod's rank.
+/// Where the bit of a holder is: the plane of its kind, the number of its pod's rank.
 struct holder_place {
   std::uint16_t member = 0;
   std::uint8_t plane = 0;
-  medium_number medium = 0;
+  holder_kind kind = 0;
 };
 
-/// Gives numbers to holders and takes them back. A rank of a pod is one bit of a word, each medium a plane of such
+/// Gives numbers to holders and takes them back. A rank of a pod is one bit of a word, each kind a plane of such
 /// words. A holder that was killed keeps its bit until no block has it any more; the next of the same name gets the
-/// same bit of another plane of the medium. So a clear is one bit of `live`, and an answer needs no other look at
+/// same bit of another plane of the kind. So a clear is one bit of `live`, and an answer needs no other look at
 /// holders. One thread changes it. Functions marked "Readers, too" may be called by readers within an epoch.
 class holder_table {
  public:
   static constexpr std::size_t most_holders = 65'535;
   static constexpr std::size_t most_name = 256;
   static constexpr std::size_t most_planes = 255;
+  static constexpr std::uint32_t no_member = number_table::no_number;
 
   /// At most `members` ranks of pods. Throws std::bad_alloc.
   holder_table(retirement_list& retired, std::size_t members, std::uint64_t seed);
@@ -74,10 +108,11 @@ class holder_table {
   [[nodiscard]] std::string_view medium_name(medium_number medium) const noexcept;
 
   /// The number of a holder, a new one if it has none.
-  [[nodiscard]] std::expected<holder, holder_refusal> open(std::string_view pod, std::uint16_t rank,
-                                                           medium_number medium) noexcept;
+  [[nodiscard]] std::expected<holder, holder_refusal> open(const holder_name& name) noexcept;
   /// The number of a holder, 0 if it has none.
-  [[nodiscard]] holder find(std::string_view pod, std::uint16_t rank, medium_number medium) const noexcept;
+  [[nodiscard]] holder find(const holder_name& name) const noexcept;
+  /// The number of a pod's rank, no_member if it has none.
+  [[nodiscard]] std::uint32_t find_member(std::string_view pod, std::uint16_t model, std::uint16_t rank) const noexcept;
   /// The holder holds nothing from now on, and its number is dead: O(1). What has its bit is swept later.
   void kill(holder number) noexcept;
   [[nodiscard]] bool is_live(holder number) const noexcept;
@@ -94,7 +129,7 @@ class holder_table {
   [[nodiscard]] holder_place place(holder number) const noexcept {
     const std::uint32_t packed = states_[number].place.load(std::memory_order_relaxed);
     return {static_cast<std::uint16_t>(packed), static_cast<std::uint8_t>(packed >> 16),
-            static_cast<medium_number>(packed >> 24)};
+            static_cast<holder_kind>(packed >> 24)};
   }
   /// The bits of 64 members in a plane that are not dead. Readers, too.
   [[nodiscard]] std::uint64_t live(std::uint8_t plane, std::uint32_t word) const noexcept {
@@ -112,7 +147,22 @@ class holder_table {
   /// Numbers of members are below this. Readers, too.
   [[nodiscard]] std::uint32_t member_bound() const noexcept { return member_bound_.load(std::memory_order_acquire); }
   /// Sets in `words` the bits of all ranks of these pods; true if there are any. Readers, too.
-  bool filter(std::span<const std::string_view> pods, std::span<std::uint64_t> words) const noexcept;
+  /// `scratch` is used again by the next call; throws std::bad_alloc where it grows.
+  bool filter(std::span<const std::string_view> pods, std::uint16_t model, std::span<std::uint64_t> words,
+              std::vector<std::uint64_t>& scratch) const;
+  /// The bits of 64 members that are not hidden from answers. Readers, too.
+  [[nodiscard]] std::uint64_t shown(std::uint32_t word) const noexcept {
+    return ~hidden_[word].load(std::memory_order_relaxed);
+  }
+  /// Leaves a member out of answers, or not; it keeps its blocks.
+  void hide(std::uint32_t member) noexcept { hidden_[member / 64].fetch_or(bit(member), std::memory_order_relaxed); }
+  void show(std::uint32_t member) noexcept { hidden_[member / 64].fetch_and(~bit(member), std::memory_order_relaxed); }
+  /// The slots of a member's cache groups, a bit each.
+  void set_slots(std::uint32_t member, std::uint32_t slots) noexcept {
+    members_[member].load(std::memory_order_relaxed)->slots.store(slots, std::memory_order_relaxed);
+  }
+  /// The words that hold a bit of each member.
+  [[nodiscard]] std::size_t words() const noexcept { return words_; }
 
   /// Blocks that the holder has, and those that it had when memory dropped them. Any thread.
   [[nodiscard]] std::uint64_t blocks(holder number) const noexcept {
@@ -151,12 +201,10 @@ class holder_table {
   template <class T>
   using counted_vector = std::vector<T, budget_allocator<T>>;
 
-  [[nodiscard]] std::uint64_t hash_of(std::string_view pod, std::uint16_t rank) const noexcept;
-  [[nodiscard]] std::uint32_t find_member(std::string_view pod, std::uint16_t rank) const noexcept;
-  [[nodiscard]] std::expected<std::uint32_t, holder_refusal> add_member(std::string_view pod,
-                                                                        std::uint16_t rank) noexcept;
-  [[nodiscard]] std::expected<std::uint8_t, holder_refusal> free_plane(medium_number medium,
-                                                                       std::uint32_t member) noexcept;
+  [[nodiscard]] static std::uint64_t bit(std::uint32_t member) noexcept { return std::uint64_t{1} << (member % 64); }
+  [[nodiscard]] std::uint64_t hash_of(std::string_view pod, std::uint16_t model) const noexcept;
+  [[nodiscard]] std::expected<std::uint32_t, holder_refusal> add_member(const holder_name& name) noexcept;
+  [[nodiscard]] std::expected<std::uint8_t, holder_refusal> free_plane(holder_kind kind, std::uint32_t member) noexcept;
   [[nodiscard]] std::expected<holder, holder_refusal> free_number() noexcept;
   void drop_member(std::uint32_t number) noexcept;
 
@@ -167,9 +215,11 @@ class holder_table {
   chunked_array<std::atomic<pod_rank*>> members_;
   number_table member_names_;
   std::atomic<std::uint32_t> member_bound_{0};
+  std::atomic<std::uint32_t> rank_bound_{0};  ///< ranks are below this
+  std::vector<std::atomic<std::uint64_t>, budget_allocator<std::atomic<std::uint64_t>>> hidden_;
   std::uint32_t holder_bound_ = 1;
   std::array<std::atomic<plane_row*>, most_planes> planes_{};
-  std::array<medium_number, most_planes> plane_media_{};
+  std::array<holder_kind, most_planes> plane_kinds_{};
   std::size_t plane_count_ = 0;
   std::array<std::array<char, 32>, most_media> media_{};
   std::atomic<std::size_t> media_count_{0};

@@ -25,7 +25,10 @@ prefix_reader::prefix_reader(prefix_reader&& other) noexcept
       moved_(std::move(other.moved_)),
       rows_(std::move(other.rows_)),
       filter_(std::move(other.filter_)),
-      holders_(std::move(other.holders_)) {}
+      holders_(std::move(other.holders_)),
+      passed_(std::move(other.passed_)),
+      expanded_(std::move(other.expanded_)),
+      hashes_(std::move(other.hashes_)) {}
 
 prefix_reader::~prefix_reader() {
   if (parts_ != nullptr) parts_->retired.epochs().give_back(place_);
@@ -49,51 +52,80 @@ void prefix_reader::make_room(std::size_t members) {
   filter_.resize(words);
 }
 
-std::span<const prefix_row> prefix_reader::rows(std::span<const std::uint64_t> keys,
-                                                std::span<const std::string_view> pods) {
+std::span<const prefix_row> prefix_reader::rows(const prefix_question& question) {
   state_count_ = 0;
   row_count_ = 0;
+  passed_.clear();
   // Members that come later are in sets that are not looked at: words beyond are left out.
   make_room(parts_->holders.member_bound());
-  if (!pods.empty()) {
+  model_ = question.model == nullptr ? 0 : question.model->number;
+  is_filtered_ = !question.pods.empty();
+  if (is_filtered_) {
     std::ranges::fill(filter_, 0);
-    if (!parts_->holders.filter(pods, filter_)) return {};
+    if (!parts_->holders.filter(question.pods, model_, filter_, hashes_)) return {};
   }
+  const bool has_slots = question.model != nullptr && question.model->slot_count > 1;
   set_number last = 0;
   std::uint32_t passed = 0;
-  for_spans(keys, [&](std::uint32_t block, std::uint32_t end, set_number set) {
-    if (set != last && !(last == 0 ? begin(set, !pods.empty()) : go_on(set, block))) return false;
+  for_spans(question.keys, [&](std::uint32_t block, std::uint32_t end, set_number set) {
+    if (set != last && !(last == 0 ? begin(set) : go_on(set, block))) return false;
     last = set;
     passed = end;
+    if (has_slots) passed_.push_back({block, end, set});
     return true;
   });
   for (std::size_t i = 0; i < state_count_; ++i) finish(states_[i], states_[i].alive, passed);
+  if (has_slots) limit_rows(question);
   return {rows_.data(), row_count_};
 }
 
-// The ranks of `wanted` that any of these planes of a word has, and for each its best medium.
+// The words of a set, with the ranks that its nodes serve in the place of nodes.
+std::span<const set_word> prefix_reader::words_of(set_number set, set_word& single) {
+  const auto words = parts_->sets.words(set, single);
+  if (parts_->links.empty()) return words;
+  const auto has_nodes = [&](const set_word& word) { return (word.bits & parts_->links.nodes(word.word)) != 0; };
+  if (std::ranges::none_of(words, has_nodes)) return words;
+  expanded_.clear();
+  for (const set_word& word : words) {
+    const std::uint64_t nodes = word.bits & parts_->links.nodes(word.word);
+    if (word.bits != nodes) expanded_.push_back({word.bits & ~nodes, word.word, word.plane, word.kind});
+    for (std::uint64_t bits = nodes & live(word) & parts_->holders.shown(word.word); bits != 0; bits &= bits - 1) {
+      const auto node = word.word * 64U + static_cast<std::uint32_t>(std::countr_zero(bits));
+      for (const served_word& served : parts_->links.served(node)) {
+        expanded_.push_back({served.bits, static_cast<std::uint16_t>(served.word), served_plane, word.kind});
+      }
+    }
+  }
+  std::ranges::stable_sort(expanded_, {}, &set_word::word);
+  return expanded_;
+}
+
+// The ranks of `request` that any of these planes of a word has for the prefix, and for each its best medium.
 std::uint64_t prefix_reader::best_of(std::span<const set_word> words, std::uint64_t request,
                                      std::array<std::uint64_t, most_media>& best) const noexcept {
   std::uint64_t all = 0;
   for (const set_word& word : words) {
-    std::uint64_t bits = word.bits & request & parts_->holders.live(word.plane, word.word);
-    const std::uint8_t rank = rank_of_medium_[word.medium];
+    const slot_number slot = slot_of(word.kind);
+    if (slot != 0 && slot != expected_slot) continue;
+    const medium_number present = slot == 0 ? medium_of(word.kind) : gpu_medium;
+    std::uint64_t bits = word.bits & request & live(word);
+    const std::uint8_t rank = rank_of_medium_[present];
     for (std::size_t medium = 0; (all & bits) != 0 && medium < most_media; ++medium) {
       if (rank_of_medium_[medium] < rank) {
         bits &= ~best[medium];
-      } else if (medium != word.medium) {
+      } else if (medium != present) {
         best[medium] &= ~bits;
       }
     }
-    best[word.medium] |= bits;
+    best[present] |= bits;
     all |= bits;
   }
   return all;
 }
 
-bool prefix_reader::begin(set_number set, bool is_filtered) {
+bool prefix_reader::begin(set_number set) {
   set_word single;
-  const auto words = parts_->sets.words(set, single);
+  const auto words = words_of(set, single);
   for (std::size_t i = 0; i < words.size();) {
     std::size_t next = i + 1;
     while (next < words.size() && words[next].word == words[i].word) ++next;
@@ -103,7 +135,8 @@ bool prefix_reader::begin(set_number set, bool is_filtered) {
       state.best = {};
       state.word = word;
       state.moved = 0;
-      state.alive = best_of(words.subspan(i, next - i), is_filtered ? filter_[word] : ~std::uint64_t{0}, state.best);
+      const std::uint64_t request = parts_->holders.shown(word) & (is_filtered_ ? filter_[word] : ~std::uint64_t{0});
+      state.alive = best_of(words.subspan(i, next - i), request, state.best);
       if (state.alive != 0) ++state_count_;
     }
     i = next;
@@ -114,7 +147,7 @@ bool prefix_reader::begin(set_number set, bool is_filtered) {
 // Goes on with another set at block `at`: some ranks end here, others have another best medium from here on.
 bool prefix_reader::go_on(set_number set, std::uint32_t block) {
   set_word single;
-  const auto words = parts_->sets.words(set, single);
+  const auto words = words_of(set, single);
   std::size_t i = 0;
   std::size_t kept = 0;
   for (std::size_t j = 0; j < state_count_; ++j) {
@@ -160,7 +193,7 @@ void prefix_reader::finish(const word_state& state, std::uint64_t ranks, std::ui
       const std::uint32_t member = state.word * 64 + bit;
       prefix_row& row = rows_[row_count_];
       row.member = parts_->holders.member(member);
-      if (row.member == nullptr) continue;
+      if (row.member == nullptr || row.member->model != model_) continue;
       ++row_count_;
       row.blocks = block;
       if (((state.moved >> bit) & 1) == 0) {
@@ -178,6 +211,93 @@ void prefix_reader::finish(const word_state& state, std::uint64_t ranks, std::ui
   }
 }
 
+// Ends rows where a further cache group of their member lacks what its rule wants.
+void prefix_reader::limit_rows(const prefix_question& question) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < row_count_; ++i) {
+    prefix_row& row = rows_[i];
+    const std::uint32_t blocks = usable(*row.member, question, row.blocks);
+    if (blocks == 0) continue;
+    if (blocks < row.blocks) shorten(row, blocks);
+    if (kept != i) rows_[kept] = row;
+    ++kept;
+  }
+  row_count_ = kept;
+}
+
+std::uint32_t prefix_reader::usable(const pod_rank& member, const prefix_question& question, std::uint32_t blocks) {
+  const std::uint32_t slots = member.slots.load(std::memory_order_relaxed) & ~1U;
+  if (slots == 0) return blocks;
+  for (std::uint32_t last = blocks + 1; blocks > 0 && blocks != last;) {
+    last = blocks;
+    for (slot_number slot = 1; slot < question.model->slot_count; ++slot) {
+      if (((slots >> slot) & 1) == 0) continue;
+      const std::uint32_t window = question.model->slots[slot].window_tokens;
+      if (window == 0) {
+        blocks = held_prefix(member.number, slot, blocks);
+      } else {
+        const std::uint32_t last_blocks = (window - 1 + question.block_tokens - 1) / question.block_tokens;
+        if (last_blocks > 0) blocks = held_window(member.number, slot, last_blocks, blocks);
+      }
+    }
+  }
+  return blocks;
+}
+
+std::uint32_t prefix_reader::held_prefix(std::uint32_t member, slot_number slot, std::uint32_t blocks) {
+  for (const passed_span& span : passed_) {
+    if (span.begin >= blocks) break;
+    if (!is_held(span.set, member, slot)) return span.begin;
+  }
+  return blocks;
+}
+
+// The largest length up to `blocks` whose last `window` blocks, or all that there are, are held.
+std::uint32_t prefix_reader::held_window(std::uint32_t member, slot_number slot, std::uint32_t window,
+                                         std::uint32_t blocks) {
+  std::uint32_t top = blocks;
+  for (std::size_t i = passed_.size(); i-- > 0 && top > 0;) {
+    const passed_span& span = passed_[i];
+    if (span.begin >= top) continue;
+    if (!is_held(span.set, member, slot)) {
+      top = span.begin;
+    } else if (top - span.begin >= window) {
+      return top;
+    }
+  }
+  return top;
+}
+
+bool prefix_reader::is_held(set_number set, std::uint32_t member, slot_number slot) {
+  set_word single;
+  const auto words = words_of(set, single);
+  const auto found = std::ranges::equal_range(words, static_cast<std::uint16_t>(member / 64), {}, &set_word::word);
+  return std::ranges::any_of(found, [&](const set_word& word) {
+    const slot_number present = slot_of(word.kind);
+    return (present == slot || present == expected_slot) && (((word.bits & live(word)) >> (member % 64)) & 1) != 0;
+  });
+}
+
+void prefix_reader::shorten(prefix_row& row, std::uint32_t blocks) {
+  row.blocks = blocks;
+  row.by_medium = {};
+  row.score = 0;
+  const std::uint32_t word = row.member->number / 64;
+  const std::uint64_t bit = std::uint64_t{1} << (row.member->number % 64);
+  for (const passed_span& span : passed_) {
+    if (span.begin >= blocks) break;
+    set_word single;
+    const auto words = words_of(span.set, single);
+    const auto present = std::ranges::equal_range(words, static_cast<std::uint16_t>(word), {}, &set_word::word);
+    std::array<std::uint64_t, most_media> best{};
+    (void)best_of({present.begin(), present.end()}, bit, best);
+    for (std::size_t medium = 0; medium < most_media; ++medium) {
+      if (best[medium] != 0) row.by_medium[medium] += std::min(span.end, blocks) - span.begin;
+    }
+  }
+  for (std::size_t i = 0; i < most_media; ++i) row.score += weights_[i] * row.by_medium[i];
+}
+
 std::span<const block_holder> prefix_reader::holders_of(set_number set) {
   holders_.clear();
   set_word single;
@@ -186,7 +306,7 @@ std::span<const block_holder> prefix_reader::holders_of(set_number set) {
     for (; bits != 0; bits &= bits - 1) {
       const auto bit = static_cast<std::uint32_t>(std::countr_zero(bits));
       const pod_rank* const member = parts_->holders.member(word.word * 64U + bit);
-      if (member != nullptr) holders_.push_back({member, word.medium});
+      if (member != nullptr) holders_.push_back({member, slot_of(word.kind), medium_of(word.kind)});
     }
   }
   return holders_;

@@ -20,6 +20,14 @@ struct medium_weights {
   std::array<double, most_media> of_medium{1.0, 0.8, 0.6, 0.4, 0.2, 0.0, 0.0, 0.0};
 };
 
+/// A prompt, and the pods that are asked for it.
+struct prefix_question {
+  std::span<const std::uint64_t> keys{};
+  std::span<const std::string_view> pods{};  ///< only these; empty: all
+  const model_facts* model = nullptr;      ///< null: model 0, whose pods have one cache group
+  std::uint32_t block_tokens = 1;          ///< of the keys' blocks; windows are counted in them
+};
+
 /// The prefix that a rank of a pod has.
 struct prefix_row {
   const pod_rank* member = nullptr;  ///< valid as long as the call that visits
@@ -30,7 +38,8 @@ struct prefix_row {
 
 /// The holder of a block.
 struct block_holder {
-  const pod_rank* member = nullptr;
+  const pod_rank* member = nullptr;  ///< valid as long as the call that visits
+  slot_number slot = 0;
   medium_number medium = 0;
 };
 
@@ -48,19 +57,31 @@ class prefix_reader {
 
   void set_weights(const medium_weights& weights) noexcept;
 
-  /// Calls `visit` once with a row for each rank of a pod that has the first block: exactly the leading blocks that it
-  /// has in any medium. Rows are in no order. `pods`: only these; empty: all. Throws std::bad_alloc.
-  template <class Visit>
-  void walk(std::span<const std::uint64_t> keys, std::span<const std::string_view> pods, Visit&& visit) {
+  /// The facts of a model, or of an adapter's; none: it is unknown. Thread-safe as the rest.
+  [[nodiscard]] std::optional<model_facts> model(std::string_view name) const noexcept {
     const epoch_guard inside(*this);
-    visit(rows(keys, pods));
+    return parts_->models.find(name);
+  }
+  /// True if some block with this key may begin a chain: without one no pod has anything of a prompt that begins so.
+  [[nodiscard]] bool is_known(std::uint64_t first_key) const noexcept {
+    const epoch_guard inside(*this);
+    return parts_->find_head(first_key) != no_run;
+  }
+
+  /// Calls `visit` once with a row for each rank of a pod that has the first block: exactly the leading blocks that it
+  /// has in any medium, itself or by its node. Where a pod has further cache groups, its row ends at the last block at
+  /// which each of them has what its slot_rule wants. Rows are in no order. Throws std::bad_alloc.
+  template <class Visit>
+  void walk(const prefix_question& question, Visit&& visit) {
+    const epoch_guard inside(*this);
+    visit(rows(question));
   }
   template <class Visit>
   void walk(std::span<const std::uint64_t> keys, Visit&& visit) {
-    walk(keys, {}, std::forward<Visit>(visit));
+    walk(prefix_question{.keys = keys}, std::forward<Visit>(visit));
   }
 
-  /// Calls `visit(index, holders)` for each key up to the first that nothing holds.
+  /// Calls `visit(index, holders)` for each key up to the first that nothing holds; a node is a holder of its own.
   template <class Visit>
   void lookup(std::span<const std::uint64_t> keys, Visit&& visit) {
     const epoch_guard inside(*this);
@@ -99,16 +120,36 @@ class prefix_reader {
     std::uint32_t start = 0;
     std::array<std::uint32_t, most_media> blocks{};
   };
+  /// Blocks of the prompt with the same holders.
+  struct passed_span {
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+    set_number set = 0;
+  };
+
+  /// In the words of a set: the members that a node serves, of which it is known that they are live.
+  static constexpr std::uint8_t served_plane = 255;
+  static_assert(holder_table::most_planes <= served_plane);
 
   prefix_reader(forest_parts& parts, std::size_t place);
 
   template <class Visit>
   void for_spans(std::span<const std::uint64_t> keys, Visit&& visit) const;
-  [[nodiscard]] std::span<const prefix_row> rows(std::span<const std::uint64_t> keys,
-                                                 std::span<const std::string_view> pods);
+  [[nodiscard]] std::span<const prefix_row> rows(const prefix_question& question);
+  [[nodiscard]] std::span<const set_word> words_of(set_number set, set_word& single);
+  [[nodiscard]] std::uint64_t live(const set_word& word) const noexcept {
+    return word.plane == served_plane ? ~std::uint64_t{0} : parts_->holders.live(word.plane, word.word);
+  }
+  void limit_rows(const prefix_question& question);
+  [[nodiscard]] std::uint32_t usable(const pod_rank& member, const prefix_question& question, std::uint32_t blocks);
+  [[nodiscard]] std::uint32_t held_prefix(std::uint32_t member, slot_number slot, std::uint32_t blocks);
+  [[nodiscard]] std::uint32_t held_window(std::uint32_t member, slot_number slot, std::uint32_t window,
+                                          std::uint32_t blocks);
+  [[nodiscard]] bool is_held(set_number set, std::uint32_t member, slot_number slot);
+  void shorten(prefix_row& row, std::uint32_t blocks);
   [[nodiscard]] std::span<const block_holder> holders_of(set_number set);
   void make_room(std::size_t members);
-  [[nodiscard]] bool begin(set_number set, bool is_filtered);
+  [[nodiscard]] bool begin(set_number set);
   [[nodiscard]] bool go_on(set_number set, std::uint32_t block);
   [[nodiscard]] std::uint64_t best_of(std::span<const set_word> words, std::uint64_t request,
                                       std::array<std::uint64_t, most_media>& best) const noexcept;
@@ -125,7 +166,12 @@ class prefix_reader {
   std::vector<prefix_row> rows_;
   std::size_t row_count_ = 0;
   std::vector<std::uint64_t> filter_;
+  bool is_filtered_ = false;
+  model_number model_ = 0;
   std::vector<block_holder> holders_;
+  std::vector<passed_span> passed_;
+  std::vector<set_word> expanded_;
+  std::vector<std::uint64_t> hashes_;
 };
 
 /// Spans along the keys: those of each run on the way, up to the first block without holders.

@@ -17,7 +17,7 @@ void for_holders(const forest_parts& parts, std::span<const set_word> words, Vis
   for (const set_word& word : words) {
     for (std::uint64_t bits = word.bits; bits != 0; bits &= bits - 1) {
       const auto bit = static_cast<std::uint32_t>(std::countr_zero(bits));
-      visit(parts.holders.holder_at(word.plane, word.word * 64U + bit), word.medium);
+      visit(parts.holders.holder_at(word.plane, word.word * 64U + bit), word.kind);
     }
   }
 }
@@ -30,7 +30,7 @@ span_editor::span_editor(forest_parts& parts, std::size_t repeats)
       repeats_(budget_allocator<std::pair<const std::uint64_t, std::uint32_t>>(parts.budget)) {}
 
 edit_result span_editor::add(std::uint32_t run, std::uint32_t first, std::uint32_t last, holder added) noexcept {
-  if (parts_.holders.place(added).medium == gpu_medium) return change(run, first, last, added, change_kind::sum);
+  if (!is_counted(parts_.holders.place(added).kind)) return change(run, first, last, added, change_kind::sum);
   holder_span single;
   const block_run& present = parts_.blocks.run(run);
   std::array<std::uint64_t, block_store::most_run / 64> stored{};
@@ -52,7 +52,7 @@ edit_result span_editor::add(std::uint32_t run, std::uint32_t first, std::uint32
 }
 
 edit_result span_editor::remove(std::uint32_t run, std::uint32_t first, std::uint32_t last, holder removed) noexcept {
-  if (repeats_.empty() || parts_.holders.place(removed).medium == gpu_medium) {
+  if (repeats_.empty() || !is_counted(parts_.holders.place(removed).kind)) {
     return change(run, first, last, removed, change_kind::difference);
   }
   const block_number base = parts_.blocks.run(run).base;
@@ -195,7 +195,7 @@ void span_editor::count_dropped(std::span<const holder_span> spans, std::uint32_
     begin = span.end;
     if (from >= span.end) continue;
     set_word single;
-    for_holders(parts_, parts_.sets.words(span.set, single), [&](holder number, medium_number) {
+    for_holders(parts_, parts_.sets.words(span.set, single), [&](holder number, holder_kind) {
       if (!parts_.holders.is_live(number)) return;
       parts_.holders.add_blocks(number, -static_cast<std::int64_t>(span.end - from));
       parts_.holders.add_dropped(number, span.end - from);
@@ -237,8 +237,8 @@ void span_editor::forget_repeats(std::span<const holder_span> spans, block_numbe
   std::uint32_t begin = 0;
   for (const holder_span& span : spans) {
     set_word single;
-    for_holders(parts_, parts_.sets.words(span.set, single), [&](holder number, medium_number medium) {
-      if (medium == gpu_medium) return;
+    for_holders(parts_, parts_.sets.words(span.set, single), [&](holder number, holder_kind kind) {
+      if (!is_counted(kind)) return;
       for (std::uint32_t i = std::max(begin, first); i < span.end; ++i) repeats_.erase(repeat_key(base + i, number));
     });
     begin = span.end;

@@ -250,7 +250,7 @@ BOOST_AUTO_TEST_CASE(removals_may_come_in_any_order_and_with_unknown_names) {
   w.store(keys, a);
   numbers tail(keys.rbegin(), keys.rbegin() + 100);
   tail.push_back(1);
-  const block_removal removed = w.remove(tail, a);
+  const block_change removed = w.remove(tail, a);
   BOOST_TEST(removed.blocks == 100U);
   BOOST_TEST(removed.unknown == 1U);
   BOOST_TEST(blocks_of(w.reader, keys, "a") == 100U);
@@ -296,16 +296,16 @@ BOOST_AUTO_TEST_CASE(a_dump_rebuilds_the_holder_elsewhere) {
 
 BOOST_AUTO_TEST_CASE(holders_and_media_are_bounded) {
   world w;
-  BOOST_TEST((w.index.holders().open("", 0, 0).error() == holder_refusal::long_name));
-  BOOST_TEST((w.index.holders().open(std::string(257, 'x'), 0, 0).error() == holder_refusal::long_name));
-  for (int i = 0; i < 1024; ++i) BOOST_REQUIRE(w.index.holders().open("p" + std::to_string(i), 0, 0).has_value());
-  BOOST_TEST((w.index.holders().open("one more", 0, 0).error() == holder_refusal::too_many));
-  const holder p7 = w.index.holders().find("p7", 0, 0);
+  BOOST_TEST((w.index.holders().open({.pod = ""}).error() == holder_refusal::long_name));
+  BOOST_TEST((w.index.holders().open({.pod = std::string(257, 'x')}).error() == holder_refusal::long_name));
+  for (int i = 0; i < 1024; ++i) BOOST_REQUIRE(w.index.holders().open({.pod = "p" + std::to_string(i)}).has_value());
+  BOOST_TEST((w.index.holders().open({.pod = "one more"}).error() == holder_refusal::too_many));
+  const holder p7 = w.index.holders().find({.pod = "p7"});
   w.index.clear(p7);
   BOOST_TEST(w.index.sweep(100));
   w.index.reclaim();
   w.index.reclaim();
-  BOOST_TEST(w.index.holders().open("one more", 0, 0).has_value());
+  BOOST_TEST(w.index.holders().open({.pod = "one more"}).has_value());
   for (const std::string_view name : {"x", "y", "z"}) BOOST_TEST(w.index.holders().medium_of(name).has_value());
   BOOST_TEST(*w.index.holders().medium_of("y") == 6);
   BOOST_TEST(w.index.holders().medium_name(6) == "y");

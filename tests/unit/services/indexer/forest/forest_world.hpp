@@ -46,7 +46,7 @@ using answers = std::map<std::pair<std::string, int>, answer>;
 inline answers ask(prefix_reader& reader, std::span<const std::uint64_t> keys,
                    std::span<const std::string_view> pods = {}) {
   answers all;
-  reader.walk(keys, pods, [&](std::span<const prefix_row> rows) {
+  reader.walk({.keys = keys, .pods = pods}, [&](std::span<const prefix_row> rows) {
     for (const prefix_row& row : rows) {
       all[{std::string(row.member->pod()), row.member->rank}] = {row.blocks, row.score, row.by_medium};
     }
@@ -67,14 +67,14 @@ struct world {
         reader(std::move(*prefix_reader::open(index))) {}
 
   holder open(std::string_view pod, medium_number medium = gpu_medium, std::uint16_t rank = 0) {
-    return *index.holders().open(pod, rank, medium);
+    return *index.holders().open({.pod = pod, .rank = rank, .kind = kind_of(0, medium)});
   }
   std::size_t store(std::span<const std::uint64_t> keys, holder stored_by, block_number parent = no_block,
                     name_domain domain = 0) {
     return index.store(domain, parent, keys, names_of(keys), stored_by).value_or(0);
   }
   block_number block(std::uint64_t key, name_domain domain = 0) { return index.block_of(domain, mixed(key, 7)); }
-  block_removal remove(std::span<const std::uint64_t> keys, holder removed, name_domain domain = 0) {
+  block_change remove(std::span<const std::uint64_t> keys, holder removed, name_domain domain = 0) {
     return index.remove(domain, names_of(keys), removed);
   }
 

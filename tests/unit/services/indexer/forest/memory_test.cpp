@@ -13,7 +13,7 @@ void use_in_all_ways(forest& index, std::size_t rounds) {
   std::mt19937_64 random(3);
   for (std::size_t i = 0; i < rounds; ++i) {
     const holder who =
-        *index.holders().open("pod" + std::to_string(random() % 50), 0, static_cast<medium_number>(random() % 3));
+        *index.holders().open({.pod = "pod" + std::to_string(random() % 50), .kind = kind_of(0, static_cast<medium_number>(random() % 3))});
     const numbers keys = chain(random() % 300, 1 + random() % 200);
     const auto domain = static_cast<name_domain>(random() % 3);
     const numbers names = names_of(keys, domain);
@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(a_block_of_long_chains_takes_at_most_28_bytes) {
   forest index({.memory = std::size_t{64} << 20, .members = 256, .seed = 1});
   const std::size_t empty = index.bytes();
   for (std::size_t i = 0; i < blocks / 1000; ++i) {
-    const holder who = *index.holders().open("pod" + std::to_string(i % 100), 0, 0);
+    const holder who = *index.holders().open({.pod = "pod" + std::to_string(i % 100)});
     const numbers keys = chain(i * 1000, 1000);
     const numbers names = names_of(keys);
     block_number parent = no_block;

@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(what_a_reader_sees_stays_until_it_leaves) {
   });
   w.index.reclaim();
   w.index.reclaim();
-  BOOST_TEST(w.index.holders().find("a", 0, gpu_medium) == 0U);
+  BOOST_TEST(w.index.holders().find({.pod = "a"}) == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(readers_are_bounded) {

@@ -1,0 +1,123 @@
+#include "services/indexer/forest/model_table.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "core/checksum.hpp"
+
+namespace cenote::indexer {
+
+namespace {
+
+constexpr unsigned model_bits = 6;
+
+}  // namespace
+
+model_table::model_table(retirement_list& retired, std::uint64_t seed)
+    : retired_(retired), seed_(seed), records_(retired.budget(), most_models, model_bits), names_(retired, most_models) {}
+
+model_table::~model_table() {
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    model_record* const record = records_[i].load(std::memory_order_relaxed);
+    retired_.budget().release(record, record->bytes());
+  }
+}
+
+std::uint64_t model_table::hash_of(std::string_view name) const noexcept {
+  return checksum_of(name.data(), name.size(), seed_);
+}
+
+std::uint32_t model_table::find_number(std::string_view name) const noexcept {
+  return names_.find(hash_of(name), [&](std::uint32_t number) {
+    return records_[number].load(std::memory_order_acquire)->name() == name;
+  });
+}
+
+std::optional<model_facts> model_table::find(std::string_view name) const noexcept {
+  const std::uint32_t number = find_number(name);
+  if (number == number_table::no_number) return std::nullopt;
+  const model_facts found = records_[number].load(std::memory_order_acquire)->facts;
+  if (!found.is_adapter) return found;
+  model_facts base = records_[found.number].load(std::memory_order_acquire)->facts;
+  base.is_adapter = true;
+  return base;
+}
+
+std::optional<model_number> model_table::obtain(std::string_view name) noexcept {
+  const std::uint32_t known = find_number(name);
+  model_facts facts;
+  if (known == number_table::no_number) {
+    facts.number = static_cast<model_number>(count_);
+    const auto number = add(name, facts);
+    return number ? std::optional(static_cast<model_number>(*number)) : std::nullopt;
+  }
+  if (!this->facts(static_cast<model_number>(known)).is_adapter) return static_cast<model_number>(known);
+  facts.number = static_cast<model_number>(known);
+  return replace(known, facts) ? std::optional(static_cast<model_number>(known)) : std::nullopt;
+}
+
+bool model_table::add_adapter(std::string_view name, model_number model) noexcept {
+  if (find_number(name) != number_table::no_number) return true;
+  model_facts facts;
+  facts.number = model;
+  facts.is_adapter = true;
+  return add(name, facts).has_value();
+}
+
+const model_facts& model_table::facts(model_number number) const noexcept {
+  return records_[number].load(std::memory_order_acquire)->facts;
+}
+
+std::string_view model_table::name(model_number number) const noexcept {
+  return records_[number].load(std::memory_order_acquire)->name();
+}
+
+bool model_table::add_size(model_number number, std::uint32_t block_tokens) noexcept {
+  model_facts next = facts(number);
+  if (std::ranges::find(next.block_sizes(), block_tokens) != next.block_sizes().end()) return true;
+  if (next.size_count == model_facts::most_sizes) return false;
+  next.sizes[next.size_count++] = block_tokens;
+  std::sort(next.sizes.begin(), next.sizes.begin() + next.size_count);
+  return replace(number, next);
+}
+
+std::optional<slot_number> model_table::add_slot(model_number number, const slot_rule& rule) noexcept {
+  model_facts next = facts(number);
+  for (slot_number slot = 1; slot < next.slot_count; ++slot) {
+    if (next.slots[slot] == rule) return slot;
+  }
+  if (next.slot_count == most_slots) return std::nullopt;
+  const slot_number slot = next.slot_count++;
+  next.slots[slot] = rule;
+  return replace(number, next) ? std::optional(slot) : std::nullopt;
+}
+
+std::optional<std::uint32_t> model_table::add(std::string_view name, const model_facts& facts) noexcept {
+  if (name.size() > most_name || count_ == most_models) return std::nullopt;
+  const auto hash_of_number = [&](std::uint32_t number) {
+    return records_[number].load(std::memory_order_relaxed)->hash;
+  };
+  if (!names_.make_room(1, 0, hash_of_number, [](std::uint32_t) {})) return std::nullopt;
+  if (count_ == records_.capacity() && !records_.grow()) return std::nullopt;
+  void* const memory = retired_.budget().allocate(sizeof(model_record) + name.size());
+  if (memory == nullptr) return std::nullopt;
+  auto* const record = new (memory) model_record{.hash = hash_of(name), .length = name.size(), .facts = facts};
+  std::memcpy(record + 1, name.data(), name.size());
+  records_[count_].store(record, std::memory_order_release);
+  names_.insert(record->hash, count_);
+  return count_++;
+}
+
+bool model_table::replace(std::uint32_t number, const model_facts& facts) noexcept {
+  model_record* const old = records_[number].load(std::memory_order_relaxed);
+  void* const memory = retired_.budget().allocate(old->bytes());
+  if (memory == nullptr) return false;
+  auto* const record = new (memory) model_record{.hash = old->hash, .length = old->length, .facts = facts};
+  std::memcpy(record + 1, old + 1, old->length);
+  records_[number].store(record, std::memory_order_release);
+  retired_.add_memory(old, old->bytes());
+  return true;
+}
+
+}  // namespace cenote::indexer

@@ -1,0 +1,402 @@
+#include "services/indexer/placement/placer.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace cenote::indexer {
+
+placer::placer(forest& index, const token_processor& keys) noexcept
+    : index_(index), processor_(keys), domains_(index), members_(index), expected_(index) {}
+
+result<void> placer::open(publisher_id publisher, const publisher_identity& identity) {
+  const auto is_long = [](std::string_view name) { return name.size() > holder_table::most_name; };
+  if (identity.pod.empty() || is_long(identity.pod) || is_long(identity.model)) {
+    return fail(error_code::invalid_argument, "publisher `" + identity.name + "`: a pod's name has 1 to " +
+                                                  std::to_string(holder_table::most_name) +
+                                                  " bytes, a model's as many at most");
+  }
+  if (publishers_.contains(publisher)) {
+    return fail(error_code::invalid_argument, "publisher `" + identity.name + "` is open already");
+  }
+  const auto model = index_.models().obtain(identity.model);
+  if (!model || !members_.add_publisher(identity.pod, *model, identity.node)) {
+    if (model) members_.remove_publisher(identity.pod, *model);
+    return fail(error_code::limit_exceeded,
+                "publisher `" + identity.name + "`: there is no room for another pod or model; index.memory or the "
+                "bounds of pods and models are reached");
+  }
+  auto added = std::make_unique<placed_publisher>(identity, *model, index_.budget());
+  if (added->is_node()) added->names = index_.begin_domain().value_or(no_domain);
+  join_machine(*added);
+  publishers_.emplace(publisher, std::move(added));
+  return {};
+}
+
+const placed_publisher* placer::find(publisher_id publisher) const noexcept {
+  const auto found = publishers_.find(publisher);
+  return found == publishers_.end() ? nullptr : found->second.get();
+}
+
+placement_effect placer::apply(publisher_id publisher, const event_batch& batch) {
+  placement_effect effect;
+  const auto found = publishers_.find(publisher);
+  if (found == publishers_.end()) return effect;
+  placed_publisher& target = *found->second;
+  ++target.counters.batches;
+  for (std::size_t i = 0; i < batch.faults.size(); ++i) target.counters.faults[i] += batch.faults[i];
+  const bool has_rank = add_rank(target, batch.dp_rank);
+  for (const engine_event& event : batch.events) {
+    if (!has_rank) {
+      target.counters.refuse(placement_refusal::bounds, event.hashes.size);
+    } else if (event.kind == event_kind::stored) {
+      store(target, batch, event, effect);
+    } else if (event.kind == event_kind::cleared) {
+      clear_media(target, batch, effect);
+    } else if (target.is_node()) {
+      remove_node_blocks(target, batch, event);
+    } else {
+      remove(target, batch, event);
+    }
+  }
+  return effect;
+}
+
+void placer::store(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
+                   placement_effect& effect) {
+  const std::uint32_t blocks = event.hashes.size;
+  const cache_group* const group = group_of(publisher, event);
+  const auto medium = index_.holders().medium_of(batch.medium_of(event));
+  if (group == nullptr || !medium) return publisher.counters.refuse(placement_refusal::bounds, blocks);
+  if (group->use == group_use::ignored) return publisher.counters.refuse(placement_refusal::ignored_group, blocks);
+  const bool has_tokens = !event.tokens.empty();
+  if (has_tokens && group->block_tokens != 0 && group->block_tokens != event.block_tokens && group->slot != 0) {
+    return publisher.counters.refuse(placement_refusal::size, blocks);
+  }
+  const auto rank = static_cast<std::uint16_t>(publisher.is_node() ? 0 : batch.dp_rank);
+  const holder stored_by = open_holder(publisher, rank, kind_of(group->slot, *medium));
+  if (stored_by == 0) return publisher.counters.refuse(placement_refusal::bounds, blocks);
+  if (publisher.is_node()) return hold_node_blocks(publisher, batch, event, stored_by);
+  const bool is_dense = event.tokens.size == std::uint64_t{blocks} * event.block_tokens;
+  if (!has_tokens || !is_dense) return hold_known(publisher, batch, event, stored_by);
+  place(publisher, batch, event, stored_by, effect);
+}
+
+// Blocks with their tokens: their keys say where they are.
+void placer::place(placed_publisher& publisher, const event_batch& batch, const engine_event& event, holder stored_by,
+                   placement_effect& effect) {
+  const std::uint32_t blocks = event.hashes.size;
+  const std::string_view lora_name = batch.lora_name_of(event);
+  adapter_domains* const domains = domains_.obtain(publisher.domains, publisher.model, lora_name);
+  if (domains == nullptr) return publisher.counters.refuse(placement_refusal::bounds, blocks);
+  if (!lora_name.empty()) (void)index_.models().add_adapter(lora_name, publisher.model);
+  if (!index_.models().add_size(publisher.model, event.block_tokens)) {
+    return publisher.counters.refuse(placement_refusal::size, blocks);
+  }
+  token_run run{.tokens = batch.tokens_of(event), .extra_keys = batch.extra_keys_of(event), .parent = std::nullopt};
+  block_number parent = no_block;
+  if (event.parent) {
+    parent = block_of(publisher, *domains, *event.parent);
+    if (parent != no_block) run.parent = index_.key_of(parent);
+    if (!run.parent) {
+      effect.is_parent_unknown = true;
+      return publisher.counters.refuse(placement_refusal::unknown_parent, blocks);
+    }
+  }
+  const key_space space{
+      .model = publisher.identity.model, .lora_name = lora_name, .block_tokens = event.block_tokens};
+  keys_.resize(blocks);
+  processor_.write_keys(run, space, keys_);
+  const auto hashes = batch.hashes_of(event);
+  name_domain domain = domains->own != no_domain ? domains->own : domains->shared;
+  auto stored = index_.store(domain, parent, keys_, hashes, stored_by,
+                             domains->own != no_domain ? name_rule::several_names : name_rule::one_name);
+  if (!stored && stored.error() == store_refusal::name_conflict && domains->own == no_domain &&
+      domains_.split(*domains)) {
+    domain = domains->own;
+    stored = index_.store(domain, parent, keys_, hashes, stored_by);
+  }
+  if (!stored) return publisher.counters.refuse(placement_refusal::conflict, blocks);
+  publisher.counters.stored += *stored;
+  publisher.counters.refuse(placement_refusal::memory, blocks - *stored);
+  resolve_pending(publisher, domain, hashes.first(*stored));
+}
+
+// What waits for these names: blocks that a router expected, and a node's that had no name yet.
+void placer::resolve_pending(placed_publisher& publisher, name_domain domain, std::span<const std::uint64_t> hashes) {
+  if (!expected_.empty()) {
+    blocks_.clear();
+    for (const std::uint64_t hash : hashes) blocks_.push_back(index_.block_of(domain, hash));
+    expected_.end(publisher.identity.pod, publisher.model, blocks_);
+  }
+  placed_publisher* const node = publisher.machine == nullptr ? nullptr : publisher.machine->node;
+  if (node == nullptr || node->pending.empty()) return;
+  for (const std::uint64_t hash : hashes) {
+    const medium_mask media = node->pending.extract(hash);
+    if (media == 0) continue;
+    const block_number block = index_.block_of(domain, hash);
+    if (!index_.name(node->names, block, hash)) {
+      node->counters.refuse(placement_refusal::memory, 1);
+      continue;
+    }
+    for (medium_number medium = 0; medium < most_media; ++medium) {
+      if (((media >> medium) & 1) == 0) continue;
+      const holder stored_by = open_holder(*node, 0, kind_of(0, medium));
+      node->counters.stored += index_.hold(std::span(&block, 1), stored_by).blocks;
+    }
+  }
+}
+
+// Names of blocks that the publisher has stored before, in another medium or group.
+void placer::hold_known(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
+                        holder stored_by) {
+  const auto hashes = batch.hashes_of(event);
+  blocks_.clear();
+  for (const std::uint64_t hash : hashes) {
+    block_number found = no_block;
+    for (const adapter_domains& domains : publisher.domains) {
+      found = block_of(publisher, domains, hash);
+      if (found != no_block) break;
+    }
+    blocks_.push_back(found);
+  }
+  const block_change change = index_.hold(blocks_, stored_by);
+  publisher.counters.stored += change.blocks;
+  publisher.counters.refuse(placement_refusal::unknown_name, change.unknown);
+}
+
+block_number placer::block_of_node(const placed_publisher& node, std::uint64_t hash) const noexcept {
+  const block_number known = index_.block_of(node.names, hash);
+  if (known != no_block) return known;
+  for (const placed_publisher* const engine : node.machine->engines) {
+    for (const adapter_domains& domains : engine->domains) {
+      const block_number found = block_of(*engine, domains, hash);
+      if (found != no_block) return found;
+    }
+  }
+  return no_block;
+}
+
+// A node's blocks have the names of the engines on its machine; names that no engine has published yet wait.
+void placer::hold_node_blocks(placed_publisher& node, const event_batch& batch, const engine_event& event,
+                              holder stored_by) {
+  const auto hashes = batch.hashes_of(event);
+  const auto leading = batch.leading_hashes_of(event);
+  const medium_number medium = medium_of(index_.holders().place(stored_by).kind);
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    std::uint64_t name = hashes[i];
+    block_number block = block_of_node(node, name);
+    const bool has_leading = !leading.empty() && leading[i] != name;
+    if (block == no_block && has_leading) {
+      name = leading[i];
+      block = block_of_node(node, name);
+    }
+    if (block != no_block && index_.name(node.names, block, name)) {
+      if (!index_.is_held(block, stored_by)) node.counters.stored += index_.hold(std::span(&block, 1), stored_by).blocks;
+      continue;
+    }
+    bool is_kept = node.pending.add(hashes[i], medium);
+    if (has_leading) is_kept = node.pending.add(leading[i], medium) && is_kept;
+    if (!is_kept) node.counters.refuse(placement_refusal::unknown_name, 1);
+  }
+}
+
+void placer::remove_node_blocks(placed_publisher& node, const event_batch& batch, const engine_event& event) {
+  const auto medium = index_.holders().medium_of(batch.medium_of(event));
+  if (!medium) return node.counters.refuse(placement_refusal::bounds, event.hashes.size);
+  const holder removed = find_holder(node, 0, kind_of(0, *medium));
+  for (const auto hashes : {batch.hashes_of(event), batch.leading_hashes_of(event)}) {
+    for (const std::uint64_t hash : hashes) node.pending.remove(hash, *medium);
+    if (removed != 0) node.counters.removed += index_.remove(node.names, hashes, removed).blocks;
+  }
+}
+
+void placer::remove(placed_publisher& publisher, const event_batch& batch, const engine_event& event) {
+  const auto medium = index_.holders().medium_of(batch.medium_of(event));
+  if (!medium) return publisher.counters.refuse(placement_refusal::bounds, event.hashes.size);
+  const auto hashes = batch.hashes_of(event);
+  const auto rank = static_cast<std::uint16_t>(batch.dp_rank);
+  for (const adapter_domains& domains : publisher.domains) {
+    blocks_.clear();
+    for (const std::uint64_t hash : hashes) blocks_.push_back(block_of(publisher, domains, hash));
+    if (*medium == gpu_medium) expected_.end(publisher.identity.pod, publisher.model, blocks_);
+    for (const cache_group& group : publisher.groups) {
+      // An event that names no group is about all of them.
+      if (group.use == group_use::ignored || (event.group && group.index != event.group)) continue;
+      const holder removed = find_holder(publisher, rank, kind_of(group.slot, *medium));
+      if (removed != 0) publisher.counters.removed += index_.remove(blocks_, removed).blocks;
+    }
+  }
+}
+
+void placer::clear_media(placed_publisher& publisher, const event_batch& batch, placement_effect& effect) {
+  ++publisher.counters.clears;
+  const auto by_engine = [&] {
+    return publisher.is_node() || publisher.identity.engine == event_engine::sglang ? clear_scope::all
+                                                                                    : clear_scope::gpu;
+  };
+  const clear_scope scope = publisher.identity.cleared ? *publisher.identity.cleared : by_engine();
+  end_holders(publisher, static_cast<std::uint16_t>(publisher.is_node() ? 0 : batch.dp_rank), scope);
+  expected_.end(publisher.identity.pod, publisher.model);
+  if (scope == clear_scope::all) publisher.pending.clear();
+  effect.is_all_cleared = scope == clear_scope::all && publisher.holders.empty();
+}
+
+void placer::end_holders(placed_publisher& publisher, std::optional<std::uint16_t> rank, clear_scope scope) {
+  std::erase_if(publisher.holders, [&](const opened_holder& each) {
+    const bool is_ended = (!rank || each.rank == *rank) &&
+                          (scope == clear_scope::all || medium_of(each.kind) == gpu_medium);
+    if (is_ended) index_.clear(each.number);
+    return is_ended;
+  });
+}
+
+void placer::clear(publisher_id publisher) {
+  const auto found = publishers_.find(publisher);
+  if (found == publishers_.end()) return;
+  placed_publisher& target = *found->second;
+  end_holders(target, std::nullopt, clear_scope::all);
+  expected_.end(target.identity.pod, target.model);
+  domains_.renew(target.domains, target.model);
+  target.groups.clear();
+  set_slots(target, 0);
+  if (!target.is_node()) return;
+  target.pending.clear();
+  if (target.names != no_domain) index_.end_domain(target.names);
+  target.names = index_.begin_domain().value_or(no_domain);
+}
+
+void placer::close(publisher_id publisher) {
+  const auto found = publishers_.find(publisher);
+  if (found == publishers_.end()) return;
+  placed_publisher& target = *found->second;
+  end_holders(target, std::nullopt, clear_scope::all);
+  expected_.end(target.identity.pod, target.model);
+  domains_.release(target.domains, target.model);
+  if (target.names != no_domain) index_.end_domain(target.names);
+  members_.remove_publisher(target.identity.pod, target.model);
+  leave_machine(target);
+  publishers_.erase(found);
+}
+
+void placer::hide(publisher_id publisher) {
+  const placed_publisher* const found = find(publisher);
+  if (found == nullptr) return;
+  for (const std::uint16_t rank : found->ranks) members_.hide(found->identity.pod, found->model, rank);
+}
+
+void placer::show(publisher_id publisher) {
+  const placed_publisher* const found = find(publisher);
+  if (found == nullptr) return;
+  for (const std::uint16_t rank : found->ranks) members_.show(found->identity.pod, found->model, rank);
+}
+
+bool placer::add_rank(placed_publisher& publisher, std::uint32_t rank) {
+  if (publisher.is_node()) rank = 0;
+  if (rank > std::numeric_limits<std::uint16_t>::max()) return false;
+  const auto added = static_cast<std::uint16_t>(rank);
+  if (std::ranges::find(publisher.ranks, added) != publisher.ranks.end()) return true;
+  if (!members_.add_rank(publisher.identity.pod, publisher.model, added)) return false;
+  publisher.ranks.push_back(added);
+  members_.set_slots(publisher.identity.pod, publisher.model, added, publisher.slots);
+  return true;
+}
+
+void placer::set_slots(placed_publisher& publisher, std::uint32_t slots) {
+  publisher.slots = slots;
+  for (const std::uint16_t rank : publisher.ranks) {
+    members_.set_slots(publisher.identity.pod, publisher.model, rank, slots);
+  }
+}
+
+void placer::join_machine(placed_publisher& added) {
+  if (!added.is_node() && added.identity.node.empty()) return;
+  std::string pod = added.is_node() ? added.identity.pod : pod_members::pod_of_node(added.identity.node);
+  added.machine = &machines_[{added.model, std::move(pod)}];
+  if (added.is_node()) {
+    added.machine->node = &added;
+  } else {
+    added.machine->engines.push_back(&added);
+  }
+}
+
+void placer::leave_machine(placed_publisher& removed) {
+  if (removed.machine == nullptr) return;
+  if (removed.machine->node == &removed) removed.machine->node = nullptr;
+  std::erase(removed.machine->engines, &removed);
+  if (removed.machine->node == nullptr && removed.machine->engines.empty()) {
+    std::erase_if(machines_, [&](const auto& entry) { return &entry.second == removed.machine; });
+  }
+}
+
+bool placer::expect(std::string_view pod, std::string_view model, std::span<const std::uint64_t> keys, feed_time now) {
+  const auto facts = index_.models().find(model);
+  if (!facts || index_.holders().find_member(pod, facts->number, 0) == holder_table::no_member) return false;
+  return expected_.add(pod, facts->number, keys, now);
+}
+
+// The cache group of an event; null: there are too many.
+cache_group* placer::group_of(placed_publisher& publisher, const engine_event& event) {
+  constexpr std::size_t most_groups = 64;
+  const auto found = std::ranges::find(publisher.groups, event.group, &cache_group::index);
+  if (found != publisher.groups.end()) {
+    if (found->block_tokens == 0) found->block_tokens = event.block_tokens;
+    return &*found;
+  }
+  if (publisher.groups.size() == most_groups) return nullptr;
+  cache_group added{.index = event.group, .use = use_of(event.attention), .block_tokens = event.block_tokens};
+  if (added.use != group_use::ignored && !add_group_slot(publisher, added, event)) return nullptr;
+  return &publisher.groups.emplace_back(added);
+}
+
+// The first group that makes a prefix has slot 0, so that models with one group need no other.
+bool placer::add_group_slot(placed_publisher& publisher, cache_group& added, const engine_event& event) {
+  const auto is_first = [](const cache_group& group) { return group.use == group_use::prefix && group.slot == 0; };
+  if (added.use == group_use::window || std::ranges::any_of(publisher.groups, is_first)) {
+    // A window of unknown length is the whole prefix: less than the truth, never more.
+    const std::uint32_t window = added.use == group_use::window ? event.window_tokens : 0;
+    const auto slot = index_.models().add_slot(publisher.model, {window, event.group.value_or(0)});
+    if (!slot) return false;
+    added.slot = *slot;
+  }
+  set_slots(publisher, publisher.slots | (1U << added.slot));
+  return true;
+}
+
+holder placer::find_holder(const placed_publisher& publisher, std::uint16_t rank, holder_kind kind) const noexcept {
+  for (const opened_holder& each : publisher.holders) {
+    if (each.rank == rank && each.kind == kind) return each.number;
+  }
+  return 0;
+}
+
+holder placer::open_holder(placed_publisher& publisher, std::uint16_t rank, holder_kind kind) {
+  if (const holder known = find_holder(publisher, rank, kind); known != 0) return known;
+  const holder_name name{.pod = publisher.identity.pod, .model = publisher.model, .rank = rank, .kind = kind};
+  auto opened = index_.holders().open(name);
+  if (!opened && opened.error() == holder_refusal::too_many && !index_.holders().dead().empty()) {
+    while (!index_.sweep(std::numeric_limits<std::size_t>::max())) {
+    }
+    opened = index_.holders().open(name);
+  }
+  if (!opened) return 0;
+  publisher.holders.push_back({rank, kind, *opened});
+  return *opened;
+}
+
+// In a publisher's own domain, else in the shared one. A publisher whose hashes differ from others' means by a shared
+// name only what it holds itself.
+block_number placer::block_of(const placed_publisher& publisher, const adapter_domains& domains,
+                              std::uint64_t hash) const noexcept {
+  if (domains.own == no_domain) return index_.block_of(domains.shared, hash);
+  const block_number own = index_.block_of(domains.own, hash);
+  if (own != no_block) return own;
+  const block_number shared = index_.block_of(domains.shared, hash);
+  if (shared == no_block) return no_block;
+  const bool is_held = std::ranges::any_of(
+      publisher.holders, [&](const opened_holder& each) { return index_.is_held(shared, each.number); });
+  return is_held ? shared : no_block;
+}
+
+}  // namespace cenote::indexer

@@ -1,0 +1,42 @@
+// A question for scores, and its answer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "services/indexer/forest/holder_table.hpp"
+#include "services/indexer/keys/extra_keys.hpp"
+
+namespace cenote::indexer {
+
+/// A prompt, by its tokens or by keys of its blocks. Views of the caller's memory.
+struct score_question {
+  std::string_view model{};  ///< or an adapter's name
+  std::span<const std::uint32_t> tokens{};
+  std::span<const std::uint64_t> block_keys{};  ///< where there are no tokens: of the model's smallest blocks
+  std::span<const std::string_view> pods{};     ///< only these; empty: all
+  std::string_view lora_name{};                 ///< empty: the base model
+  extra_key_view extra_keys{};                  ///< one list a block, with the salt in the first block's
+};
+
+/// The longest prefix of a pod's best rank.
+struct pod_score {
+  std::string_view pod{};
+  double score = 0;         ///< sum of the weights of its blocks, in blocks of the smallest size
+  std::uint32_t blocks = 0;
+  std::uint32_t tokens = 0;
+  std::uint16_t dp_rank = 0;
+  std::array<std::uint32_t, most_media> by_medium{};  ///< blocks, by their best medium
+};
+
+/// Valid until the next question.
+struct score_answer {
+  std::span<const pod_score> scores{};  ///< best first, then by name
+  std::uint32_t blocks = 0;           ///< whole blocks of the question
+  std::uint32_t block_tokens = 0;     ///< tokens of the smallest blocks; 0: the model is unknown
+  std::span<const std::string_view> degraded{};  ///< pods that have lost events for good
+};
+
+}  // namespace cenote::indexer

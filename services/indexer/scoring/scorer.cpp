@@ -1,0 +1,120 @@
+#include "services/indexer/scoring/scorer.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace cenote::indexer {
+
+namespace {
+
+constexpr std::size_t first_group = 64;  // keys that are looked at before the others are made
+
+}  // namespace
+
+std::optional<scorer> scorer::open(forest& index, const token_processor& processor) {
+  auto reader = prefix_reader::open(index);
+  if (!reader) return std::nullopt;
+  return scorer(std::move(*reader), processor);
+}
+
+score_answer scorer::score(const score_question& question) {
+  scores_.clear();
+  rows_.clear();
+  names_.clear();
+  has_doubles_ = false;
+  const auto facts = reader_.model(question.model);
+  if (!facts || facts->size_count == 0) return {};
+  const std::uint32_t smallest = facts->sizes[0];
+  if (question.tokens.empty()) {
+    walk(question, *facts, smallest);
+  } else {
+    for (const std::uint32_t size : facts->block_sizes()) walk(question, *facts, size);
+  }
+  has_doubles_ = has_doubles_ || facts->size_count > 1;
+  keep_best();
+  const std::size_t blocks = question.tokens.empty() ? question.block_keys.size() : question.tokens.size() / smallest;
+  return {scores_, static_cast<std::uint32_t>(blocks), smallest, {}};
+}
+
+std::span<const std::uint64_t> scorer::keys_of(const score_question& question) {
+  keys_.clear();
+  const auto facts = reader_.model(question.model);
+  if (facts && facts->size_count > 0) (void)write_keys(question, *facts, facts->sizes[0]);
+  return keys_;
+}
+
+// Prefixes of pods whose blocks have this size.
+void scorer::walk(const score_question& question, const model_facts& facts, std::uint32_t block_tokens) {
+  std::span<const std::uint64_t> keys = question.block_keys;
+  if (!question.tokens.empty()) {
+    if (!write_keys(question, facts, block_tokens)) return;
+    keys = keys_;
+  }
+  reader_.walk({.keys = keys, .pods = question.pods, .model = &facts, .block_tokens = block_tokens},
+               [&](std::span<const prefix_row> rows) { add_rows(rows, block_tokens, facts.sizes[0]); });
+}
+
+// The keys of all whole blocks; false where the first group shows that nothing begins so.
+bool scorer::write_keys(const score_question& question, const model_facts& facts, std::uint32_t block_tokens) {
+  const std::size_t count = question.tokens.size() / block_tokens;
+  if (count == 0) return false;
+  const bool is_adapter = facts.is_adapter && question.lora_name.empty();
+  const key_space space{.model = question.model,
+                        .lora_name = is_adapter ? question.model : question.lora_name,
+                        .block_tokens = block_tokens};
+  token_run run{.tokens = question.tokens, .extra_keys = question.extra_keys, .parent = std::nullopt};
+  keys_.resize(count);
+  const std::size_t first = std::min(count, first_group);
+  processor_->write_keys(run, space, std::span(keys_).first(first));
+  if (first == count) return true;
+  if (!reader_.is_known(keys_.front())) return false;
+  run.parent = keys_[first - 1];
+  run.tokens = question.tokens.subspan(first * block_tokens);
+  if (!run.extra_keys.blocks.empty()) {
+    run.extra_keys.blocks = run.extra_keys.blocks.subspan(std::min(first, run.extra_keys.blocks.size()));
+  }
+  processor_->write_keys(run, space, std::span(keys_).subspan(first));
+  return true;
+}
+
+void scorer::add_rows(std::span<const prefix_row> rows, std::uint32_t block_tokens, std::uint32_t smallest) {
+  const double scale = static_cast<double>(block_tokens) / smallest;
+  for (const prefix_row& row : rows) {
+    const std::string_view pod = row.member->pod();
+    ranked_row& added = rows_.emplace_back();
+    added.pod_hash = row.member->pod_hash;
+    added.name = names_.size();
+    added.length = static_cast<std::uint32_t>(pod.size());
+    added.score = {.pod = {},
+                   .score = row.score * scale,
+                   .blocks = row.blocks,
+                   .tokens = row.blocks * block_tokens,
+                   .dp_rank = row.member->rank,
+                   .by_medium = row.by_medium};
+    names_ += pod;
+    has_doubles_ = has_doubles_ || row.member->rank != 0;
+  }
+}
+
+// The best row of each pod, best first.
+void scorer::keep_best() {
+  const auto worth = [](const ranked_row& row) { return std::pair(-row.score.score, row.score.dp_rank); };
+  if (has_doubles_) {
+    std::ranges::sort(rows_, [&](const ranked_row& one, const ranked_row& other) {
+      return std::tuple(one.pod_hash, worth(one)) < std::tuple(other.pod_hash, worth(other));
+    });
+    const auto rest = std::ranges::unique(rows_, {}, &ranked_row::pod_hash);
+    rows_.erase(rest.begin(), rest.end());
+  }
+  for (ranked_row& row : rows_) {
+    if (row.score.score <= 0) continue;
+    row.score.pod = std::string_view(names_).substr(row.name, row.length);
+    scores_.push_back(row.score);
+  }
+  std::ranges::sort(scores_, [](const pod_score& one, const pod_score& other) {
+    return std::tuple(-one.score, one.pod) < std::tuple(-other.score, other.pod);
+  });
+}
+
+}  // namespace cenote::indexer

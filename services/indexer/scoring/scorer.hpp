@@ -1,0 +1,59 @@
+// Scores of pods for prompts, from the index and the keys of a prompt's blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "services/indexer/forest/prefix_reader.hpp"
+#include "services/indexer/keys/token_processor.hpp"
+#include "services/indexer/scoring/score_question.hpp"
+
+namespace cenote::indexer {
+
+/// Answers questions beside the index's writer. One thread at a time; it allocates only to grow. The index and the
+/// processor outlive it.
+class scorer {
+ public:
+  /// None if there are too many readers of the index.
+  [[nodiscard]] static std::optional<scorer> open(forest& index, const token_processor& processor);
+
+  void set_weights(const medium_weights& weights) noexcept { reader_.set_weights(weights); }
+
+  /// The answer; an unknown model and a prompt of less than a block have none. Throws std::bad_alloc.
+  [[nodiscard]] score_answer score(const score_question& question);
+  /// Keys of the whole blocks of a prompt, of the model's smallest size or, where the model is unknown, of none.
+  [[nodiscard]] std::span<const std::uint64_t> keys_of(const score_question& question);
+
+  [[nodiscard]] prefix_reader& reader() noexcept { return reader_; }
+
+ private:
+  /// A row with what it is of.
+  struct ranked_row {
+    std::uint64_t pod_hash = 0;
+    std::size_t name = 0;  ///< in names_
+    std::uint32_t length = 0;
+    pod_score score;
+  };
+
+  scorer(prefix_reader reader, const token_processor& processor)
+      : reader_(std::move(reader)), processor_(&processor) {}
+
+  void walk(const score_question& question, const model_facts& facts, std::uint32_t block_tokens);
+  [[nodiscard]] bool write_keys(const score_question& question, const model_facts& facts, std::uint32_t block_tokens);
+  void add_rows(std::span<const prefix_row> rows, std::uint32_t block_tokens, std::uint32_t smallest);
+  void keep_best();
+
+  prefix_reader reader_;
+  const token_processor* processor_;
+  std::vector<std::uint64_t> keys_;
+  std::vector<ranked_row> rows_;
+  std::vector<pod_score> scores_;
+  std::string names_;
+  bool has_doubles_ = false;  ///< several rows may be of one pod
+};
+
+}  // namespace cenote::indexer
