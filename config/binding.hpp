@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <concepts>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +43,7 @@ template <class T>
     return type == string_list;
   }
   if constexpr (std::same_as<T, std::vector<uid_t>>) return type == integer_list;
+  if constexpr (std::same_as<T, std::map<std::string, double>>) return type == ratio_map;
   return false;
 }
 
@@ -111,15 +113,21 @@ template <auto Section, auto Member>
   return row;
 }
 
-/// The row of a key that each group has.
-template <auto Member>
-[[nodiscard]] consteval key_schema bound_in_group(key_schema row) {
+/// The row of a key that each table of a map of them has.
+template <auto Map, auto Member>
+[[nodiscard]] consteval key_schema bound_by_name(key_schema row) {
   row = detail::fitted<typename detail::member_type<Member>::type>(row);
   row.is_bound = true;
   row.take = [](node_config& into, std::string_view name, const typed_value& value) {
-    return detail::assign(into.groups[std::string(name)].*Member, value);
+    return detail::assign((into.*Map)[std::string(name)].*Member, value);
   };
   return row;
+}
+
+/// The row of a key that each group has.
+template <auto Member>
+[[nodiscard]] consteval key_schema bound_in_group(key_schema row) {
+  return bound_by_name<&node_config::groups, Member>(row);
 }
 
 }  // namespace cenote::config

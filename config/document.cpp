@@ -38,6 +38,12 @@ std::string_view about_section(std::string_view section) {
   if (section == "limits") return "How much one session, user or group may have; see operations.md.";
   if (section == "auth") return "Who may attach, and who may administrate.";
   if (section == "groups") return "Instance groups; `<name>` is the group's name, in quotes if it has dots or spaces.";
+  if (section == "publishers") return "Publishers of KV events that `cenote indexer` hears; `<name>` is yours.";
+  if (section == "indexer") return "The indexer, `cenote indexer`: see `indexer.md`. A node needs none of it.";
+  if (section == "events") return "Publishers that connect to the indexer, and what holds for all of them.";
+  if (section == "discovery") return "Where the indexer finds further publishers.";
+  if (section == "index") return "The index in the indexer's memory.";
+  if (section == "scoring") return "What the indexer's scores count.";
   if (section == "log") return "The log, on stderr.";
   return "";
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "config/indexer_sections.hpp"
 #include "config/sources.hpp"
 #include "config/value.hpp"
 #include "core/block_key.hpp"
@@ -215,6 +216,12 @@ struct node_config {
   limits_section limits;
   auth_section auth;
   std::map<std::string, group_config> groups;  ///< only groups that are named somewhere
+  std::map<std::string, publisher_config> publishers;
+  indexer_section indexer;
+  events_section events;
+  discovery_section discovery;
+  index_section index;
+  scoring_section scoring;
   metrics_section metrics;
   debug_section debug;
   log_section log;

@@ -19,6 +19,13 @@ struct describer {
     for (const auto& value : values) text += (text.size() > 1 ? ", " : "") + describe(value);
     return text + "]";
   }
+  std::string operator()(const std::shared_ptr<const raw_value::table>& table) const {
+    std::string text = "{";
+    for (const auto& [name, value] : table->entries) {
+      text += fmt::format("{}{} = {}", text.size() > 1 ? ", " : "", name, describe(value));
+    }
+    return text + "}";
+  }
 };
 
 }  // namespace

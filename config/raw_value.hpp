@@ -2,23 +2,31 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 namespace cenote::config {
 
-/// A value of TOML. Tables do not occur inside: readers flatten them into dotted keys.
+/// A value of TOML. Readers flatten tables into dotted keys, but for those that are the value of a key.
 struct raw_value {
   using list = std::vector<raw_value>;
+  struct table;
   struct empty_table {};  ///< `[section]` without a key
   struct other {
     std::string kind;
   };  ///< what no key accepts: a date, a time, a table in a list
 
-  std::variant<bool, std::int64_t, double, std::string, list, empty_table, other> data;
+  std::variant<bool, std::int64_t, double, std::string, list, std::shared_ptr<const table>, empty_table, other> data;
+};
+
+/// By name, in the order of names.
+struct raw_value::table {
+  std::vector<std::pair<std::string, raw_value>> entries;
 };
 
 /// One key with its value and the place that a message names.

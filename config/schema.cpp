@@ -773,6 +773,149 @@ constexpr std::array keys{
          .maximum = "4294967294",
          .reloadable = true,
          .about = "Users whose clients may attach to instances of the group. Empty: all who may attach."}),
+    bound_by_name<&node_config::publishers, &publisher_config::endpoint>(
+        {.name = "publishers.<name>.endpoint",
+         .type = string,
+         .reloadable = true,
+         .about = "Where `cenote indexer` hears an engine's or a node's KV events: \"tcp://10.0.0.7:5557\"."}),
+    bound_by_name<&node_config::publishers, &publisher_config::replay>(
+        {.name = "publishers.<name>.replay",
+         .type = string,
+         .reloadable = true,
+         .about = "Where events that were missed are asked for. Empty: nowhere, a gap makes the pod `degraded`."}),
+    bound_by_name<&node_config::publishers, &publisher_config::pod>(
+        {.name = "publishers.<name>.pod",
+         .type = string,
+         .reloadable = true,
+         .about = "The pod in answers. Empty: the one in the topic `kv@<pod>@<model>`, else the publisher's name."}),
+    bound_by_name<&node_config::publishers, &publisher_config::model>(
+        {.name = "publishers.<name>.model",
+         .type = string,
+         .reloadable = true,
+         .about = "The model that it serves. Empty: the one in the topic."}),
+    bound_by_name<&node_config::publishers, &publisher_config::node>(
+        {.name = "publishers.<name>.node",
+         .type = string,
+         .reloadable = true,
+         .about = "The Cenote node of the pod's machine: its blocks count for the pod, too. Empty: none."}),
+    bound_by_name<&node_config::publishers, &publisher_config::engine>(
+        {.name = "publishers.<name>.engine",
+         .type = choice,
+         .fallback = "auto",
+         .reloadable = true,
+         .about = "The form of its events. `auto`: a node by its topic, else any engine."}),
+    bound_by_name<&node_config::publishers, &publisher_config::clear>(
+        {.name = "publishers.<name>.clear",
+         .type = choice,
+         .fallback = "auto",
+         .reloadable = true,
+         .about = "The media that AllBlocksCleared empties. `auto`: the GPU's of vLLM, all of SGLang and of nodes."}),
+    bound<&node_config::indexer, &indexer_section::listen>(
+        {.name = "indexer.listen",
+         .type = string,
+         .fallback = "127.0.0.1:8790",
+         .about = "HOST:PORT of `cenote indexer`'s HTTP, or `off`. Off loopback it needs a token or TLS, or "
+                  "`indexer.trusted_network`."}),
+    bound<&node_config::indexer, &indexer_section::socket>(
+        {.name = "indexer.socket", .type = string, .about = "Unix socket of the same HTTP. Empty: none."}),
+    bound<&node_config::indexer, &indexer_section::token_file>(
+        {.name = "indexer.token_file",
+         .type = string,
+         .about = "File with the bearer token that requests need; nobody else may be able to read it. Empty: none."}),
+    bound<&node_config::indexer, &indexer_section::tls_cert>(
+        {.name = "indexer.tls_cert", .type = string, .about = "Certificate chain in PEM. Empty: HTTP without TLS."}),
+    bound<&node_config::indexer, &indexer_section::tls_key>(
+        {.name = "indexer.tls_key", .type = string, .about = "Its private key in PEM."}),
+    bound<&node_config::indexer, &indexer_section::tls_ca>(
+        {.name = "indexer.tls_ca",
+         .type = string,
+         .about = "Authorities whose client certificates are asked for and checked. Empty: clients need none."}),
+    bound<&node_config::indexer, &indexer_section::trusted_network>(
+        {.name = "indexer.trusted_network",
+         .type = boolean,
+         .fallback = "false",
+         .about = "Your word that only trusted machines reach `indexer.listen`, where it has neither token nor TLS."}),
+    bound<&node_config::indexer, &indexer_section::threads>(
+        {.name = "indexer.threads",
+         .type = integer,
+         .unit = "threads",
+         .fallback = "0",
+         .minimum = "0",
+         .maximum = "64",
+         .about = "Threads that answer questions. 0: chosen from the machine."}),
+    bound<&node_config::events, &events_section::bind>(
+        {.name = "events.bind",
+         .type = string_list,
+         .fallback = "[]",
+         .about = "Endpoints at which publishers connect, as [\"tcp://*:5557\"]."}),
+    bound<&node_config::events, &events_section::topic>(
+        {.name = "events.topic",
+         .type = string,
+         .fallback = "kv@",
+         .about = "The beginning of topics that are subscribed to."}),
+    bound<&node_config::events, &events_section::engine>(
+        {.name = "events.engine",
+         .type = choice,
+         .fallback = "auto",
+         .about = "The form of the events of publishers that connect."}),
+    bound<&node_config::events, &events_section::replay_port>(
+        {.name = "events.replay_port",
+         .type = integer,
+         .fallback = "5558",
+         .minimum = "0",
+         .maximum = "65535",
+         .about = "Port of replays at the host of the topic's pod, for publishers that connect. 0: none."}),
+    bound<&node_config::events, &events_section::ranks>(
+        {.name = "events.ranks",
+         .type = integer,
+         .unit = "ports",
+         .fallback = "1",
+         .minimum = "1",
+         .maximum = "1024",
+         .about = "Ports from each bound one on, one for each data-parallel rank; replays likewise."}),
+    bound<&node_config::events, &events_section::grace>(
+        {.name = "events.grace",
+         .type = duration,
+         .fallback = "30s",
+         .minimum = "1s",
+         .maximum = "24h",
+         .about = "How long the blocks of a publisher that is gone stay in answers."}),
+    bound<&node_config::discovery, &discovery_section::file>(
+        {.name = "discovery.file",
+         .type = string,
+         .about = "TOML file with further tables [publishers.<name>]; a new one in its place takes effect. Empty: none."}),
+    bound<&node_config::index, &index_section::memory>(
+        {.name = "index.memory",
+         .type = bytes,
+         .fallback = "2GiB",
+         .minimum = "1MiB",
+         .maximum = "1PiB",
+         .about = "Memory of the index, a hard bound: about 28 bytes a block."}),
+    bound<&node_config::index, &index_section::key>(
+        {.name = "index.key",
+         .type = choice,
+         .fallback = "xxh3",
+         .about = "How keys of blocks are made. `fnv64_cbor`: those of llm-d."}),
+    bound<&node_config::index, &index_section::seed>(
+        {.name = "index.seed",
+         .type = string,
+         .about = "Seed of the keys. Empty: with `xxh3` a random one at each start."}),
+    bound<&node_config::scoring, &scoring_section::weights>(
+        {.name = "scoring.weights",
+         .type = ratio_map,
+         .fallback = "{gpu = 1.0, cpu = 0.8, disk = 0.6, shared_storage = 0.4, object_store = 0.2}",
+         .minimum = "0",
+         .maximum = "1000",
+         .reloadable = true,
+         .about = "Worth of a block by the best medium in which a pod has it; media that are not named weigh 0."}),
+    bound<&node_config::scoring, &scoring_section::speculative_ttl>(
+        {.name = "scoring.speculative_ttl",
+         .type = duration,
+         .fallback = "2s",
+         .minimum = "10ms",
+         .maximum = "1h",
+         .reloadable = true,
+         .about = "How long a prompt that a router has just sent to a pod counts there without an event."}),
     bound<&node_config::metrics, &metrics_section::listen>(
         {.name = "metrics.listen",
          .type = string,
@@ -906,6 +1049,7 @@ std::string_view type_name(value_type type) {
     case choice: return "choice";
     case string_list: return "list of strings";
     case integer_list: return "list of integers";
+    case ratio_map: return "table of ratios";
   }
   return "?";
 }
@@ -933,6 +1077,7 @@ std::string accepted(const key_schema& schema) {
     case choice: return fmt::format("one of {}", fmt::join(choices_of(schema), ", "));
     case string_list: return "a list of strings such as [\"a\", \"b\"]";
     case integer_list: return with_range("a list of integers such as [1000, 1001]");
+    case ratio_map: return with_range("a table of numbers such as {gpu = 1.0, cpu = 0.8}");
   }
   return "?";
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +27,7 @@ enum class value_type {
   choice,        ///< one of a few words
   string_list,   ///< ["a", "b"]
   integer_list,  ///< [1, 2]
+  ratio_map,     ///< {gpu = 1.0, cpu = 0.8}
 };
 
 /// Bytes in a type of their own: an integer of a key is signed, a size is not.
@@ -36,7 +38,7 @@ struct byte_size {
 
 /// A value that its schema has accepted, one alternative per value_type; a choice is its word.
 using typed_value = std::variant<std::string, std::int64_t, bool, byte_size, std::chrono::nanoseconds, double,
-                                 std::vector<std::string>, std::vector<std::int64_t>>;
+                                 std::vector<std::string>, std::vector<std::int64_t>, std::map<std::string, double>>;
 
 /// One key. Texts of defaults and bounds are written as in a configuration file, without the quotes of
 /// strings.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 // The parser stays in this file: header-only, since the distribution's library is built to throw.
 #undef TOML_EXCEPTIONS
@@ -14,6 +15,7 @@
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 
+#include "config/schema.hpp"
 #include "core/text.hpp"
 
 namespace cenote::config {
@@ -29,7 +31,17 @@ raw_value to_raw(const toml::node& node) {
     for (const auto& value : *values) list.push_back(to_raw(value));
     return {std::move(list)};
   }
-  return {raw_value::other{node.is_table() ? "a table" : "a date or time"}};
+  if (const auto* values = node.as_table()) {
+    auto table = std::make_shared<raw_value::table>();
+    for (const auto& [key, value] : *values) table->entries.emplace_back(std::string(key.str()), to_raw(value));
+    return {std::shared_ptr<const raw_value::table>(std::move(table))};
+  }
+  return {raw_value::other{"a date or time"}};
+}
+
+bool is_table_key(const std::string& path) {
+  const key_schema* const schema = find_key(path);
+  return schema != nullptr && schema->type == value_type::ratio_map;
 }
 
 struct line_entry {
@@ -42,14 +54,26 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
   for (const auto& [key, node] : table) {
     const auto path = prefix.empty() ? std::string(key.str()) : fmt::format("{}.{}", prefix, key.str());
     const auto* inner = node.as_table();
-    if (inner != nullptr && !inner->empty()) {
+    if (inner != nullptr && !inner->empty() && !is_table_key(path)) {
       flatten(*inner, path, name, out);
       continue;
     }
     const std::uint32_t line = key.source().begin.line;
-    auto value = inner != nullptr ? raw_value{raw_value::empty_table{}} : to_raw(node);
+    const bool is_empty = inner != nullptr && inner->empty() && !is_table_key(path);
+    auto value = is_empty ? raw_value{raw_value::empty_table{}} : to_raw(node);
     out.push_back({line, {path, std::move(value), fmt::format("{}:{}", name, line)}});
   }
+}
+
+/// A table as JSON writes it, with colons, as TOML does: outside of quotes.
+std::string without_colons(std::string_view text) {
+  std::string toml;
+  bool is_quoted = false;
+  for (const char c : text) {
+    if (c == '"') is_quoted = !is_quoted;
+    toml += c == ':' && !is_quoted ? '=' : c;
+  }
+  return toml;
 }
 
 raw_value read_bare_list(std::string_view inside) {
@@ -86,6 +110,11 @@ raw_value read_typed(std::string_view text) {
   const bool one_line = value.find_first_of("\r\n") == std::string_view::npos;
   if (one_line) {
     const auto parsed = toml::parse(fmt::format("v = {}\n", value));
+    const auto* node = parsed ? parsed.table().get("v") : nullptr;
+    if (node != nullptr) return to_raw(*node);
+  }
+  if (one_line && value.starts_with('{') && value.find(':') != std::string_view::npos) {
+    const auto parsed = toml::parse(fmt::format("v = {}\n", without_colons(value)));
     const auto* node = parsed ? parsed.table().get("v") : nullptr;
     if (node != nullptr) return to_raw(*node);
   }

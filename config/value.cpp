@@ -75,6 +75,18 @@ converted to_list(const key_schema& schema, const raw_value& raw) {
   return list;
 }
 
+converted to_ratio_map(const key_schema& schema, const raw_value& raw) {
+  const auto* table = std::get_if<std::shared_ptr<const raw_value::table>>(&raw.data);
+  if (table == nullptr) return expected_instead(schema);
+  std::map<std::string, double> ratios;
+  for (const auto& [name, value] : (*table)->entries) {
+    auto number = to_ratio(schema, value);
+    if (!number) return number;
+    ratios.emplace(name, std::get<double>(*number));
+  }
+  return ratios;
+}
+
 converted convert(const key_schema& schema, const raw_value& raw) {
   switch (schema.type) {
     case value_type::string: return to_scalar<std::string>(schema, raw);
@@ -86,6 +98,7 @@ converted convert(const key_schema& schema, const raw_value& raw) {
     case value_type::choice: return to_choice(schema, raw);
     case value_type::string_list: return to_list<std::string>(schema, raw);
     case value_type::integer_list: return to_list<std::int64_t>(schema, raw);
+    case value_type::ratio_map: return to_ratio_map(schema, raw);
   }
   return expected_instead(schema);
 }
@@ -98,6 +111,11 @@ struct numbers_in {
   numbers operator()(std::chrono::nanoseconds duration) const { return {static_cast<long double>(duration.count())}; }
   numbers operator()(double number) const { return {static_cast<long double>(number)}; }
   numbers operator()(const std::vector<std::int64_t>& list) const { return {list.begin(), list.end()}; }
+  numbers operator()(const std::map<std::string, double>& map) const {
+    numbers all;
+    for (const auto& [name, number] : map) all.push_back(static_cast<long double>(number));
+    return all;
+  }
   numbers operator()(const auto&) const { return {}; }
 };
 
@@ -110,6 +128,7 @@ raw_value from_schema_text(const key_schema& schema, std::string_view text) {
 long double bound(const key_schema& schema, std::string_view text) {
   auto element = schema;
   if (schema.type == value_type::integer_list) element.type = value_type::integer;
+  if (schema.type == value_type::ratio_map) element.type = value_type::ratio;
   return std::visit(numbers_in{}, convert(element, from_schema_text(element, text)).value()).front();
 }
 
@@ -149,6 +168,13 @@ struct toml_writer {
   std::string operator()(const std::vector<std::string>& list) const { return joined(list, toml_quoted); }
   std::string operator()(const std::vector<std::int64_t>& list) const {
     return joined(list, [](std::int64_t number) { return fmt::format("{}", number); });
+  }
+  std::string operator()(const std::map<std::string, double>& map) const {
+    std::string text = "{";
+    for (const auto& [name, number] : map) {
+      text += fmt::format("{}{} = {}", text.size() > 1 ? ", " : "", toml_quoted(name), (*this)(number));
+    }
+    return text + "}";
   }
 };
 

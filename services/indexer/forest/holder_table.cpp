@@ -21,7 +21,7 @@ holder_table::holder_table(retirement_list& retired, std::size_t members, std::u
       states_(retired.budget(), most_holders + 1, state_bits),
       members_(retired.budget(), words_ * 64, state_bits),
       member_names_(retired, words_ * 64),
-      hidden_(words_, budget_allocator<std::atomic<std::uint64_t>>(retired.budget())),
+      marks_(words_, budget_allocator<mark_word>(retired.budget())),
       dead_(budget_allocator<holder>(retired.budget())),
       free_holders_(budget_allocator<holder>(retired.budget())),
       free_members_(budget_allocator<std::uint32_t>(retired.budget())) {
@@ -119,7 +119,7 @@ std::expected<std::uint32_t, holder_refusal> holder_table::add_member(const hold
                                              .rank = name.rank,
                                              .length = static_cast<std::uint16_t>(name.pod.size())};
   std::ranges::copy(name.pod, reinterpret_cast<char*>(record + 1));
-  show(number);
+  mark(number, {});
   members_[number].store(record, std::memory_order_release);
   member_names_.insert(record->hash, number);
   if (is_new) member_bound_.store(bound + 1, std::memory_order_release);
@@ -133,6 +133,7 @@ void holder_table::drop_member(std::uint32_t number) noexcept {
   pod_rank* const record = members_[number].load(std::memory_order_relaxed);
   member_names_.erase(record->hash, number);
   members_[number].store(nullptr, std::memory_order_release);
+  mark(number, {});
   retired_.add_memory(record, sizeof(pod_rank) + record->length);
   retired_.add(retired_kind::member, number);
 }
@@ -153,7 +154,7 @@ std::expected<std::uint8_t, holder_refusal> holder_table::free_plane(holder_kind
       words_ * 64);
   plane_kinds_[plane_count_] = kind;
   planes_[plane_count_].store(static_cast<plane_row*>(memory), std::memory_order_release);
-  return static_cast<std::uint8_t>(plane_count_++);
+  return static_cast<std::uint8_t>(plane_count_.fetch_add(1, std::memory_order_release));
 }
 
 std::expected<holder, holder_refusal> holder_table::free_number() noexcept {
@@ -216,6 +217,19 @@ void holder_table::reuse_holder(holder number) noexcept {
   pod_rank* const record = members_[where.member].load(std::memory_order_relaxed);
   if (--record->holders == 0) drop_member(where.member);
   free_holders_.push_back(number);
+}
+
+void holder_table::mark(std::uint32_t member, member_mark state) noexcept {
+  mark_word& word = marks_[member / 64];
+  const auto set = [&](std::atomic<std::uint64_t>& bits, bool is_set) {
+    const std::uint64_t present = bits.load(std::memory_order_relaxed);
+    bits.store(is_set ? present | bit(member) : present & ~bit(member), std::memory_order_relaxed);
+  };
+  const bool was_degraded = (word.degraded.load(std::memory_order_relaxed) & bit(member)) != 0;
+  set(word.hidden, state.is_hidden);
+  set(word.degraded, state.is_degraded);
+  const std::uint32_t count = degraded_count_.load(std::memory_order_relaxed) - (was_degraded ? 1U : 0U);
+  degraded_count_.store(count + (state.is_degraded ? 1U : 0U), std::memory_order_relaxed);
 }
 
 bool holder_table::filter(std::span<const std::string_view> pods, std::uint16_t model, std::span<std::uint64_t> words,

@@ -83,6 +83,14 @@ struct holder_place {
   holder_kind kind = 0;
 };
 
+/// What is to be known about a rank of a pod besides its blocks.
+struct member_mark {
+  bool is_hidden = false;    ///< it is left out of answers
+  bool is_degraded = false;  ///< its events are lost for good: it may have more than the index knows
+
+  friend bool operator==(const member_mark&, const member_mark&) = default;
+};
+
 /// Gives numbers to holders and takes them back. A rank of a pod is one bit of a word, each kind a plane of such
 /// words. A holder that was killed keeps its bit until no block has it any more; the next of the same name gets the
 /// same bit of another plane of the kind. So a clear is one bit of `live`, and an answer needs no other look at
@@ -152,11 +160,16 @@ class holder_table {
               std::vector<std::uint64_t>& scratch) const;
   /// The bits of 64 members that are not hidden from answers. Readers, too.
   [[nodiscard]] std::uint64_t shown(std::uint32_t word) const noexcept {
-    return ~hidden_[word].load(std::memory_order_relaxed);
+    return ~marks_[word].hidden.load(std::memory_order_relaxed);
   }
-  /// Leaves a member out of answers, or not; it keeps its blocks.
-  void hide(std::uint32_t member) noexcept { hidden_[member / 64].fetch_or(bit(member), std::memory_order_relaxed); }
-  void show(std::uint32_t member) noexcept { hidden_[member / 64].fetch_and(~bit(member), std::memory_order_relaxed); }
+  /// The bits of 64 members that have lost events for good. Readers, too.
+  [[nodiscard]] std::uint64_t degraded(std::uint32_t word) const noexcept {
+    return marks_[word].degraded.load(std::memory_order_relaxed);
+  }
+  /// Whether any member is marked as degraded. Readers, too.
+  [[nodiscard]] bool has_degraded() const noexcept { return degraded_count_.load(std::memory_order_relaxed) > 0; }
+  /// Marks a member, which keeps its blocks.
+  void mark(std::uint32_t member, member_mark state) noexcept;
   /// The slots of a member's cache groups, a bit each.
   void set_slots(std::uint32_t member, std::uint32_t slots) noexcept {
     members_[member].load(std::memory_order_relaxed)->slots.store(slots, std::memory_order_relaxed);
@@ -170,6 +183,16 @@ class holder_table {
   }
   [[nodiscard]] std::uint64_t dropped(holder number) const noexcept {
     return states_[number].dropped.load(std::memory_order_relaxed);
+  }
+  /// Calls `visit(kind, blocks)` for each live holder of a member. Readers, too.
+  template <class Visit>
+  void visit_live(std::uint32_t member, Visit&& visit) const {
+    const std::size_t planes = plane_count_.load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < planes; ++i) {
+      const auto plane = static_cast<std::uint8_t>(i);
+      if (((live(plane, member / 64) >> (member % 64)) & 1) == 0) continue;
+      visit(plane_kinds_[i], blocks(holder_at(plane, member)));
+    }
   }
   void add_blocks(holder number, std::int64_t change) noexcept {
     auto& blocks = states_[number].blocks;
@@ -186,6 +209,11 @@ class holder_table {
     std::atomic<std::uint64_t> blocks{0};
     std::atomic<std::uint64_t> dropped{0};
     std::atomic<std::uint32_t> place{0};
+  };
+  /// Marks of 64 members.
+  struct mark_word {
+    std::atomic<std::uint64_t> hidden{0};
+    std::atomic<std::uint64_t> degraded{0};
   };
   /// A plane: words of live bits, then a holder for each member.
   struct plane_row {
@@ -216,11 +244,12 @@ class holder_table {
   number_table member_names_;
   std::atomic<std::uint32_t> member_bound_{0};
   std::atomic<std::uint32_t> rank_bound_{0};  ///< ranks are below this
-  std::vector<std::atomic<std::uint64_t>, budget_allocator<std::atomic<std::uint64_t>>> hidden_;
+  std::vector<mark_word, budget_allocator<mark_word>> marks_;
+  std::atomic<std::uint32_t> degraded_count_{0};
   std::uint32_t holder_bound_ = 1;
   std::array<std::atomic<plane_row*>, most_planes> planes_{};
   std::array<holder_kind, most_planes> plane_kinds_{};
-  std::size_t plane_count_ = 0;
+  std::atomic<std::size_t> plane_count_{0};
   std::array<std::array<char, 32>, most_media> media_{};
   std::atomic<std::size_t> media_count_{0};
   counted_vector<holder> dead_;

@@ -298,6 +298,14 @@ void prefix_reader::shorten(prefix_row& row, std::uint32_t blocks) {
   for (std::size_t i = 0; i < most_media; ++i) row.score += weights_[i] * row.by_medium[i];
 }
 
+std::array<std::uint64_t, most_media> prefix_reader::blocks_of(std::uint32_t member) const noexcept {
+  std::array<std::uint64_t, most_media> blocks{};
+  parts_->holders.visit_live(member, [&](holder_kind kind, std::uint64_t count) {
+    if (slot_of(kind) != expected_slot) blocks[medium_of(kind)] += count;
+  });
+  return blocks;
+}
+
 std::span<const block_holder> prefix_reader::holders_of(set_number set) {
   holders_.clear();
   set_word single;

@@ -81,6 +81,30 @@ class prefix_reader {
     walk(prefix_question{.keys = keys}, std::forward<Visit>(visit));
   }
 
+  /// Calls `visit(const pod_rank&)` for each member of a model that has lost events for good.
+  template <class Visit>
+  void visit_degraded(model_number model, Visit&& visit) {
+    const epoch_guard inside(*this);
+    if (!parts_->holders.has_degraded()) return;
+    visit_members([&](const pod_rank& member) {
+      const std::uint64_t bits = parts_->holders.degraded(member.number / 64);
+      if (member.model == model && ((bits >> (member.number % 64)) & 1) != 0) visit(member);
+    });
+  }
+  /// Calls `visit(member, model, blocks)` for each rank of a pod, with the name of its model and the number of its
+  /// blocks by medium; a block that several cache groups have counts for each.
+  template <class Visit>
+  void visit_pods(Visit&& visit) {
+    const epoch_guard inside(*this);
+    visit_members([&](const pod_rank& member) {
+      visit(member, parts_->models.name(member.model), blocks_of(member.number));
+    });
+  }
+  /// The name of a medium; empty if the number has none.
+  [[nodiscard]] std::string_view medium_name(medium_number medium) const noexcept {
+    return parts_->holders.medium_name(medium);
+  }
+
   /// Calls `visit(index, holders)` for each key up to the first that nothing holds; a node is a holder of its own.
   template <class Visit>
   void lookup(std::span<const std::uint64_t> keys, Visit&& visit) {
@@ -135,6 +159,14 @@ class prefix_reader {
 
   template <class Visit>
   void for_spans(std::span<const std::uint64_t> keys, Visit&& visit) const;
+  template <class Visit>
+  void visit_members(Visit&& visit) const {
+    for (std::uint32_t i = 0; i < parts_->holders.member_bound(); ++i) {
+      const pod_rank* const member = parts_->holders.member(i);
+      if (member != nullptr) visit(*member);
+    }
+  }
+  [[nodiscard]] std::array<std::uint64_t, most_media> blocks_of(std::uint32_t member) const noexcept;
   [[nodiscard]] std::span<const prefix_row> rows(const prefix_question& question);
   [[nodiscard]] std::span<const set_word> words_of(set_number set, set_word& single);
   [[nodiscard]] std::uint64_t live(const set_word& word) const noexcept {

@@ -50,6 +50,7 @@ struct placed_publisher {
   std::vector<adapter_domains> domains;
   std::vector<cache_group> groups;
   std::uint32_t slots = 0;  ///< of the groups, a bit each
+  member_mark mark;
   name_domain names = no_domain;  ///< a node's own names for blocks
   pending_names pending;          ///< a node's, for which there are no blocks yet
   placement_counters counters;

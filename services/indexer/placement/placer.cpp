@@ -280,16 +280,39 @@ void placer::close(publisher_id publisher) {
   publishers_.erase(found);
 }
 
-void placer::hide(publisher_id publisher) {
-  const placed_publisher* const found = find(publisher);
-  if (found == nullptr) return;
-  for (const std::uint16_t rank : found->ranks) members_.hide(found->identity.pod, found->model, rank);
+void placer::mark(publisher_id publisher, member_mark state) {
+  const auto found = publishers_.find(publisher);
+  if (found == publishers_.end() || found->second->mark == state) return;
+  found->second->mark = state;
+  apply_mark(*found->second);
 }
 
-void placer::show(publisher_id publisher) {
-  const placed_publisher* const found = find(publisher);
-  if (found == nullptr) return;
-  for (const std::uint16_t rank : found->ranks) members_.show(found->identity.pod, found->model, rank);
+void placer::apply_mark(const placed_publisher& publisher) {
+  constexpr std::array<std::uint16_t, 1> first{0};
+  const std::span<const std::uint16_t> ranks = publisher.ranks.empty() ? std::span(first) : std::span(publisher.ranks);
+  for (const std::uint16_t rank : ranks) {
+    members_.mark(publisher.identity.pod, publisher.model, rank, publisher.mark);
+  }
+}
+
+bool placer::clear(std::string_view pod, std::string_view medium) {
+  std::optional<medium_number> cleared;
+  if (!medium.empty()) {
+    const auto number = index_.holders().medium_of(medium);
+    if (!number) return false;
+    cleared = *number;
+  }
+  for (const auto& [number, publisher] : publishers_) {
+    if (publisher->identity.pod != pod) continue;
+    std::erase_if(publisher->holders, [&](const opened_holder& each) {
+      const bool is_ended = !cleared || medium_of(each.kind) == *cleared;
+      if (is_ended) index_.clear(each.number);
+      return is_ended;
+    });
+    if (!cleared || *cleared == gpu_medium) expected_.end(pod, publisher->model);
+    if (!cleared) publisher->pending.clear();
+  }
+  return true;
 }
 
 bool placer::add_rank(placed_publisher& publisher, std::uint32_t rank) {
@@ -300,6 +323,7 @@ bool placer::add_rank(placed_publisher& publisher, std::uint32_t rank) {
   if (!members_.add_rank(publisher.identity.pod, publisher.model, added)) return false;
   publisher.ranks.push_back(added);
   members_.set_slots(publisher.identity.pod, publisher.model, added, publisher.slots);
+  apply_mark(publisher);
   return true;
 }
 

@@ -47,9 +47,10 @@ class placer {
   void clear(publisher_id publisher);
   /// The publisher and its blocks go.
   void close(publisher_id publisher);
-  /// Leaves its pod out of answers, or not.
-  void hide(publisher_id publisher);
-  void show(publisher_id publisher);
+  /// Leaves its pod out of answers, or says that it has lost events.
+  void mark(publisher_id publisher, member_mark state);
+  /// All blocks of a pod go, in one medium or in all. False if the medium is unknown.
+  bool clear(std::string_view pod, std::string_view medium);
 
   /// A router has sent a prompt with these keys to a pod: its blocks count as the GPU's until the events come, or
   /// `ttl` ends. False: the pod has no publisher, or a bound is reached.
@@ -89,6 +90,7 @@ class placer {
                                    holder_kind kind) const noexcept;
   [[nodiscard]] block_number block_of(const placed_publisher& publisher, const adapter_domains& domains,
                                       std::uint64_t hash) const noexcept;
+  void apply_mark(const placed_publisher& publisher);
   [[nodiscard]] bool add_rank(placed_publisher& publisher, std::uint32_t rank);
   void set_slots(placed_publisher& publisher, std::uint32_t slots);
   void join_machine(placed_publisher& added);

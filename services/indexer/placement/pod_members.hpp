@@ -25,9 +25,7 @@ class pod_members {
   [[nodiscard]] bool add_rank(std::string_view pod, model_number model, std::uint16_t rank);
   /// The slots of the cache groups of a rank, a bit each.
   void set_slots(std::string_view pod, model_number model, std::uint16_t rank, std::uint32_t slots) noexcept;
-  /// Leaves a rank out of answers, or not.
-  void hide(std::string_view pod, model_number model, std::uint16_t rank) noexcept;
-  void show(std::string_view pod, model_number model, std::uint16_t rank) noexcept;
+  void mark(std::string_view pod, model_number model, std::uint16_t rank, member_mark state) noexcept;
 
   /// Links nodes with pods that have come or gone since the last call. Where memory is out the old links hold.
   void link();

@@ -33,8 +33,9 @@ score_answer scorer::score(const score_question& question) {
   }
   has_doubles_ = has_doubles_ || facts->size_count > 1;
   keep_best();
+  find_degraded(facts->number);
   const std::size_t blocks = question.tokens.empty() ? question.block_keys.size() : question.tokens.size() / smallest;
-  return {scores_, static_cast<std::uint32_t>(blocks), smallest, {}};
+  return {scores_, static_cast<std::uint32_t>(blocks), smallest, degraded_};
 }
 
 std::span<const std::uint64_t> scorer::keys_of(const score_question& question) {
@@ -95,6 +96,21 @@ void scorer::add_rows(std::span<const prefix_row> rows, std::uint32_t block_toke
     names_ += pod;
     has_doubles_ = has_doubles_ || row.member->rank != 0;
   }
+}
+
+// Pods of the model that may have more than the index knows, by name.
+void scorer::find_degraded(model_number model) {
+  degraded_.clear();
+  degraded_names_.clear();
+  std::vector<std::pair<std::size_t, std::size_t>> places;
+  reader_.visit_degraded(model, [&](const pod_rank& member) {
+    places.emplace_back(degraded_names_.size(), member.pod().size());
+    degraded_names_ += member.pod();
+  });
+  for (const auto& [first, length] : places) degraded_.push_back(std::string_view(degraded_names_).substr(first, length));
+  std::ranges::sort(degraded_);
+  const auto rest = std::ranges::unique(degraded_);
+  degraded_.erase(rest.begin(), rest.end());
 }
 
 // The best row of each pod, best first.

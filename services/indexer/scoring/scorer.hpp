@@ -46,12 +46,15 @@ class scorer {
   [[nodiscard]] bool write_keys(const score_question& question, const model_facts& facts, std::uint32_t block_tokens);
   void add_rows(std::span<const prefix_row> rows, std::uint32_t block_tokens, std::uint32_t smallest);
   void keep_best();
+  void find_degraded(model_number model);
 
   prefix_reader reader_;
   const token_processor* processor_;
   std::vector<std::uint64_t> keys_;
   std::vector<ranked_row> rows_;
   std::vector<pod_score> scores_;
+  std::vector<std::string_view> degraded_;
+  std::string degraded_names_;
   std::string names_;
   bool has_doubles_ = false;  ///< several rows may be of one pod
 };

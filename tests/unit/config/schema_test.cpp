@@ -20,7 +20,7 @@ namespace {
 std::string other_value(const key_schema& schema) {
   switch (schema.type) {
     case value_type::string:
-      if (schema.name == "metrics.listen" || schema.name == "cluster.listen") return "off";
+      if (schema.name.ends_with(".listen")) return "off";
       return schema.name == "log.level" ? "debug" : "other";
     case value_type::integer: return std::string(schema.name == "node.threads" ? "2" : schema.maximum);
     case value_type::boolean: return schema.fallback == "true" ? "false" : "true";
@@ -36,6 +36,7 @@ std::string other_value(const key_schema& schema) {
       if (schema.name == "cluster.seeds") return "[\"10.0.0.2:7000\"]";
       return schema.name == "groups.<name>.keep" ? "[0123456789abcdef]" : "[/x]";
     case value_type::integer_list: return "[7]";
+    case value_type::ratio_map: return "{gpu = 0.5}";
   }
   return "";
 }
@@ -105,6 +106,10 @@ BOOST_AUTO_TEST_CASE(each_word_of_a_choice_is_its_enumerator) {
   check("dram.huge_pages", huge_pages{}, [](const node_config& of) { return of.dram.huge_pages; });
   check("dram.integrity", integrity{}, [](const node_config& of) { return of.dram.integrity; });
   check("log.format", log_format{}, [](const node_config& of) { return of.log.format; });
+  check("publishers.a.engine", event_source{}, [](const node_config& of) { return of.publishers.at("a").engine; });
+  check("publishers.a.clear", cleared_media{}, [](const node_config& of) { return of.publishers.at("a").clear; });
+  check("events.engine", event_source{}, [](const node_config& of) { return of.events.engine; });
+  check("index.key", index_key{}, [](const node_config& of) { return of.index.key; });
   check("groups.a.priority", priority{}, [](const node_config& of) { return of.groups.at("a").priority; });
   for (const char* const word : {"best_effort", "wait_complete", "timeout"}) {
     const auto config = good(load_sets({std::string("prefetch.policy=") + word}));

@@ -102,11 +102,36 @@ BOOST_AUTO_TEST_CASE(a_silent_pod_leaves_the_answers_and_comes_back_with_its_blo
   const case_engine engine;
   const publisher_id number = world.open(engine);
   world.publish(number, engine, {stored("A:0:64")});
-  world.blocks.hide(number);
+  world.blocks.mark(number, {.is_hidden = true});
   BOOST_TEST(world.scores(json{{"of", "A:0:64"}}).empty());
   world.publish(number, engine, {removed("A:0:64", {{"blocks", {3, 4}}})});
-  world.blocks.show(number);
+  world.blocks.mark(number, {});
   BOOST_TEST(world.scores(json{{"of", "A:0:64"}}).at(engine.pod) == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_pod_that_lost_events_is_named_in_the_answers_of_its_model) {
+  indexer_world world;
+  case_engine engine;
+  const publisher_id number = world.open(engine);
+  world.blocks.mark(number, {.is_degraded = true});
+  world.publish(number, engine, {stored("A:0:64")}, 3);
+  const score_answer answer = world.ask(json{{"of", "A:0:64"}});
+  BOOST_REQUIRE(answer.degraded.size() == 1U);
+  BOOST_TEST(answer.degraded[0] == engine.pod);
+  BOOST_TEST(answer.scores[0].dp_rank == 3);
+  world.blocks.mark(number, {});
+  BOOST_TEST(world.ask(json{{"of", "A:0:64"}}).degraded.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_pod_is_cleared_in_one_medium_or_in_all) {
+  indexer_world world;
+  const case_engine engine;
+  const publisher_id number = world.open(engine);
+  world.publish(number, engine, {stored("A:0:64"), stored("A:0:64", {{"medium", "CPU"}})});
+  BOOST_TEST(world.blocks.clear(engine.pod, "gpu"));
+  check_scores(world.scores(json{{"of", "A:0:64"}}), json{{engine.pod, 3.2}}, "after the clear");
+  BOOST_TEST(world.blocks.clear(engine.pod, ""));
+  BOOST_TEST(world.scores(json{{"of", "A:0:64"}}).empty());
 }
 
 BOOST_AUTO_TEST_CASE(an_event_whose_tokens_are_not_those_of_its_hashes_names_known_blocks_only) {

@@ -1,0 +1,68 @@
+#include "config/indexer_rules.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "config/cluster_rules.hpp"
+#include "config/value.hpp"
+#include "core/socket_address.hpp"
+
+namespace cenote::config {
+
+namespace {
+
+constexpr std::size_t longest_name = 256;  // bytes
+
+bool is_local(const std::string& host) {
+  const auto address = numeric_address({host, 0});
+  return address ? address->is_loopback() : host == "localhost";
+}
+
+std::optional<key_fault> publisher_fault(const node_config& config) {
+  for (const auto& [name, publisher] : config.publishers) {
+    const std::string table = "publishers." + name + ".";
+    const auto first = config.settings.lower_bound(table);
+    if (publisher.endpoint.empty()) {
+      return key_fault{first->first, fmt::format("publisher `{}` needs an endpoint, as \"tcp://10.0.0.7:5557\"", name)};
+    }
+    for (const std::string* const text : {&publisher.pod, &publisher.model, &publisher.node, &name}) {
+      if (text->size() <= longest_name) continue;
+      return key_fault{first->first, fmt::format("publisher `{}`: names have at most {} bytes", name, longest_name)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<key_fault> indexer_fault(const node_config& config) {
+  const indexer_section& indexer = config.indexer;
+  if (indexer.tls_cert.empty() != indexer.tls_key.empty()) {
+    return key_fault{indexer.tls_cert.empty() ? "indexer.tls_key" : "indexer.tls_cert",
+                     "a certificate and its key go together: set both"};
+  }
+  if (!indexer.tls_ca.empty() && indexer.tls_cert.empty()) {
+    return key_fault{"indexer.tls_ca", "needs indexer.tls_cert and indexer.tls_key"};
+  }
+  const bool is_guarded = !indexer.token_file.empty() || !indexer.tls_ca.empty() || indexer.trusted_network;
+  if (indexer.listen && !is_guarded && !is_local(indexer.listen->host)) {
+    return key_fault{"indexer.listen",
+                     "is not for loopback alone: that needs indexer.token_file, or client certificates by "
+                     "indexer.tls_ca, or indexer.trusted_network = true"};
+  }
+  if (config.index.key == index_key::fnv64_cbor && config.index.seed.size() > longest_name) {
+    return key_fault{"index.seed", fmt::format("has at most {} bytes", longest_name)};
+  }
+  return publisher_fault(config);
+}
+
+}  // namespace
+
+result<> check_indexer(const node_config& config) {
+  const auto fault = indexer_fault(config);
+  if (!fault) return {};
+  const setting& place = config.settings.find(fault->key)->second;
+  return fail(error_code::invalid_config,
+              fmt::format("{}: {} = {}: {}", place.source, fault->key, to_toml(place.value), fault->why));
+}
+
+}  // namespace cenote::config
