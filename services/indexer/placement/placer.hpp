@@ -64,6 +64,14 @@ class placer {
     members_.link();
   }
 
+  /// Calls `visit(model, rank, kind, holder)` for each holder of a pod that has had blocks.
+  template <class Visit>
+  void visit_holders(std::string_view pod, Visit&& visit) const {
+    for (const auto& [number, publisher] : publishers_) {
+      if (publisher->identity.pod != pod) continue;
+      for (const opened_holder& each : publisher->holders) visit(publisher->model, each.rank, each.kind, each.number);
+    }
+  }
   /// Null: it is not known. Until the next open() or close().
   [[nodiscard]] const placed_publisher* find(publisher_id publisher) const noexcept;
 

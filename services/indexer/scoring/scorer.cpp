@@ -10,6 +10,13 @@ namespace {
 
 constexpr std::size_t first_group = 64;  // keys that are looked at before the others are made
 
+key_space space_of(const score_question& question, const model_facts& facts, std::uint32_t block_tokens) {
+  const bool is_adapter = facts.is_adapter && question.lora_name.empty();
+  return {.model = question.model,
+          .lora_name = is_adapter ? question.model : question.lora_name,
+          .block_tokens = block_tokens};
+}
+
 }  // namespace
 
 std::optional<scorer> scorer::open(forest& index, const token_processor& processor) {
@@ -41,42 +48,42 @@ score_answer scorer::score(const score_question& question) {
 std::span<const std::uint64_t> scorer::keys_of(const score_question& question) {
   keys_.clear();
   const auto facts = reader_.model(question.model);
-  if (facts && facts->size_count > 0) (void)write_keys(question, *facts, facts->sizes[0]);
+  if (!facts || facts->size_count == 0) return {};
+  const key_space space = space_of(question, *facts, facts->sizes[0]);
+  write_other_keys(question, space, write_first_keys(question, space));
   return keys_;
 }
 
-// Prefixes of pods whose blocks have this size.
+// Prefixes of pods whose blocks have this size. Where the first key shows that no pod has anything, the others are not
+// made.
 void scorer::walk(const score_question& question, const model_facts& facts, std::uint32_t block_tokens) {
   std::span<const std::uint64_t> keys = question.block_keys;
   if (!question.tokens.empty()) {
-    if (!write_keys(question, facts, block_tokens)) return;
+    const key_space space = space_of(question, facts, block_tokens);
+    const std::size_t first = write_first_keys(question, space);
+    if (first == 0 || !reader_.is_known(keys_.front())) return;
+    write_other_keys(question, space, first);
     keys = keys_;
   }
   reader_.walk({.keys = keys, .pods = question.pods, .model = &facts, .block_tokens = block_tokens},
                [&](std::span<const prefix_row> rows) { add_rows(rows, block_tokens, facts.sizes[0]); });
 }
 
-// The keys of all whole blocks; false where the first group shows that nothing begins so.
-bool scorer::write_keys(const score_question& question, const model_facts& facts, std::uint32_t block_tokens) {
-  const std::size_t count = question.tokens.size() / block_tokens;
-  if (count == 0) return false;
-  const bool is_adapter = facts.is_adapter && question.lora_name.empty();
-  const key_space space{.model = question.model,
-                        .lora_name = is_adapter ? question.model : question.lora_name,
-                        .block_tokens = block_tokens};
-  token_run run{.tokens = question.tokens, .extra_keys = question.extra_keys, .parent = std::nullopt};
-  keys_.resize(count);
-  const std::size_t first = std::min(count, first_group);
-  processor_->write_keys(run, space, std::span(keys_).first(first));
-  if (first == count) return true;
-  if (!reader_.is_known(keys_.front())) return false;
-  run.parent = keys_[first - 1];
-  run.tokens = question.tokens.subspan(first * block_tokens);
-  if (!run.extra_keys.blocks.empty()) {
-    run.extra_keys.blocks = run.extra_keys.blocks.subspan(std::min(first, run.extra_keys.blocks.size()));
-  }
+// Keys of the first group of whole blocks: how many.
+std::size_t scorer::write_first_keys(const score_question& question, const key_space& space) {
+  keys_.resize(question.tokens.size() / space.block_tokens);
+  const token_run run{.tokens = question.tokens, .extra_keys = question.extra_keys, .parent = std::nullopt};
+  return processor_->write_keys(run, space, std::span(keys_).first(std::min(keys_.size(), first_group)));
+}
+
+void scorer::write_other_keys(const score_question& question, const key_space& space, std::size_t first) {
+  if (first == keys_.size()) return;
+  token_run run{.tokens = question.tokens.subspan(first * space.block_tokens),
+                .extra_keys = question.extra_keys,
+                .parent = keys_[first - 1]};
+  auto& lists = run.extra_keys.blocks;
+  if (!lists.empty()) lists = lists.subspan(std::min(first, lists.size()));
   processor_->write_keys(run, space, std::span(keys_).subspan(first));
-  return true;
 }
 
 void scorer::add_rows(std::span<const prefix_row> rows, std::uint32_t block_tokens, std::uint32_t smallest) {

@@ -25,7 +25,7 @@ class scorer {
 
   /// The answer; an unknown model and a prompt of less than a block have none. Throws std::bad_alloc.
   [[nodiscard]] score_answer score(const score_question& question);
-  /// Keys of the whole blocks of a prompt, of the model's smallest size or, where the model is unknown, of none.
+  /// Keys of the whole blocks of a prompt, of the model's smallest size; none where the model is unknown.
   [[nodiscard]] std::span<const std::uint64_t> keys_of(const score_question& question);
 
   [[nodiscard]] prefix_reader& reader() noexcept { return reader_; }
@@ -43,7 +43,8 @@ class scorer {
       : reader_(std::move(reader)), processor_(&processor) {}
 
   void walk(const score_question& question, const model_facts& facts, std::uint32_t block_tokens);
-  [[nodiscard]] bool write_keys(const score_question& question, const model_facts& facts, std::uint32_t block_tokens);
+  [[nodiscard]] std::size_t write_first_keys(const score_question& question, const key_space& space);
+  void write_other_keys(const score_question& question, const key_space& space, std::size_t first);
   void add_rows(std::span<const prefix_row> rows, std::uint32_t block_tokens, std::uint32_t smallest);
   void keep_best();
   void find_degraded(model_number model);

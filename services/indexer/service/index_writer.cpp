@@ -1,0 +1,119 @@
+// The lock is held for the queue and for copies of figures, never while the index changes.
+#include "services/indexer/service/index_writer.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "config/logging.hpp"
+
+namespace cenote::indexer {
+
+namespace {
+
+constexpr std::size_t swept_runs = 65'536;  // a tick: some milliseconds
+constexpr std::size_t kept_batch = std::size_t{1} << 20;  // elements of a batch's arrays that are kept for the next
+
+void add(placement_counters& sum, const placement_counters& more) noexcept {
+  sum.batches += more.batches;
+  sum.stored += more.stored;
+  sum.removed += more.removed;
+  sum.clears += more.clears;
+  for (std::size_t i = 0; i < sum.refused.size(); ++i) sum.refused[i] += more.refused[i];
+  for (std::size_t i = 0; i < sum.faults.size(); ++i) sum.faults[i] += more.faults[i];
+}
+
+}  // namespace
+
+void index_writer::open(publisher_id publisher, const publisher_identity& identity) {
+  if (auto opened = placer_.open(publisher, identity); !opened) {
+    ++present_.refused_publishers;
+    log_warn(logger("indexer"), "a publisher finds no room in the index", {{"reason", opened.error().message()}});
+    return;
+  }
+  adapters_.insert_or_assign(publisher, event_adapter(identity.engine));
+  open_.push_back(publisher);
+}
+
+batch_effect index_writer::apply(publisher_id publisher, std::string_view topic, const feed_apply& batch) {
+  const auto adapter = adapters_.find(publisher);
+  if (adapter == adapters_.end()) return {};
+  const auto begin = std::chrono::steady_clock::now();
+  batch_effect effect;
+  if (adapter->second.parse(topic, batch.payload.bytes, batch_)) {
+    const placement_effect placed = placer_.apply(publisher, batch_);
+    effect = {.is_all_cleared = placed.is_all_cleared, .is_parent_unknown = placed.is_parent_unknown};
+  } else {
+    ++present_.bad_batches;
+  }
+  if (batch_.tokens.capacity() > kept_batch || batch_.hashes.capacity() > kept_batch) batch_ = {};
+  present_.apply_ns += static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begin).count());
+  return effect;
+}
+
+void index_writer::clear(publisher_id publisher, clear_reason /*reason*/) {
+  placer_.clear(publisher);
+}
+
+void index_writer::mark(publisher_id publisher, const feed_mark& mark) {
+  placer_.mark(publisher, {.is_hidden = !mark.is_in_answers, .is_degraded = mark.is_degraded});
+}
+
+void index_writer::close(publisher_id publisher) {
+  if (const placed_publisher* const closed = placer_.find(publisher)) add(closed_, closed->counters);
+  placer_.close(publisher);
+  adapters_.erase(publisher);
+  std::erase(open_, publisher);
+}
+
+void index_writer::advance(feed_time now) {
+  index_.advance_clock(static_cast<std::uint32_t>(
+      1 + std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count()));
+  placer_.set_expectation(std::chrono::milliseconds(expectation_.load(std::memory_order_relaxed)));
+  run_tasks();
+  placer_.advance(now);
+  sweep();
+  publish_figures();
+}
+
+void index_writer::run_tasks() {
+  std::vector<task> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks.swap(tasks_);
+    task_bytes_ = 0;
+  }
+  for (const task& each : tasks) each(index_, placer_);
+}
+
+// Blocks of dead holders give their memory back within a few ticks, whatever else there is to do.
+void index_writer::sweep() {
+  (void)index_.sweep(swept_runs);
+  index_.reclaim();
+}
+
+void index_writer::publish_figures() {
+  present_.events = closed_;
+  for (const publisher_id publisher : open_) add(present_.events, placer_.find(publisher)->counters);
+  present_.index = index_.figures();
+  const std::lock_guard lock(mutex_);
+  published_ = present_;
+}
+
+result<void> index_writer::post(task action, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (tasks_.size() >= most_tasks || task_bytes_ + bytes > most_task_bytes) {
+    return fail(error_code::limit_exceeded,
+                std::to_string(tasks_.size()) + " requests wait for the index's writer; try again later");
+  }
+  tasks_.push_back(std::move(action));
+  task_bytes_ += bytes;
+  return {};
+}
+
+writer_figures index_writer::figures() const {
+  const std::lock_guard lock(mutex_);
+  return published_;
+}
+
+}  // namespace cenote::indexer

@@ -1,0 +1,77 @@
+// The one writer of the index: what the subscriber decides and what operators ask for, on the subscriber's thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/error.hpp"
+#include "services/indexer/events/event_adapter.hpp"
+#include "services/indexer/forest/forest.hpp"
+#include "services/indexer/keys/token_processor.hpp"
+#include "services/indexer/placement/placer.hpp"
+#include "services/indexer/subscriber/batch_sink.hpp"
+
+namespace cenote::indexer {
+
+/// Sums since the start, and what the index has at the moment.
+struct writer_figures {
+  placement_counters events{};
+  std::uint64_t bad_batches = 0;         ///< payloads that are no batch, or exceed a bound
+  std::uint64_t refused_publishers = 0;  ///< found no room in the index
+  std::uint64_t apply_ns = 0;            ///< decoding and applying
+  forest_figures index{};
+};
+
+/// Calls of batch_sink come from the subscriber's thread; post() and figures() from any.
+class index_writer final : public batch_sink {
+ public:
+  using task = std::function<void(forest&, placer&)>;
+
+  static constexpr std::size_t most_tasks = 65'536;
+  static constexpr std::size_t most_task_bytes = std::size_t{64} << 20;
+
+  /// Both outlive it.
+  index_writer(forest& index, const token_processor& keys) noexcept : index_(index), placer_(index, keys) {}
+
+  void open(publisher_id publisher, const publisher_identity& identity) override;
+  batch_effect apply(publisher_id publisher, std::string_view topic, const feed_apply& batch) override;
+  void clear(publisher_id publisher, clear_reason reason) override;
+  void mark(publisher_id publisher, const feed_mark& mark) override;
+  void close(publisher_id publisher) override;
+  void advance(feed_time now) override;
+
+  /// Has the writer do something soon; `bytes` is the memory that the task holds. Errors: limit_exceeded: too much
+  /// waits.
+  [[nodiscard]] result<void> post(task action, std::size_t bytes);
+  void set_expectation(std::chrono::milliseconds ttl) { expectation_.store(ttl.count(), std::memory_order_relaxed); }
+  /// As of a moment ago.
+  [[nodiscard]] writer_figures figures() const;
+
+ private:
+  void run_tasks();
+  void sweep();
+  void publish_figures();
+
+  forest& index_;
+  placer placer_;
+  std::unordered_map<publisher_id, event_adapter> adapters_;
+  event_batch batch_;
+  writer_figures present_;
+  placement_counters closed_;  ///< of publishers that are closed
+  std::vector<publisher_id> open_;
+  std::atomic<std::int64_t> expectation_{2000};
+
+  mutable std::mutex mutex_;  ///< of what stands below
+  std::vector<task> tasks_;
+  std::size_t task_bytes_ = 0;
+  writer_figures published_;
+};
+
+}  // namespace cenote::indexer

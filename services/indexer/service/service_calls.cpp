@@ -1,0 +1,270 @@
+#include "services/indexer/service/service_calls.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "services/indexer/service/service_figures.hpp"
+
+namespace cenote::indexer {
+
+namespace {
+
+constexpr std::chrono::seconds dump_limit{10};
+constexpr std::size_t most_dumped = std::size_t{1} << 26;  // blocks
+
+/// Blocks of a pod as the writer has copied them.
+struct copied_blocks {
+  std::uint16_t dp_rank = 0;
+  medium_number medium = 0;
+  std::string model;
+  std::uint32_t block_tokens = 0;
+  std::optional<std::uint64_t> parent_key;
+  std::vector<std::uint64_t> keys, hashes;
+};
+
+class copied_dump final : public pod_dump {
+ public:
+  explicit copied_dump(std::vector<copied_blocks> parts) : parts_(std::move(parts)) {}
+
+  bool next(const dump_visitor& visit) override {
+    constexpr std::size_t some_blocks = 1024;
+    for (std::size_t blocks = 0; next_ < parts_.size() && blocks < some_blocks;) {
+      copied_blocks& part = parts_[next_++];
+      visit({.dp_rank = part.dp_rank,
+             .medium = part.medium,
+             .model = part.model,
+             .block_tokens = part.block_tokens,
+             .parent_key = part.parent_key,
+             .keys = part.keys,
+             .hashes = part.hashes});
+      blocks += part.keys.size();
+      part = {};
+    }
+    return next_ < parts_.size();
+  }
+
+ private:
+  std::vector<copied_blocks> parts_;
+  std::size_t next_ = 0;
+};
+
+/// The writer's: copies what a pod has.
+std::vector<copied_blocks> copy_blocks(forest& index, const placer& publishers, std::string_view pod) {
+  std::vector<copied_blocks> parts;
+  std::size_t count = 0;
+  publishers.visit_holders(pod, [&](model_number model, std::uint16_t rank, holder_kind kind, holder number) {
+    if (slot_of(kind) != 0) return;
+    const model_facts& facts = index.models().facts(model);
+    const std::string name(index.models().name(model));
+    const std::uint32_t tokens = facts.size_count == 1 ? facts.sizes[0] : 0;
+    index.dump(number, [&](const held_blocks& blocks) {
+      if (count >= most_dumped) return;
+      count += blocks.keys.size();
+      parts.push_back({.dp_rank = rank,
+                       .medium = medium_of(kind),
+                       .model = name,
+                       .block_tokens = tokens,
+                       .parent_key = blocks.parent,
+                       .keys = {blocks.keys.begin(), blocks.keys.end()},
+                       .hashes = {blocks.hashes.begin(), blocks.hashes.end()}});
+    });
+  });
+  return parts;
+}
+
+/// Publishers of each pod and model.
+using publisher_index = std::multimap<std::pair<std::string_view, std::string_view>, const publisher_row*>;
+
+pod_status status_of(const publisher_row& row) {
+  return {.pod = row.identity.pod,
+          .dp_rank = 0,
+          .model = row.identity.model,
+          .publisher = row.identity.name,
+          .state = name_of(row.mark.state),
+          .last_seq = row.last_seq,
+          .blocks = {},
+          .gaps = row.counters.gaps,
+          .replayed = row.counters.replayed,
+          .behind_s = row.behind_s};
+}
+
+}  // namespace
+
+result<std::unique_ptr<service_calls>> service_calls::make(const service_parts& parts) {
+  auto questions = scorer::open(parts.index, parts.processor);
+  if (!questions) return fail(error_code::limit_exceeded, "the index has as many readers as there may be");
+  return std::unique_ptr<service_calls>(new service_calls(parts, std::move(*questions)));
+}
+
+result<void> service_calls::check_lists(const score_question& question) {
+  if (const std::uint64_t version = parts_.weights.version(); version != weights_version_) {
+    questions_.set_weights(parts_.weights.get());
+    weights_version_ = version;
+  }
+  const std::size_t lists = question.extra_keys.blocks.size();
+  const auto facts = questions_.reader().model(question.model);
+  if (lists == 0 || !facts || facts->size_count == 0 || question.tokens.empty()) return {};
+  const std::size_t blocks = question.tokens.size() / facts->sizes[0];
+  if (lists <= std::max<std::size_t>(blocks, 1)) return {};
+  return fail(error_code::invalid_argument, std::to_string(lists) + " lists of extra keys, where the prompt has " +
+                                                std::to_string(blocks) + " blocks of " +
+                                                std::to_string(facts->sizes[0]) + " tokens");
+}
+
+result<score_answer> service_calls::score(const score_question& question) {
+  if (auto checked = check_lists(question); !checked) return std::unexpected(checked.error());
+  return questions_.score(question);
+}
+
+result<block_keys_answer> service_calls::keys(const score_question& question) {
+  if (auto checked = check_lists(question); !checked) return std::unexpected(checked.error());
+  const auto facts = questions_.reader().model(question.model);
+  if (!facts || facts->size_count == 0) return block_keys_answer{};
+  return block_keys_answer{questions_.keys_of(question), facts->sizes[0]};
+}
+
+result<void> service_calls::lookup(std::span<const std::uint64_t> keys, const holder_visitor& visit) {
+  questions_.reader().lookup(keys, [&](std::size_t, std::span<const block_holder> holders) {
+    holders_.clear();
+    for (const block_holder& each : holders) {
+      const bool is_expected = each.slot == expected_slot;
+      holders_.push_back({each.member->pod(), each.member->rank, is_expected ? gpu_medium : each.medium});
+    }
+    visit(holders_);
+  });
+  return {};
+}
+
+std::string_view service_calls::medium_name(medium_number medium) const {
+  return questions_.reader().medium_name(medium);
+}
+
+result<std::span<const std::uint32_t>> service_calls::tokens_of(std::string_view /*model*/,
+                                                                std::string_view /*prompt*/) {
+  return fail(error_code::not_running, "no tokenizer is configured; ask with token_ids");
+}
+
+result<void> service_calls::pods(const pod_visitor& visit) {
+  const auto table = parts_.events.publishers();
+  publisher_index publishers;
+  for (const publisher_row& row : table->rows) {
+    if (row.is_open) {
+      publishers.emplace(std::pair(std::string_view(row.identity.pod), std::string_view(row.identity.model)), &row);
+    } else {
+      visit(status_of(row));
+    }
+  }
+  questions_.reader().visit_pods([&](const pod_rank& member, std::string_view model, const auto& blocks) {
+    const auto [begin, end] = publishers.equal_range({member.pod(), model});
+    if (begin == end) return;
+    const auto is_own = [&](const auto& entry) { return entry.second->identity.rank == member.rank; };
+    const auto own = std::find_if(begin, end, is_own);
+    pod_status status = status_of(*(own == end ? begin : own)->second);
+    status.dp_rank = member.rank;
+    status.blocks = blocks;
+    visit(status);
+  });
+  return {};
+}
+
+bool service_calls::has_pod(std::string_view pod) {
+  const auto table = parts_.events.publishers();
+  return std::ranges::any_of(table->rows, [&](const publisher_row& row) { return row.identity.pod == pod; });
+}
+
+result<std::unique_ptr<pod_dump>> service_calls::dump(std::string_view pod) {
+  if (!has_pod(pod)) return nullptr;
+  auto answer = std::make_shared<std::promise<std::vector<copied_blocks>>>();
+  auto copied = answer->get_future();
+  auto posted = parts_.writer.post(
+      [answer, name = std::string(pod)](forest& index, placer& publishers) {
+        try {
+          answer->set_value(copy_blocks(index, publishers, name));
+        } catch (...) {
+          answer->set_exception(std::current_exception());
+        }
+      },
+      pod.size());
+  if (!posted) return std::unexpected(posted.error());
+  parts_.events.wake();
+  if (copied.wait_for(dump_limit) != std::future_status::ready) {
+    return fail(error_code::deadline_exceeded, "the index's writer is busy; try again later");
+  }
+  return std::make_unique<copied_dump>(copied.get());
+}
+
+result<bool> service_calls::clear(std::string_view pod, std::string_view medium) {
+  if (!has_pod(pod)) return false;
+  bool is_known = medium.empty();
+  for (medium_number i = 0; i < most_media; ++i) is_known = is_known || medium_name(i) == medium;
+  if (!is_known) {
+    return fail(error_code::invalid_argument, "no pod has blocks in `" + std::string(medium) + "`");
+  }
+  auto posted = parts_.writer.post(
+      [name = std::string(pod), cleared = std::string(medium)](forest&, placer& publishers) {
+        (void)publishers.clear(name, cleared);
+      },
+      pod.size() + medium.size());
+  if (!posted) return std::unexpected(posted.error());
+  parts_.events.wake();
+  return true;
+}
+
+result<std::uint32_t> service_calls::speculate(const speculation& sent) {
+  if (auto checked = check_lists(sent.question); !checked) return std::unexpected(checked.error());
+  const auto own = sent.question.tokens.empty() ? sent.question.block_keys : questions_.keys_of(sent.question);
+  if (own.empty()) return 0;
+  std::vector<std::string> pods(sent.question.pods.begin(), sent.question.pods.end());
+  const std::size_t bytes = own.size_bytes() + pods.size() * holder_table::most_name;
+  auto posted = parts_.writer.post(
+      [keys = std::vector(own.begin(), own.end()), model = std::string(sent.question.model),
+       pods = std::move(pods)](forest&, placer& publishers) {
+        for (const std::string& pod : pods) {
+          (void)publishers.expect(pod, model, keys, std::chrono::steady_clock::now());
+        }
+      },
+      bytes);
+  if (!posted) return std::unexpected(posted.error());
+  parts_.events.wake();
+  return static_cast<std::uint32_t>(own.size());
+}
+
+result<void> service_calls::add_publisher(const publisher_settings& settings) {
+  publisher_options options{.name = std::string(settings.name),
+                            .endpoint = std::string(settings.endpoint),
+                            .replay = std::string(settings.replay),
+                            .pod = std::string(settings.pod),
+                            .model = std::string(settings.model),
+                            .node = std::string(settings.node)};
+  if (!settings.engine.empty()) {
+    const auto engine = enum_named<event_engine>(settings.engine);
+    if (!engine) {
+      return fail(error_code::invalid_argument, "engine `" + std::string(settings.engine) +
+                                                    "` is unknown; it is auto, vllm, sglang or cenote");
+    }
+    options.engine = *engine;
+  }
+  return parts_.events.add(options);
+}
+
+result<bool> service_calls::remove_publisher(std::string_view name) {
+  auto removed = parts_.events.remove(name);
+  if (removed) return true;
+  if (removed.error().code() == error_code::invalid_argument) return false;
+  return std::unexpected(removed.error());
+}
+
+void service_calls::write_metrics(std::string& out) {
+  out += metrics_page(parts_.writer.figures(), *parts_.events.publishers());
+}
+
+std::string_view service_calls::unready_reason() {
+  const auto table = parts_.events.publishers();
+  return table->unready == 0 ? std::string_view() : "first replays of publishers are under way";
+}
+
+}  // namespace cenote::indexer

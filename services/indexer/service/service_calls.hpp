@@ -1,0 +1,60 @@
+// The indexer's calls, answered from the index, its writer and the subscriber.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "services/indexer/http/indexer_calls.hpp"
+#include "services/indexer/scoring/scorer.hpp"
+#include "services/indexer/service/index_writer.hpp"
+#include "services/indexer/service/shared_weights.hpp"
+#include "services/indexer/subscriber/subscriber.hpp"
+
+namespace cenote::indexer {
+
+/// The parts that all threads of the service share; all outlive the calls.
+struct service_parts {
+  forest& index;
+  const token_processor& processor;
+  index_writer& writer;
+  subscriber& events;
+  const shared_weights& weights;
+};
+
+/// For one thread of a transport.
+class service_calls final : public indexer_calls {
+ public:
+  /// Errors: limit_exceeded: the index has too many readers.
+  [[nodiscard]] static result<std::unique_ptr<service_calls>> make(const service_parts& parts);
+
+  result<score_answer> score(const score_question& question) override;
+  result<block_keys_answer> keys(const score_question& question) override;
+  result<void> lookup(std::span<const std::uint64_t> keys, const holder_visitor& visit) override;
+  std::string_view medium_name(medium_number medium) const override;
+  result<std::span<const std::uint32_t>> tokens_of(std::string_view model, std::string_view prompt) override;
+  result<void> pods(const pod_visitor& visit) override;
+  result<std::unique_ptr<pod_dump>> dump(std::string_view pod) override;
+  result<bool> clear(std::string_view pod, std::string_view medium) override;
+  result<std::uint32_t> speculate(const speculation& sent) override;
+  result<void> add_publisher(const publisher_settings& settings) override;
+  result<bool> remove_publisher(std::string_view name) override;
+  void write_metrics(std::string& out) override;
+  std::string_view unready_reason() override;
+
+ private:
+  service_calls(const service_parts& parts, scorer questions) : parts_(parts), questions_(std::move(questions)) {}
+
+  [[nodiscard]] result<void> check_lists(const score_question& question);
+  [[nodiscard]] bool has_pod(std::string_view pod);
+
+  service_parts parts_;
+  scorer questions_;
+  std::uint64_t weights_version_ = 0;
+  std::vector<named_holder> holders_;
+};
+
+}  // namespace cenote::indexer

@@ -1,0 +1,90 @@
+// Figures of the indexer for /metrics.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "core/figure.hpp"
+#include "services/indexer/service/index_writer.hpp"
+#include "services/indexer/subscriber/publisher_table.hpp"
+
+namespace cenote::indexer {
+
+/// The index and its publishers at a moment.
+struct index_page {
+  std::uint64_t bytes = 0, evicted = 0, evicted_held = 0, bad_batches = 0;
+  double apply_s = 0;
+  std::uint64_t publishers = 0, replays = 0, waiting_bytes = 0;
+};
+
+}  // namespace cenote::indexer
+
+namespace cenote {
+
+template <>
+struct figure_table<indexer::index_page> {
+  using all = indexer::index_page;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr auto gauge = figure_kind::gauge;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"", "cenote_indexer_memory_bytes", gauge, "bytes", "Memory of the index, of `index.memory`.", &all::bytes},
+      {"", "cenote_indexer_evicted_blocks_total", counter, "blocks", "Blocks that made room for others.",
+       &all::evicted},
+      {"", "cenote_indexer_evicted_held_blocks_total", counter, "blocks",
+       "Of those, blocks that some pod had: its scores may be too low.", &all::evicted_held},
+      {"", "cenote_indexer_batches_bad_total", counter, "batches", "Payloads that are no batch, or exceed a bound.",
+       &all::bad_batches},
+      {"", "cenote_indexer_apply_seconds_total", counter, "seconds", "Time of decoding and applying batches.",
+       &all::apply_s},
+      {"", "cenote_indexer_publishers", gauge, "publishers", "Publishers that are known.", &all::publishers},
+      {"", "cenote_indexer_replays", gauge, "replays", "Replays under way.", &all::replays},
+      {"", "cenote_indexer_waiting_bytes", gauge, "bytes", "Live batches that wait behind replays.",
+       &all::waiting_bytes},
+  });
+};
+
+template <>
+struct figure_table<indexer::placement_counters> {
+  using all = indexer::placement_counters;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"", "cenote_indexer_batches_total", counter, "batches", "Batches of events that were applied.", &all::batches},
+      {"", "cenote_indexer_blocks_stored_total", counter, "blocks", "Blocks that events have stored.", &all::stored},
+      {"", "cenote_indexer_blocks_removed_total", counter, "blocks", "Blocks that events have removed.",
+       &all::removed},
+      {"", "cenote_indexer_clears_total", counter, "events", "Events that cleared all blocks of a medium.",
+       &all::clears},
+  });
+};
+
+template <>
+struct figure_table<indexer::subscriber_counters> {
+  using all = indexer::subscriber_counters;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"", "cenote_indexer_live_batches_total", counter, "batches", "Batches that came live.", &all::batches},
+      {"", "cenote_indexer_live_bytes_total", counter, "bytes", "Bytes of their payloads.", &all::bytes},
+      {"", "cenote_indexer_messages_malformed_total", counter, "messages", "Messages that are no batch.",
+       &all::malformed},
+      {"", "cenote_indexer_messages_foreign_total", counter, "messages",
+       "Batches of a topic that is not their publisher's.", &all::foreign},
+      {"", "cenote_indexer_topics_refused_total", counter, "topics", "New topics without a pod, or too long.",
+       &all::refused_topics},
+      {"", "cenote_indexer_publishers_refused_total", counter, "publishers", "New publishers that found no room.",
+       &all::refused_publishers},
+      {"", "cenote_indexer_replays_refused_total", counter, "replays", "Replays that found no socket.",
+       &all::refused_replays},
+      {"", "cenote_indexer_publishers_expired_total", counter, "publishers",
+       "Publishers that were away for too long.", &all::expired},
+  });
+};
+
+}  // namespace cenote
+
+namespace cenote::indexer {
+
+/// The page of /metrics: of the index, its events, and each publisher.
+[[nodiscard]] std::string metrics_page(const writer_figures& figures, const publisher_table& publishers);
+
+}  // namespace cenote::indexer
