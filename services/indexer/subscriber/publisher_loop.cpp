@@ -116,6 +116,7 @@ result<void> publisher_loop::add(const publisher_options& settings) {
 void publisher_loop::remove(std::string_view name) {
   const auto found = names_.find(name);
   if (found == names_.end()) return;
+  ++turns_;
   publishers_.erase(found->second);
   names_.erase(found);
 }
@@ -143,6 +144,7 @@ void publisher_loop::queue(token ready) {
 }
 
 bool publisher_loop::serve(token ready) {
+  ++turns_;
   const std::uint64_t number = ready >> 2U;
   switch (static_cast<source_kind>(ready & 3U)) {
     case source_kind::wake: return false;
@@ -263,6 +265,7 @@ void publisher_loop::note_end(bound_lane& lane, int connection) {
 
 void publisher_loop::advance() {
   if (publishers_.wake_at() <= round_time()) {
+    ++turns_;
     // After a slow batch, answers that came meanwhile are read before their silence is judged.
     const std::set<entry_number> lines = publishers_.lines();
     for (const entry_number each : lines) {
@@ -290,6 +293,7 @@ void publisher_loop::forget_absent() {
     const publisher_entry& entry = *publishers_.find(each);
     lanes_[entry.lane]->topics.erase(entry.topic);
     publishers_.erase(each);
+    ++turns_;
     ++publishers_.totals().forgotten;
   }
 }

@@ -43,6 +43,8 @@ class publisher_loop {
   /// As they are bound, in the order of the options.
   [[nodiscard]] std::vector<std::string> bound_endpoints() const;
   [[nodiscard]] publisher_table table() const { return publishers_.table(); }
+  /// A number that grows whenever the table may have changed by more than times.
+  [[nodiscard]] std::uint64_t turns() const noexcept { return turns_; }
 
  private:
   using token = zmq::descriptor_poller::token;
@@ -87,6 +89,7 @@ class publisher_loop {
   std::unordered_set<token> queued_;  ///< what is in ready_
   zmq::multipart_message message_;
   feed_time next_tick_{}, next_scan_{};
+  std::uint64_t turns_ = 0;
 };
 
 }  // namespace cenote::indexer

@@ -6,12 +6,16 @@
 #include <utility>
 #include <variant>
 
+#include "config/logging.hpp"
+#include "core/text.hpp"
 #include "services/indexer/events/event_adapter.hpp"
 #include "services/indexer/events/event_topic.hpp"
 
 namespace cenote::indexer {
 
 namespace {
+
+constexpr std::uint64_t shown_row = 100;  // bad messages, one behind the other, that are worth a line of the log
 
 feed_time present_time() noexcept {
   return std::chrono::steady_clock::now();
@@ -179,10 +183,14 @@ void publisher_set::answer(publisher_entry& entry, zmq::multipart_message& messa
   carry_out();
 }
 
-void publisher_set::malformed(publisher_entry& entry) noexcept {
+void publisher_set::malformed(publisher_entry& entry) {
   ++totals_.malformed;
   ++entry.malformed;
-  ++entry.malformed_row;
+  if (++entry.malformed_row < shown_row || std::exchange(entry.is_shown, true)) return;
+  log_warn(logger("indexer"), "a publisher sends what is no batch of its own",
+           {{"publisher", printable(entry.identity.name)},
+            {"endpoint", printable(entry.identity.endpoint)},
+            {"in_a_row", entry.malformed_row}});
 }
 
 void publisher_set::advance() {

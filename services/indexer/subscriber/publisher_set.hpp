@@ -56,7 +56,7 @@ class publisher_set {
   /// A message of the entry's replay socket, which may be gone behind it.
   void answer(publisher_entry& entry, zmq::multipart_message& message);
   /// A live message that is no batch.
-  void malformed(publisher_entry& entry) noexcept;
+  void malformed(publisher_entry& entry);
 
   /// Carries out what is due at this time.
   void advance();

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "config/logging.hpp"
 #include "core/text.hpp"
 #include "services/indexer/subscriber/publisher_loop.hpp"
 
@@ -18,6 +19,7 @@ namespace cenote::indexer {
 namespace {
 
 constexpr int table_share = 16;  // a table takes no more of the thread's time than one part in so many
+constexpr std::chrono::milliseconds idle_table_pause{2'000};  // between two that differ in times only
 
 }  // namespace
 
@@ -124,18 +126,23 @@ void subscriber::carry_out(publisher_loop& loop) {
     if (!each.settings) {
       loop.remove(each.name);
     } else if (auto added = loop.add(*each.settings); !added) {
+      log_warn(logger("indexer"), "a publisher cannot be followed",
+               {{"publisher", printable(each.name)}, {"reason", added.error().describe()}});
       const std::lock_guard lock(mutex_);
-      settings_.erase(each.name);
+      const auto present = settings_.find(each.name);
+      if (present != settings_.end() && present->second == *each.settings) settings_.erase(present);
     }
   }
 }
 
 void subscriber::publish(const publisher_loop& loop) {
   const feed_time begin = std::chrono::steady_clock::now();
-  if (begin < next_table_) return;
+  if (begin < next_table_ || (loop.turns() == table_turns_ && begin < next_idle_table_)) return;
+  table_turns_ = loop.turns();
   auto made = std::make_shared<const publisher_table>(loop.table());
   const feed_time end = std::chrono::steady_clock::now();
   next_table_ = end + std::max<feed_time::duration>(options_.table_pause, table_share * (end - begin));
+  next_idle_table_ = end + std::max<feed_time::duration>(idle_table_pause, table_share * table_share * (end - begin));
   const std::lock_guard lock(mutex_);
   table_.swap(made);
 }

@@ -2,7 +2,8 @@
 // decided.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -67,7 +68,8 @@ class subscriber {
   std::map<std::string, publisher_options, std::less<>> settings_;  ///< of those that were added
   std::shared_ptr<const publisher_table> table_ = std::make_shared<publisher_table>();
   bool is_stopping_ = false;
-  feed_time next_table_{};  ///< the thread's
+  feed_time next_table_{}, next_idle_table_{};  ///< the thread's
+  std::uint64_t table_turns_ = 0;               ///< of the loop, when the table was made
   std::thread thread_;
 };
 
