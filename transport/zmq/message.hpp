@@ -47,7 +47,7 @@ struct shared_part {
 /// 8 KiB, and a few bytes that wait would hold the whole.
 inline constexpr std::size_t copied_part_bytes = 8192;
 
-/// The part's bytes for whoever keeps them; thread-safe from then on.
+/// The part's bytes with an owner; thread-safe from then on.
 [[nodiscard]] shared_part share(message_part&& part);
 
 /// All parts of one message, at most `longest`; used again for the next one. Not thread-safe.

@@ -27,8 +27,8 @@ result<descriptor_watch> descriptor_poller::add(int descriptor, token name) {
 }
 
 const std::vector<descriptor_poller::token>& descriptor_poller::wait(std::chrono::milliseconds limit,
-                                                                     std::size_t most) {
-  events_.resize(most);
+                                                                     std::size_t limit_count) {
+  events_.resize(limit_count);
   const auto time = static_cast<int>(std::clamp<std::int64_t>(limit.count(), 0, 3'600'000));
   const int count = ::epoll_wait(epoll_.get(), events_.data(), static_cast<int>(events_.size()), time);
   ready_.clear();

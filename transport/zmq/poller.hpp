@@ -40,9 +40,9 @@ class descriptor_poller {
 
   /// The poller outlives the watch. Several descriptors may have one token. Errors: system (it is there already).
   [[nodiscard]] result<descriptor_watch> add(int descriptor, token name);
-  /// The tokens of up to `most` descriptors that are readable, in no order; waits for `limit` if there are none.
+  /// The tokens of up to `limit_count` descriptors that are readable, in no order; waits for `limit` if there are none.
   /// Until the next call.
-  [[nodiscard]] const std::vector<token>& wait(std::chrono::milliseconds limit, std::size_t most = 256);
+  [[nodiscard]] const std::vector<token>& wait(std::chrono::milliseconds limit, std::size_t limit_count = 256);
 
  private:
   explicit descriptor_poller(unique_fd epoll) noexcept : epoll_(std::move(epoll)) {}

@@ -42,6 +42,7 @@ result<void> set_up(void* handle, socket_kind kind, const message_socket_options
       {ZMQ_SNDHWM, options.send_messages},
       {ZMQ_RECONNECT_IVL, count_of(options.reconnect)},
       {ZMQ_RECONNECT_IVL_MAX, count_of(options.longest_reconnect)},
+      {ZMQ_CONNECT_TIMEOUT, count_of(options.connect)},
       {ZMQ_HANDSHAKE_IVL, count_of(options.handshake)},
       {ZMQ_TCP_KEEPALIVE, 1},
       {ZMQ_TCP_KEEPALIVE_IDLE, count_of(options.keepalive_idle)},

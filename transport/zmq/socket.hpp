@@ -38,13 +38,14 @@ enum class socket_kind : std::uint8_t {
   pair,
 };
 
-/// What a socket keeps and how it connects.
+/// Bounds of a socket and times of its connections.
 struct message_socket_options {
   int receive_messages = 1024;                          ///< of each connection that may wait here; 0: without a bound
   int send_messages = 1024;                             ///< and there
   std::int64_t message_bytes = std::int64_t{64} << 20;  ///< of a part; a connection with a larger one is closed
   std::chrono::milliseconds reconnect{100};             ///< the first pause before it connects again
   std::chrono::milliseconds longest_reconnect{5000};    ///< the longest; pauses double
+  std::chrono::milliseconds connect{5000};              ///< that a connection may take, before it is tried again
   std::chrono::milliseconds handshake{10'000};          ///< that a peer may take for its greeting
   std::chrono::seconds keepalive_idle{10};              ///< before TCP asks whether the peer is there
   std::chrono::seconds keepalive_pause{5};              ///< between those questions

@@ -44,7 +44,7 @@ struct publisher_entry {
   bool has_topic = false;                    ///< `topic` was received
   std::optional<feed_time> identified_at{};  ///< when its identity changed last
   std::uint64_t malformed = 0, malformed_row = 0;
-  bool is_shown = false;  ///< in the log, once in its life: whoever sends them may send many
+  bool is_shown = false;  ///< in the log, once in its life: there may be many
 
   [[nodiscard]] bool is_bound() const noexcept { return !settings.has_value(); }
 };

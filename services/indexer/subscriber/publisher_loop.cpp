@@ -294,7 +294,7 @@ void publisher_loop::forget_absent() {
     lanes_[entry.lane]->topics.erase(entry.topic);
     publishers_.erase(each);
     ++turns_;
-    ++publishers_.totals().forgotten;
+    ++publishers_.totals().expired;
   }
 }
 

@@ -42,9 +42,9 @@ struct publisher_options {
 
 /// The address at which a pod that connected to a bound endpoint is asked for replays: "tcp://HOST:PORT".
 ///
-/// A topic comes from whoever reaches the endpoint. So nothing of it but a plain host name or number, with or without a
-/// port that is not used, is ever connected to, and only at `port`, which is configured; anything else, a path or
-/// another transport, is none. "node:NAME" is the host NAME.
+/// A topic comes from any process that reaches the endpoint. So nothing of it but a plain host name or number, with or
+/// without a port that is not used, is ever connected to, and only at `port`, which is configured; anything else, a
+/// path or another transport, is none. "node:NAME" is the host NAME.
 [[nodiscard]] std::optional<std::string> replay_endpoint_of(std::string_view pod, std::uint16_t port);
 
 }  // namespace cenote::indexer

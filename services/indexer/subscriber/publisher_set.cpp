@@ -91,19 +91,19 @@ result<publisher_entry*> publisher_set::add(const lane_identity& lane, std::stri
   return added;
 }
 
-result<publisher_entry*> publisher_set::insert(std::unique_ptr<publisher_entry> made) {
-  made->options = options_.feed;
-  made->options.kind = made->identity.kind;
-  made->options.has_replay = !made->replay.empty();
-  const auto publisher = feeds_.obtain(made->key, made->options);
+result<publisher_entry*> publisher_set::insert(std::unique_ptr<publisher_entry> entry) {
+  entry->options = options_.feed;
+  entry->options.kind = entry->identity.kind;
+  entry->options.has_replay = !entry->replay.empty();
+  const auto publisher = feeds_.obtain(entry->key, entry->options);
   if (!publisher) {
     ++totals_.refused_publishers;
     return std::unexpected(publisher.error());
   }
-  made->publisher = *publisher;
-  made->number = next_++;
-  numbers_[*publisher] = made->number;
-  return entries_.emplace(made->number, std::move(made)).first->second.get();
+  entry->publisher = *publisher;
+  entry->number = next_++;
+  numbers_[*publisher] = entry->number;
+  return entries_.emplace(entry->number, std::move(entry)).first->second.get();
 }
 
 void publisher_set::erase(entry_number number) {
@@ -162,6 +162,10 @@ void publisher_set::answer(publisher_entry& entry, zmq::multipart_message& messa
   const feed_time now = present_time();
   zmq::message_part& payload = message.part(batch->payload);
   if (is_end(*batch, payload.size(), question.kind)) {
+    if (entry.line->is_foreign()) {  // another publisher's: it shows nothing of this one
+      feeds_.change(entry.publisher, now, [&](feed& one) { one.replay_failed(question.number, now); });
+      return carry_out();
+    }
     feeds_.change(entry.publisher, now, [&](feed& one) {
       if (question.kind == replay_kind::snapshot) return one.snapshot_end(question.number, batch->seq, now);
       one.replay_end(question.number, now);
@@ -170,6 +174,7 @@ void publisher_set::answer(publisher_entry& entry, zmq::multipart_message& messa
   }
   if (batch->has_topic && !identify(entry, batch->topic)) {
     ++totals_.foreign;
+    entry.line->note_foreign();
     return malformed(entry);
   }
   auto [bytes, owner] = zmq::share(std::move(payload));

@@ -70,7 +70,7 @@ class publisher_set {
   [[nodiscard]] subscriber_counters& totals() noexcept { return totals_; }
 
  private:
-  [[nodiscard]] result<publisher_entry*> insert(std::unique_ptr<publisher_entry> made);
+  [[nodiscard]] result<publisher_entry*> insert(std::unique_ptr<publisher_entry> entry);
   [[nodiscard]] publisher_identity identity_of(const publisher_entry& entry, std::string_view topic) const;
   [[nodiscard]] bool identify(publisher_entry& entry, std::string_view topic);
   void renew(publisher_entry& entry);

@@ -40,7 +40,7 @@ struct subscriber_counters {
   std::uint64_t refused_replays = 0;     ///< found no socket
   std::uint64_t no_replay_hosts = 0;     ///< new publishers whose pod is no host, so that nothing is asked there
   std::uint64_t identity_changes = 0;    ///< publishers whose topic named another pod or model
-  std::uint64_t forgotten = 0;           ///< publishers of bound endpoints that were away too long
+  std::uint64_t expired = 0;             ///< publishers of bound endpoints that were away too long
 };
 
 struct publisher_table {

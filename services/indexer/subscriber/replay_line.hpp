@@ -20,6 +20,9 @@ class replay_line {
                                                 const feed_ask& question);
 
   [[nodiscard]] const feed_ask& question() const noexcept { return question_; }
+  /// A batch of another publisher came: its end, too, is of that one.
+  void note_foreign() noexcept { is_foreign_ = true; }
+  [[nodiscard]] bool is_foreign() const noexcept { return is_foreign_; }
   /// The next message; false if there is none now.
   [[nodiscard]] bool receive(zmq::multipart_message& message);
 
@@ -30,6 +33,7 @@ class replay_line {
   zmq::message_socket socket_;
   zmq::descriptor_watch watch_;
   feed_ask question_;
+  bool is_foreign_ = false;
 };
 
 }  // namespace cenote::indexer

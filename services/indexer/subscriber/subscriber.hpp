@@ -23,7 +23,8 @@ namespace cenote::indexer {
 
 class publisher_loop;
 
-/// One thread of its own and two of the library. All methods are thread-safe; stop() is not to be called by the sink.
+/// One thread of its own and two of the library. All methods are thread-safe, but stop() is called by one
+/// thread at a time, and not by the sink.
 class subscriber {
  public:
   /// Binds the endpoints and begins. The sink outlives it, and no call of it comes before this returns or after stop().

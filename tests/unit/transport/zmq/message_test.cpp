@@ -1,4 +1,4 @@
-// Messages of ZeroMQ: parts, and who keeps their bytes.
+// Messages of ZeroMQ: parts, and the owners of their bytes.
 #include "transport/zmq/message.hpp"
 
 #include <array>

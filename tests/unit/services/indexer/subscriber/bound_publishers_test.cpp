@@ -104,6 +104,21 @@ BOOST_AUTO_TEST_CASE(what_was_published_before_is_asked_for_at_the_pods_host) {
   world.await([&] { return world.sink.mark_of("127.0.0.1:8000") == "live"; });
 }
 
+BOOST_AUTO_TEST_CASE(answers_of_another_topic_are_not_taken_and_their_end_proves_nothing) {
+  test::event_publisher other({.topic = "kv@other@m"});
+  other.lose("another's");
+  subscriber_options options = bound_options();
+  options.replay_port = port_of(other.replay());
+  options.feed.first_pause = options.feed.longest_pause = 1ms;
+  bound_world world(options);
+  world.publishers.push_back(std::move(other));
+  test::event_publisher& live = world.publisher("kv@127.0.0.1@m");
+  live.lose("0");
+  live.publish("1");
+  world.await_content("127.0.0.1", {"1"});
+  world.await([&] { return world.sink.mark_of("127.0.0.1") == "degraded"; });
+}
+
 BOOST_AUTO_TEST_CASE(ranks_of_one_topic_are_publishers_of_their_own) {
   subscriber_options options = bound_options();
   options.ranks = 2;
@@ -178,7 +193,7 @@ BOOST_AUTO_TEST_CASE(a_publisher_that_is_gone_for_good_is_forgotten) {
   world.publishers.pop_back();
   world.await([&] { return world.sink.lines_of("goes").back() == "close"; });
   world.await([&] { return world.events->publishers()->rows.size() == 1U; });
-  BOOST_TEST(world.events->publishers()->totals.forgotten == 1U);
+  BOOST_TEST(world.events->publishers()->totals.expired == 1U);
   world.publisher("kv@goes@m").publish("again");
   world.await_content("goes", {"again"});
 }

@@ -1,4 +1,6 @@
 // Publishers that the subscriber connects to, on real sockets.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/test/unit_test.hpp>
@@ -287,6 +289,10 @@ BOOST_AUTO_TEST_CASE(a_flood_does_not_keep_the_batches_of_another_publisher_wait
 }
 
 BOOST_AUTO_TEST_CASE(two_hundred_publishers_are_followed_at_once) {
+  rlimit files{};
+  BOOST_REQUIRE(::getrlimit(RLIMIT_NOFILE, &files) == 0);
+  files.rlim_cur = files.rlim_max;  // each takes nine descriptors here
+  BOOST_REQUIRE(::setrlimit(RLIMIT_NOFILE, &files) == 0);
   followed_world world(quick_options());
   const auto context = zmq::message_context::make(2000).value();
   std::vector<event_publisher*> engines;
