@@ -1,0 +1,53 @@
+// The receiver of what the subscriber decides: batches in their order, and what becomes of their publishers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "services/indexer/events/event_format.hpp"
+#include "services/indexer/feed/feed_commands.hpp"
+#include "services/indexer/feed/feeds.hpp"
+
+namespace cenote::indexer {
+
+/// The publisher behind an id; the same as long as the id is open.
+struct publisher_identity {
+  std::string name{};   ///< as configured; at a bound endpoint the endpoint and the topic, "tcp://0.0.0.0:5557/kv@a@m"
+  std::string pod{};    ///< as configured, else of its topic, else its name
+  std::string model{};  ///< as configured, else of its topic; may be empty
+  std::string node{};   ///< whose blocks are its own, too; empty: none
+  std::string endpoint{};  ///< of its live batches
+  event_engine engine{};
+  clear_scope clear{};  ///< media that AllBlocksCleared empties
+  publisher_kind kind{};
+  std::uint32_t rank = 0;  ///< of the port among those of one bound endpoint; no rank of an engine
+};
+
+/// Something that an applied batch showed, for its publisher's feed.
+struct batch_effect {
+  bool is_all_cleared = false;     ///< it took out all blocks of all media: feed::all_cleared()
+  bool is_parent_unknown = false;  ///< feed::unknown_parent()
+};
+
+/// All calls come from the subscriber's thread, those of one publisher in order. As long as one lasts, batches of all
+/// publishers wait in their sockets, and above the bound of those they are dropped and asked for again. Nothing may be
+/// thrown.
+class batch_sink {
+ public:
+  virtual ~batch_sink() = default;
+
+  /// Before anything else of this publisher.
+  virtual void open(publisher_id publisher, const publisher_identity& identity) = 0;
+  /// `topic`: the publisher's; empty if none has come, since an engine's answers have none. Of identities that are
+  /// configured it may change.
+  virtual batch_effect apply(publisher_id publisher, std::string_view topic, const feed_apply& batch) = 0;
+  virtual void clear(publisher_id publisher, clear_reason reason) = 0;
+  virtual void mark(publisher_id publisher, const feed_mark& mark) = 0;
+  /// Its blocks go; the id never comes again.
+  virtual void close(publisher_id publisher) = 0;
+  /// About ten times a second, whatever comes.
+  virtual void advance(feed_time now) = 0;
+};
+
+}  // namespace cenote::indexer

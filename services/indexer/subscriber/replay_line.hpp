@@ -1,0 +1,39 @@
+// The socket of one request for a replay or a snapshot.
+#pragma once
+
+#include <string>
+
+#include "core/error.hpp"
+#include "services/indexer/feed/feed_commands.hpp"
+#include "transport/zmq/poller.hpp"
+#include "transport/zmq/socket.hpp"
+
+namespace cenote::indexer {
+
+/// Asks once; what comes answers this request and no other. Belongs to one thread.
+class replay_line {
+ public:
+  /// Errors: limit_exceeded, invalid_argument, system.
+  [[nodiscard]] static result<replay_line> open(const zmq::message_context& context, zmq::descriptor_poller& poller,
+                                                zmq::descriptor_poller::token name,
+                                                const zmq::message_socket_options& options, const std::string& endpoint,
+                                                const feed_ask& question);
+
+  [[nodiscard]] const feed_ask& question() const noexcept { return question_; }
+  /// A batch of another publisher came: its end, too, is of that one.
+  void note_foreign() noexcept { is_foreign_ = true; }
+  [[nodiscard]] bool is_foreign() const noexcept { return is_foreign_; }
+  /// The next message; false if there is none now.
+  [[nodiscard]] bool receive(zmq::multipart_message& message);
+
+ private:
+  replay_line(zmq::message_socket socket, zmq::descriptor_watch watch, const feed_ask& question)
+      : socket_(std::move(socket)), watch_(std::move(watch)), question_(question) {}
+
+  zmq::message_socket socket_;
+  zmq::descriptor_watch watch_;
+  feed_ask question_;
+  bool is_foreign_ = false;
+};
+
+}  // namespace cenote::indexer
