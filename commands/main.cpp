@@ -3,6 +3,7 @@
 
 #include "commands/bench_program.hpp"
 #include "commands/common.hpp"
+#include "commands/indexer.hpp"
 #include "commands/node.hpp"
 #include "commands/operator/clear.hpp"
 #include "commands/operator/cluster.hpp"
@@ -23,6 +24,7 @@ namespace {
 void add_commands(CLI::App& app) {
   cenote::add_node(app);
   cenote::add_worker(app);
+  cenote::add_indexer(app);
   cenote::add_status(app);
   cenote::add_top(app);
   cenote::add_peers(app);

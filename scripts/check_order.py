@@ -85,7 +85,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("common", "interruption", "table"),
         ("bench_program",),
         ("node_status", "private_node"),
-        ("node", "operator", "replay"),
+        ("indexer", "node", "operator", "replay"),
         ("bench",),  # it makes its traces as a replay does
         ("main",),
     ),

@@ -137,13 +137,13 @@ struct indexer_world {
   }
 
   /// The number of a publisher that is open from now on.
-  publisher_id open(const case_engine& engine, std::optional<clear_scope> cleared = std::nullopt) {
+  publisher_id open(const case_engine& engine, clear_scope cleared = clear_scope::gpu) {
     publisher_identity identity;
     identity.name = "publisher" + std::to_string(next_);
     identity.pod = engine.pod;
     identity.model = engine.model;
     identity.node = engine.node;
-    identity.cleared = cleared;
+    identity.clear = cleared;
     BOOST_REQUIRE(blocks.open(next_, identity));
     blocks.advance(now);
     return next_++;

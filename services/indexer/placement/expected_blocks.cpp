@@ -12,16 +12,18 @@ holder_kind kind_of_generation(std::size_t generation) noexcept {
 
 }  // namespace
 
-std::int64_t expected_blocks::tick_of(feed_time now) const noexcept {
-  const auto width = std::max<std::chrono::nanoseconds>(ttl_ / 5, std::chrono::milliseconds(1));
-  return now.time_since_epoch() / width;
+std::chrono::nanoseconds expected_blocks::width() const noexcept {
+  return std::max<std::chrono::nanoseconds>(ttl_ / (generations - 1), std::chrono::milliseconds(1));
 }
 
-bool expected_blocks::add(std::string_view pod, model_number model, std::span<const std::uint64_t> keys,
-                          feed_time now) {
-  if (ttl_.count() <= 0) return false;
+bool expected_blocks::add(std::string_view pod, model_number model, std::span<const std::uint64_t> keys, feed_time now,
+                          std::chrono::milliseconds ttl) {
+  if (ttl_.count() <= 0 || ttl.count() <= 0) return false;
   advance(now);
-  const auto generation = static_cast<std::size_t>(tick_ % static_cast<std::int64_t>(generations));
+  // A shorter time is an earlier generation, which ends sooner.
+  constexpr auto most = static_cast<std::int64_t>(generations) - 1;
+  const std::int64_t ticks = std::min<std::int64_t>((ttl - std::chrono::nanoseconds(1)) / width() + 1, most);
+  const auto generation = static_cast<std::size_t>((tick_ + ticks + 1) % static_cast<std::int64_t>(generations));
   const holder_name name{.pod = pod, .model = model, .rank = 0, .kind = kind_of_generation(generation)};
   const bool is_new = index_.holders().find(name) == 0;
   const auto opened = index_.holders().open(name);
@@ -55,7 +57,7 @@ void expected_blocks::end(std::string_view pod, model_number model) noexcept {
 }
 
 void expected_blocks::advance(feed_time now) {
-  const std::int64_t tick = tick_of(now);
+  const std::int64_t tick = now.time_since_epoch() / width();
   if (tick == tick_) return;
   // The generation that begins now is the one that began six ticks ago; all ended ticks between go, too.
   const std::int64_t steps = tick < tick_ ? static_cast<std::int64_t>(generations) : tick - tick_;

@@ -21,8 +21,9 @@ class expected_blocks {
 
   void set_ttl(std::chrono::milliseconds ttl) noexcept { ttl_ = ttl; }
 
-  /// The pod may have the blocks of these keys soon. False: a bound is reached.
-  bool add(std::string_view pod, model_number model, std::span<const std::uint64_t> keys, feed_time now);
+  /// The pod may have the blocks of these keys soon. `ttl` is at most the one that was set. False: a bound is reached.
+  bool add(std::string_view pod, model_number model, std::span<const std::uint64_t> keys, feed_time now,
+           std::chrono::milliseconds ttl);
   /// The pod's events name these blocks: what they say counts from now on. Cheap where nothing is expected.
   void end(std::string_view pod, model_number model, std::span<const block_number> blocks) noexcept;
   /// Nothing is expected of the pod any more.
@@ -36,7 +37,7 @@ class expected_blocks {
   static constexpr std::size_t generations = 6;
   static_assert(generations < most_media);
 
-  [[nodiscard]] std::int64_t tick_of(feed_time now) const noexcept;
+  [[nodiscard]] std::chrono::nanoseconds width() const noexcept;
 
   forest& index_;
   std::chrono::milliseconds ttl_{0};

@@ -232,11 +232,7 @@ void placer::remove(placed_publisher& publisher, const event_batch& batch, const
 
 void placer::clear_media(placed_publisher& publisher, const event_batch& batch, placement_effect& effect) {
   ++publisher.counters.clears;
-  const auto by_engine = [&] {
-    return publisher.is_node() || publisher.identity.engine == event_engine::sglang ? clear_scope::all
-                                                                                    : clear_scope::gpu;
-  };
-  const clear_scope scope = publisher.identity.cleared ? *publisher.identity.cleared : by_engine();
+  const clear_scope scope = publisher.is_node() ? clear_scope::all : publisher.identity.clear;
   end_holders(publisher, static_cast<std::uint16_t>(publisher.is_node() ? 0 : batch.dp_rank), scope);
   expected_.end(publisher.identity.pod, publisher.model);
   if (scope == clear_scope::all) publisher.pending.clear();
@@ -354,10 +350,11 @@ void placer::leave_machine(placed_publisher& removed) {
   }
 }
 
-bool placer::expect(std::string_view pod, std::string_view model, std::span<const std::uint64_t> keys, feed_time now) {
+bool placer::expect(std::string_view pod, std::string_view model, std::span<const std::uint64_t> keys, feed_time now,
+                    std::chrono::milliseconds ttl) {
   const auto facts = index_.models().find(model);
   if (!facts || index_.holders().find_member(pod, facts->number, 0) == holder_table::no_member) return false;
-  return expected_.add(pod, facts->number, keys, now);
+  return expected_.add(pod, facts->number, keys, now, ttl);
 }
 
 // The cache group of an event; null: there are too many.

@@ -53,8 +53,9 @@ class placer {
   bool clear(std::string_view pod, std::string_view medium);
 
   /// A router has sent a prompt with these keys to a pod: its blocks count as the GPU's until the events come, or
-  /// `ttl` ends. False: the pod has no publisher, or a bound is reached.
-  bool expect(std::string_view pod, std::string_view model, std::span<const std::uint64_t> keys, feed_time now);
+  /// `ttl` ends, which is at most the time that was set. False: the pod has no publisher, or a bound is reached.
+  bool expect(std::string_view pod, std::string_view model, std::span<const std::uint64_t> keys, feed_time now,
+              std::chrono::milliseconds ttl);
   /// The time for which expected blocks count, a fifth more at most.
   void set_expectation(std::chrono::milliseconds ttl) noexcept { expected_.set_ttl(ttl); }
   /// Ends what is expected no more, and makes nodes' blocks count for pods that have come. To be called several times

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "services/indexer/events/event_format.hpp"
@@ -10,15 +9,17 @@
 
 namespace cenote::indexer {
 
-/// Known before a publisher's first batch.
+/// The publisher behind an id; the same as long as the id is open.
 struct publisher_identity {
-  std::string name;   ///< unique
-  std::string pod;    ///< at most 256 B; of a node `node:<name>`
-  std::string model;  ///< at most 256 B; may be empty
-  std::string node;   ///< the node of this pod's machine, whose blocks are the pod's, too; empty: none
-  event_engine engine = event_engine::automatic;
-  publisher_kind kind = publisher_kind::engine;
-  std::optional<clear_scope> cleared;  ///< what AllBlocksCleared empties; none: by engine
+  std::string name{};   ///< as configured; at a bound endpoint the endpoint and the topic, "tcp://0.0.0.0:5557/kv@a@m"
+  std::string pod{};    ///< as configured, else of its topic, else its name
+  std::string model{};  ///< as configured, else of its topic; may be empty
+  std::string node{};   ///< whose blocks are its own, too; empty: none
+  std::string endpoint{};  ///< of its live batches
+  event_engine engine{};
+  clear_scope clear{};  ///< media that AllBlocksCleared empties
+  publisher_kind kind{};
+  std::uint32_t rank = 0;  ///< of the port among those of one bound endpoint; no rank of an engine
 };
 
 }  // namespace cenote::indexer

@@ -29,6 +29,7 @@ class scorer {
   [[nodiscard]] std::span<const std::uint64_t> keys_of(const score_question& question);
 
   [[nodiscard]] prefix_reader& reader() noexcept { return reader_; }
+  [[nodiscard]] const prefix_reader& reader() const noexcept { return reader_; }
 
  private:
   /// A row with what it is of.

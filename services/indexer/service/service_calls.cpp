@@ -218,13 +218,14 @@ result<std::uint32_t> service_calls::speculate(const speculation& sent) {
   if (auto checked = check_lists(sent.question); !checked) return std::unexpected(checked.error());
   const auto own = sent.question.tokens.empty() ? sent.question.block_keys : questions_.keys_of(sent.question);
   if (own.empty()) return 0;
+  const auto ttl = sent.ttl.value_or(std::chrono::hours(24));  // at most the configured one
   std::vector<std::string> pods(sent.question.pods.begin(), sent.question.pods.end());
   const std::size_t bytes = own.size_bytes() + pods.size() * holder_table::most_name;
   auto posted = parts_.writer.post(
       [keys = std::vector(own.begin(), own.end()), model = std::string(sent.question.model),
-       pods = std::move(pods)](forest&, placer& publishers) {
+       pods = std::move(pods), ttl](forest&, placer& publishers) {
         for (const std::string& pod : pods) {
-          (void)publishers.expect(pod, model, keys, std::chrono::steady_clock::now());
+          (void)publishers.expect(pod, model, keys, std::chrono::steady_clock::now(), ttl);
         }
       },
       bytes);

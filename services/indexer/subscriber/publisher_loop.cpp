@@ -128,7 +128,11 @@ void publisher_loop::round() {
   const feed_time due = ready_.empty() ? std::min(next_tick_, publishers_.wake_at()) : now;
   const milliseconds limit = due <= now ? milliseconds(0) : std::chrono::ceil<milliseconds>(due - now);
   for (const token each : poller_.wait(limit)) {
-    if (each != token_of(source_kind::wake, 0)) queue(each);
+    if (each != token_of(source_kind::wake, 0)) {
+      queue(each);
+    } else {
+      next_tick_ = now;
+    }
   }
   for (std::size_t turns = ready_.size(); turns != 0; --turns) {
     const token next = ready_.front();

@@ -44,6 +44,8 @@ class subscriber {
   [[nodiscard]] std::shared_ptr<const publisher_table> publishers() const;
   /// As they are bound: each of `bind` with its ranks, ports in the place of `*`.
   [[nodiscard]] const std::vector<std::string>& bound_endpoints() const noexcept { return bound_endpoints_; }
+  /// Has the sink's advance() called soon.
+  void wake() const noexcept { signal(); }
   /// Ends the thread and all sockets behind the batch that is applied now. Nothing is closed in the sink.
   void stop() noexcept;
 

@@ -17,10 +17,10 @@ struct routed_world : indexer_world {
     publish(number, engine, {json{{"type", "BlockStored"}, {"of", "Z:0:16"}}});  // the model's size of blocks
   }
 
-  bool expect(const std::string& prompt) {
+  bool expect(const std::string& prompt, std::chrono::milliseconds ttl = 10s) {
     tokens = tokens_of(prompt);
     const auto keys = questions.keys_of({.model = "m", .tokens = tokens});
-    return blocks.expect(engine.pod, "m", keys, now);
+    return blocks.expect(engine.pod, "m", keys, now, ttl);
   }
   double score(const std::string& prompt) {
     const pod_scores all = scores({{"of", prompt}});
@@ -48,6 +48,22 @@ BOOST_AUTO_TEST_CASE(a_prompt_counts_from_its_routing_until_the_time_ends) {
   BOOST_TEST(world.score("A:0:64") == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_shorter_time_ends_sooner) {
+  routed_world world;
+  world.expect("A:0:64", 3s);
+  world.expect("B:0:64", 1h);
+  world.now += 2900ms;
+  world.blocks.advance(world.now);
+  BOOST_TEST(world.score("A:0:64") == 4);
+  world.now += 3200ms;
+  world.blocks.advance(world.now);
+  BOOST_TEST(world.score("A:0:64") == 0);
+  BOOST_TEST(world.score("B:0:64") == 4);
+  world.now += 6s;
+  world.blocks.advance(world.now);
+  BOOST_TEST(world.score("B:0:64") == 0);
+}
+
 BOOST_AUTO_TEST_CASE(the_events_end_the_expectation) {
   routed_world world;
   world.expect("A:0:64");
@@ -69,8 +85,8 @@ BOOST_AUTO_TEST_CASE(a_restart_ends_the_expectation) {
 BOOST_AUTO_TEST_CASE(a_pod_without_a_publisher_is_expected_to_have_nothing) {
   routed_world world;
   const std::array<std::uint64_t, 1> keys{1};
-  BOOST_TEST(!world.blocks.expect("10.9.9.9:1", "m", keys, world.now));
-  BOOST_TEST(!world.blocks.expect(world.engine.pod, "unknown", keys, world.now));
+  BOOST_TEST(!world.blocks.expect("10.9.9.9:1", "m", keys, world.now, 1s));
+  BOOST_TEST(!world.blocks.expect(world.engine.pod, "unknown", keys, world.now, 1s));
 }
 
 BOOST_AUTO_TEST_CASE(a_clock_that_jumps_ends_all_that_is_over) {

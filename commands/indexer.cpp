@@ -1,0 +1,94 @@
+#include "commands/indexer.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands/common.hpp"
+#include "config/indexer_rules.hpp"
+#include "config/logging.hpp"
+#include "services/indexer/service/indexer_process.hpp"
+
+namespace cenote {
+
+namespace {
+
+/// Signals that the main thread waits for; all threads that it starts have them blocked.
+sigset_t blocked_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+void reload(indexer::indexer_process& service, const config_options& options) {
+  const auto log = logger("indexer");
+  const auto loaded = config::load(options.sources());
+  const auto taken = loaded ? service.reload(*loaded) : std::unexpected(loaded.error());
+  if (!taken) {
+    log_warn(log, "the configuration is not reloaded", {{"reason", taken.error().message()}});
+    return;
+  }
+  [[maybe_unused]] const auto levels = set_levels(loaded->log.level);
+  log_info(log, "configuration reloaded", {});
+}
+
+exit_code run_indexer(const config_options& options) {
+  const auto loaded = config::load(options.sources());
+  if (!loaded) return failed_with(loaded.error());
+  if (auto logging = init_logging(loaded->log.level, loaded->log.format); !logging) return failed_with(logging.error());
+  const sigset_t signals = blocked_signals();
+  auto service = indexer::indexer_process::start(*loaded);
+  if (!service) return failed_with(service.error());
+  for (const endpoint& each : (*service)->addresses()) {
+    log_info(logger("indexer"), "answers", {{"address", each.text()}});
+  }
+  for (const std::string& each : (*service)->bound_endpoints()) {
+    log_info(logger("indexer"), "publishers may connect", {{"endpoint", each}});
+  }
+  constexpr timespec pause{.tv_sec = 0, .tv_nsec = 500'000'000};
+  for (;;) {
+    const int number = ::sigtimedwait(&signals, nullptr, &pause);
+    if (number == SIGHUP) reload(**service, options);
+    if (number == SIGTERM || number == SIGINT) break;
+    (*service)->look_for_publishers();
+  }
+  log_info(logger("indexer"), "stops", {});
+  (*service)->stop();
+  return exit_code::orderly;
+}
+
+exit_code check_configuration(const config_options& options) {
+  const auto loaded = config::load(options.sources());
+  if (!loaded) return failed_with(loaded.error());
+  if (auto checked = config::check_indexer(*loaded); !checked) return failed_with(checked.error());
+  fmt::print("the configuration is valid; {} publishers are configured\n", loaded->publishers.size());
+  return exit_code::orderly;
+}
+
+}  // namespace
+
+void add_indexer(CLI::App& app) {
+  auto* command = app.add_subcommand("indexer", "Run an indexer: which pod holds the longest prefix of a prompt");
+  command->footer("Exit codes: 0 ended in order, 1 failed, 2 wrong command line or configuration.");
+  auto options = std::make_shared<config_options>();
+  options->add_to(*command);
+  auto* check = command->add_subcommand("check", "Would an indexer start with this?");
+  auto check_options = std::make_shared<config_options>();
+  check_options->add_to(*check);
+  check->callback([check_options] { end_with(check_configuration(*check_options)); });
+  command->callback([command, options] {
+    if (command->get_subcommands().empty()) end_with(run_indexer(*options));
+  });
+}
+
+}  // namespace cenote

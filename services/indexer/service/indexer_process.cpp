@@ -1,0 +1,228 @@
+#include "services/indexer/service/indexer_process.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "config/cluster_rules.hpp"
+#include "config/indexer_rules.hpp"
+#include "config/logging.hpp"
+#include "core/random_number.hpp"
+#include "services/indexer/http/indexer_service.hpp"
+#include "services/indexer/service/service_calls.hpp"
+
+namespace cenote::indexer {
+
+namespace {
+
+event_engine engine_of(config::event_source source) {
+  switch (source) {
+    case config::event_source::automatic: break;
+    case config::event_source::vllm: return event_engine::vllm;
+    case config::event_source::sglang: return event_engine::sglang;
+    case config::event_source::cenote: return event_engine::cenote;
+  }
+  return event_engine::automatic;
+}
+
+std::optional<clear_scope> scope_of(config::cleared_media media) {
+  switch (media) {
+    case config::cleared_media::automatic: break;
+    case config::cleared_media::gpu: return clear_scope::gpu;
+    case config::cleared_media::all: return clear_scope::all;
+  }
+  return std::nullopt;
+}
+
+publisher_options options_of(const std::string& name, const config::publisher_config& publisher) {
+  return {.name = name,
+          .endpoint = publisher.endpoint,
+          .replay = publisher.replay,
+          .pod = publisher.pod,
+          .model = publisher.model,
+          .node = publisher.node,
+          .engine = engine_of(publisher.engine),
+          .clear = scope_of(publisher.clear)};
+}
+
+std::map<std::string, publisher_options> publishers_of(const config::node_config& config) {
+  std::map<std::string, publisher_options> all;
+  for (const auto& [name, publisher] : config.publishers) all.emplace(name, options_of(name, publisher));
+  return all;
+}
+
+token_processor processor_of(const config::index_section& index) {
+  if (index.key == config::index_key::fnv64_cbor) return {key_chain::fnv64_cbor, index.seed};
+  // A random seed makes keys that nobody can aim at.
+  return {key_chain::xxh3, index.seed.empty() ? std::to_string(random_number()) : index.seed};
+}
+
+forest_options forest_options_of(const config::index_section& index) {
+  constexpr std::size_t least_members = 256;
+  constexpr std::size_t member_bytes = 1024;  // of an index's memory for each rank of a pod that there may be
+  return {.memory = index.memory,
+          .members = std::clamp<std::size_t>(index.memory / member_bytes, least_members, holder_table::most_holders)};
+}
+
+subscriber_options subscriber_options_of(const config::node_config& config) {
+  subscriber_options options;
+  options.bind = config.events.bind;
+  options.topic = config.events.topic;
+  options.engine = engine_of(config.events.engine);
+  options.ranks = config.events.ranks;
+  options.replay_port = config.events.replay_port;
+  options.feed.grace = std::chrono::duration_cast<std::chrono::milliseconds>(config.events.grace);
+  return options;
+}
+
+unsigned threads_of(const config::indexer_section& indexer) {
+  constexpr unsigned most_chosen = 8;
+  if (indexer.threads != 0) return indexer.threads;
+  return std::clamp(std::thread::hardware_concurrency(), 1U, most_chosen);
+}
+
+}  // namespace
+
+indexer_process::indexer_process(const config::node_config& config)
+    : processor_(processor_of(config.index)),
+      index_(forest_options_of(config.index)),
+      writer_(index_, processor_),
+      configured_(publishers_of(config)),
+      discovery_file_(config.discovery.file) {}
+
+indexer_process::~indexer_process() {
+  stop();
+}
+
+result<std::unique_ptr<indexer_process>> indexer_process::start(const config::node_config& config) {
+  if (auto checked = config::check_indexer(config); !checked) return std::unexpected(checked.error());
+  std::unique_ptr<indexer_process> made;
+  try {
+    made.reset(new indexer_process(config));
+  } catch (const std::bad_alloc&) {
+    return fail(error_code::invalid_config, "index.memory is too small for an index, or the machine does not have it");
+  }
+  made->set_weights(config);
+  auto events = subscriber::start(subscriber_options_of(config), made->writer_);
+  if (!events) return std::unexpected(events.error());
+  made->events_ = std::move(*events);
+  if (auto opened = made->open_server(config); !opened) return std::unexpected(opened.error());
+  made->follow(made->wanted_publishers());
+  made->look_for_publishers();
+  return made;
+}
+
+result<void> indexer_process::open_server(const config::node_config& config) {
+  const config::indexer_section& settings = config.indexer;
+  http::request_server_options options;
+  if (settings.listen) options.addresses.push_back(*settings.listen);
+  if (!settings.socket.empty()) options.sockets.push_back({.path = settings.socket});
+  if (!settings.token_file.empty()) {
+    const auto token = config::read_secret(settings.token_file);
+    if (!token) return std::unexpected(token.error());
+    options.token.assign(reinterpret_cast<const char*>(token->data()), token->size());
+    options.open_paths = {"/healthz", "/readyz"};
+  }
+  options.tls = {.certificate = settings.tls_cert, .key = settings.tls_key, .client_ca = settings.tls_ca};
+  options.threads = threads_of(settings);
+  auto server = http::request_server::bind(std::move(options));
+  if (!server) return std::unexpected(server.error());
+  server_ = std::move(*server);
+  const service_parts parts{index_, processor_, writer_, *events_, weights_};
+  server_->serve([parts]() -> std::unique_ptr<http::request_handler> {
+    auto calls = service_calls::make(parts);  // of 128 readers there are as many as threads
+    return std::make_unique<indexer_service>(std::move(calls.value()));
+  });
+  return {};
+}
+
+// Media get their numbers from the index's writer: this thread before there is one, else a task of it.
+void indexer_process::set_weights(const config::node_config& config) {
+  writer_.set_expectation(std::chrono::duration_cast<std::chrono::milliseconds>(config.scoring.speculative_ttl));
+  const auto set = [this, named = config.scoring.weights](forest& index, placer&) {
+    medium_weights weights;
+    weights.of_medium = {};
+    for (const auto& [name, weight] : named) {
+      const auto medium = index.holders().medium_of(name);
+      if (medium) {
+        weights.of_medium[*medium] = weight;
+      } else {
+        log_warn(logger("indexer"), "a weight names one medium more than there may be", {{"medium", name}});
+      }
+    }
+    weights_.set(weights);
+  };
+  if (auto posted = writer_.post(set, 0); !posted) {
+    log_warn(logger("indexer"), "weights stay as they are", {{"reason", posted.error().message()}});
+  }
+  if (events_) events_->wake();
+}
+
+result<void> indexer_process::reload(const config::node_config& config) {
+  if (auto checked = config::check_indexer(config); !checked) return checked;
+  set_weights(config);
+  configured_ = publishers_of(config);
+  follow(wanted_publishers());
+  return {};
+}
+
+indexer_process::publisher_map indexer_process::wanted_publishers() const {
+  publisher_map all = configured_;
+  all.insert(discovered_.begin(), discovered_.end());
+  return all;
+}
+
+// Adds what is new, removes what is gone, and does both for what has changed.
+void indexer_process::follow(const publisher_map& wanted) {
+  for (const auto& [name, options] : followed_) {
+    const auto found = wanted.find(name);
+    if (found == wanted.end() || !(found->second == options)) (void)events_->remove(name);
+  }
+  publisher_map next;
+  for (const auto& [name, options] : wanted) {
+    const auto found = followed_.find(name);
+    if (found == followed_.end() || !(found->second == options)) {
+      if (auto added = events_->add(options); !added) {
+        log_warn(logger("indexer"), "a publisher cannot be followed",
+                 {{"publisher", name}, {"reason", added.error().message()}});
+        continue;
+      }
+    }
+    next.emplace(name, options);
+  }
+  followed_ = std::move(next);
+}
+
+std::optional<indexer_process::file_mark> indexer_process::mark_of(const std::string& path) {
+  struct stat about {};
+  if (::stat(path.c_str(), &about) != 0) return std::nullopt;
+  return file_mark{.inode = about.st_ino,
+                   .size = static_cast<std::uint64_t>(about.st_size),
+                   .modified_ns = about.st_mtim.tv_sec * 1'000'000'000 + about.st_mtim.tv_nsec};
+}
+
+// A file that is away or wrong changes nothing: the last known publishers stay.
+void indexer_process::look_for_publishers() {
+  if (discovery_file_.empty()) return;
+  const auto mark = mark_of(discovery_file_);
+  if (!mark || mark == discovery_mark_) return;
+  discovery_mark_ = mark;
+  const auto read = config::load({.file = discovery_file_, .environment = {}, .sets = {}});
+  const auto checked = read ? config::check_indexer(*read) : std::unexpected(read.error());
+  if (!checked) {
+    log_warn(logger("indexer"), "the file of discovery is not read; publishers stay as they are",
+             {{"reason", checked.error().message()}});
+    return;
+  }
+  discovered_ = publishers_of(*read);
+  follow(wanted_publishers());
+}
+
+void indexer_process::stop() noexcept {
+  if (server_) server_->stop();
+  if (events_) events_->stop();
+}
+
+}  // namespace cenote::indexer

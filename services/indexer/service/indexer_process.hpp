@@ -1,0 +1,70 @@
+// The indexer as a service: its index, its subscriber and its HTTP server, made from the configuration.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/node_config.hpp"
+#include "core/error.hpp"
+#include "services/indexer/forest/forest.hpp"
+#include "services/indexer/keys/token_processor.hpp"
+#include "services/indexer/service/index_writer.hpp"
+#include "services/indexer/service/shared_weights.hpp"
+#include "services/indexer/subscriber/subscriber.hpp"
+#include "transport/http/request_server.hpp"
+
+namespace cenote::indexer {
+
+/// One per process. Its own thread calls it; the threads that it starts have all signals blocked that the caller has.
+class indexer_process {
+ public:
+  /// Binds everything and begins. Errors: invalid_config (keys, a file that cannot be read), and those of
+  /// subscriber::start() and request_server::bind().
+  [[nodiscard]] static result<std::unique_ptr<indexer_process>> start(const config::node_config& config);
+  indexer_process(const indexer_process&) = delete;
+  indexer_process& operator=(const indexer_process&) = delete;
+  ~indexer_process();
+
+  /// Takes over what may change while it runs: weights, the time of expectations, publishers.
+  [[nodiscard]] result<void> reload(const config::node_config& config);
+  /// Reads the file of discovery if it is another one than before. To be called about twice a second.
+  void look_for_publishers();
+  /// TCP addresses at which it answers, and ZMQ's at which publishers connect.
+  [[nodiscard]] const std::vector<endpoint>& addresses() const noexcept { return server_->addresses(); }
+  [[nodiscard]] const std::vector<std::string>& bound_endpoints() const noexcept { return events_->bound_endpoints(); }
+  /// Answers what was asked, and ends within 5 s.
+  void stop() noexcept;
+
+ private:
+  using publisher_map = std::map<std::string, publisher_options>;
+  /// Tells one file from the next in its place.
+  struct file_mark {
+    std::uint64_t inode = 0, size = 0;
+    std::int64_t modified_ns = 0;
+    bool operator==(const file_mark&) const = default;
+  };
+
+  explicit indexer_process(const config::node_config& config);
+
+  [[nodiscard]] result<void> open_server(const config::node_config& config);
+  void set_weights(const config::node_config& config);
+  void follow(const publisher_map& wanted);
+  [[nodiscard]] publisher_map wanted_publishers() const;
+  [[nodiscard]] static std::optional<file_mark> mark_of(const std::string& path);
+
+  token_processor processor_;
+  forest index_;
+  index_writer writer_;
+  shared_weights weights_;
+  std::unique_ptr<subscriber> events_;
+  std::unique_ptr<http::request_server> server_;
+  publisher_map configured_, discovered_, followed_;
+  std::string discovery_file_;
+  std::optional<file_mark> discovery_mark_;
+};
+
+}  // namespace cenote::indexer
