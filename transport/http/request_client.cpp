@@ -18,7 +18,7 @@ namespace {
 
 namespace asio = boost::asio;
 namespace beast = boost::beast;
-using boost::system::error_code;
+using wire_failure = boost::system::error_code;
 
 constexpr std::uint64_t most_answer_bytes = std::uint64_t{1} << 30;
 
@@ -55,7 +55,7 @@ class conversation {
     const bool is_local = !service_.socket.empty();
     if (auto begun = is_local ? begin_local() : begin_tcp(); !begun) return std::unexpected(begun.error());
     context_.run_for(limit);
-    if (!is_over_) return fail(cenote::error_code::deadline_exceeded, name_of(service_) + " does not answer in time");
+    if (!is_over_) return fail(error_code::deadline_exceeded, name_of(service_) + " does not answer in time");
     if (failure_) return *failure_;
     const auto& answer = parser_.get();
     return service_answer{static_cast<int>(answer.result_int()), answer.body()};
@@ -64,39 +64,39 @@ class conversation {
  private:
   result<void> begin_local() {
     auto stream = std::make_shared<asio::local::stream_protocol::socket>(context_);
-    stream->async_connect(asio::local::stream_protocol::endpoint(service_.socket), [this, stream](error_code failed) {
+    stream->async_connect(asio::local::stream_protocol::endpoint(service_.socket), [this, stream](wire_failure failed) {
       if (!ends_with(failed)) write(stream);
     });
     return {};
   }
 
   result<void> begin_tcp() {
-    error_code failed;
+    wire_failure failed;
     const auto found = asio::ip::tcp::resolver(context_).resolve(service_.address.host,
                                                                  std::to_string(service_.address.port), failed);
-    if (failed) return fail(cenote::error_code::system, service_.address.host + ": " + failed.message());
+    if (failed) return fail(error_code::system, service_.address.host + ": " + failed.message());
     if (!service_.ca.empty()) return begin_tls(found);
     auto stream = std::make_shared<asio::ip::tcp::socket>(context_);
-    asio::async_connect(*stream, found, [this, stream](error_code refused, const asio::ip::tcp::endpoint&) {
+    asio::async_connect(*stream, found, [this, stream](wire_failure refused, const asio::ip::tcp::endpoint&) {
       if (!ends_with(refused)) write(stream);
     });
     return {};
   }
 
   result<void> begin_tls(const asio::ip::tcp::resolver::results_type& found) {
-    error_code failed;
+    wire_failure failed;
     tls_.load_verify_file(service_.ca, failed);
     if (!failed && !service_.certificate.empty()) {
       tls_.use_certificate_chain_file(service_.certificate, failed);
       if (!failed) tls_.use_private_key_file(service_.key, asio::ssl::context::pem, failed);
     }
-    if (failed) return fail(cenote::error_code::invalid_argument, "certificates cannot be used: " + failed.message());
+    if (failed) return fail(error_code::invalid_argument, "certificates cannot be used: " + failed.message());
     tls_.set_verify_mode(asio::ssl::verify_peer);
     tls_.set_verify_callback(asio::ssl::host_name_verification(service_.address.host));
     auto stream = std::make_shared<asio::ssl::stream<asio::ip::tcp::socket>>(context_, tls_);
-    asio::async_connect(stream->next_layer(), found, [this, stream](error_code refused, const asio::ip::tcp::endpoint&) {
+    asio::async_connect(stream->next_layer(), found, [this, stream](wire_failure refused, const asio::ip::tcp::endpoint&) {
       if (ends_with(refused)) return;
-      stream->async_handshake(asio::ssl::stream_base::client, [this, stream](error_code untrusted) {
+      stream->async_handshake(asio::ssl::stream_base::client, [this, stream](wire_failure untrusted) {
         if (!ends_with(untrusted)) write(stream);
       });
     });
@@ -105,18 +105,18 @@ class conversation {
 
   template <class Stream>
   void write(std::shared_ptr<Stream> stream) {
-    beast::http::async_write(*stream, request_, [this, stream](error_code failed, std::size_t) {
+    beast::http::async_write(*stream, request_, [this, stream](wire_failure failed, std::size_t) {
       if (ends_with(failed)) return;
-      beast::http::async_read(*stream, buffer_, parser_, [this, stream](error_code cut, std::size_t) {
+      beast::http::async_read(*stream, buffer_, parser_, [this, stream](wire_failure cut, std::size_t) {
         if (!ends_with(cut)) is_over_ = true;
       });
     });
   }
 
-  bool ends_with(error_code failed) {
+  bool ends_with(wire_failure failed) {
     if (!failed) return false;
     const bool is_wire = failed.category() == beast::http::make_error_code(beast::http::error::bad_value).category();
-    failure_ = fail(is_wire ? cenote::error_code::malformed : cenote::error_code::system,
+    failure_ = fail(is_wire ? error_code::malformed : error_code::system,
                     name_of(service_) + ": " + failed.message());
     is_over_ = true;
     return true;
