@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "recording_sink.hpp"
@@ -269,19 +270,23 @@ BOOST_AUTO_TEST_CASE(a_publisher_that_is_away_is_silent_and_live_again_when_it_i
 }
 
 BOOST_AUTO_TEST_CASE(a_flood_does_not_keep_the_batches_of_another_publisher_waiting) {
-  followed_world world(quick_options());
+  subscriber_options options = quick_options();
+  options.live_messages = 100'000;
+  followed_world world(options);
   event_publisher& loud = world.publisher({.topic = "kv@loud@m"});
   event_publisher& quiet = world.publisher({.topic = "kv@quiet@m"});
   world.follow(loud, "loud");
   world.follow(quiet, "quiet");
   world.await_live(loud, "loud");
   world.await_live(quiet, "quiet");
-  // Each batch that is applied sends another one, so that the loud publisher's socket is never empty.
+  // A slow sink, and each batch that is applied sends another one: the loud publisher's socket is never empty.
   world.sink.set_hook([&loud](std::string_view pod) {
-    if (pod == "loud") loud.publish("again");
+    if (pod != "loud") return;
+    loud.publish("again");
+    std::this_thread::sleep_for(100us);
   });
-  world.sink.hold();
-  for (const auto& each : numbered("flood", 1000)) loud.publish(each);
+  world.sink.hold();  // a publisher is used by one thread at a time
+  for (const auto& each : numbered("flood", 5000)) loud.publish(each);
   world.sink.release();
   quiet.publish("0");
   wait_until([&] { return world.sink.content_of("quiet").size() == 1U; });
