@@ -13,7 +13,6 @@ namespace cenote::indexer {
 
 namespace {
 
-constexpr std::chrono::seconds dump_limit{10};
 constexpr std::size_t most_dumped = std::size_t{1} << 26;  // blocks
 
 /// Blocks of a pod as the writer has copied them.
@@ -28,9 +27,13 @@ struct copied_blocks {
 
 class copied_dump final : public pod_dump {
  public:
-  explicit copied_dump(std::vector<copied_blocks> parts) : parts_(std::move(parts)) {}
+  explicit copied_dump(std::future<std::vector<copied_blocks>> parts) : coming_(std::move(parts)) {}
 
   bool next(const dump_visitor& visit) override {
+    if (coming_.valid()) {
+      if (coming_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return true;
+      parts_ = coming_.get();
+    }
     constexpr std::size_t some_blocks = 1024;
     for (std::size_t blocks = 0; next_ < parts_.size() && blocks < some_blocks;) {
       copied_blocks& part = parts_[next_++];
@@ -48,6 +51,7 @@ class copied_dump final : public pod_dump {
   }
 
  private:
+  std::future<std::vector<copied_blocks>> coming_;  ///< from the writer
   std::vector<copied_blocks> parts_;
   std::size_t next_ = 0;
 };
@@ -143,9 +147,8 @@ std::string_view service_calls::medium_name(medium_number medium) const {
   return questions_.reader().medium_name(medium);
 }
 
-result<std::span<const std::uint32_t>> service_calls::tokens_of(std::string_view /*model*/,
-                                                                std::string_view /*prompt*/) {
-  return fail(error_code::not_running, "no tokenizer is configured; ask with token_ids");
+void service_calls::tokenize(std::string_view /*model*/, std::string_view /*prompt*/, token_receiver done) {
+  done(fail(error_code::not_running, "there is no tokenizer: ask with token_ids"));
 }
 
 result<void> service_calls::pods(const pod_visitor& visit) {
@@ -191,10 +194,7 @@ result<std::unique_ptr<pod_dump>> service_calls::dump(std::string_view pod) {
       pod.size());
   if (!posted) return std::unexpected(posted.error());
   parts_.events.wake();
-  if (copied.wait_for(dump_limit) != std::future_status::ready) {
-    return fail(error_code::deadline_exceeded, "the index's writer is busy; try again later");
-  }
-  return std::make_unique<copied_dump>(copied.get());
+  return std::make_unique<copied_dump>(std::move(copied));
 }
 
 result<bool> service_calls::clear(std::string_view pod, std::string_view medium) {
