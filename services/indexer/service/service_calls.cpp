@@ -13,6 +13,8 @@ namespace cenote::indexer {
 
 namespace {
 
+constexpr std::chrono::seconds settling_time{2};     // for publishers to connect to bound endpoints
+constexpr std::chrono::seconds connection_time{10};  // for connections to configured publishers
 constexpr std::size_t most_dumped = std::size_t{1} << 26;  // blocks
 
 /// Blocks of a pod as the writer has copied them.
@@ -263,9 +265,18 @@ void service_calls::write_metrics(std::string& out) {
   out += metrics_page(parts_.writer.figures(), *parts_.events.publishers());
 }
 
+// Publishers that are away do not keep an indexer from being ready for ever, and those that connect to it need a moment.
 std::string_view service_calls::unready_reason() {
+  const auto age = std::chrono::steady_clock::now() - parts_.start;
+  if (age < settling_time && !parts_.events.bound_endpoints().empty()) return "publishers have not connected yet";
   const auto table = parts_.events.publishers();
-  return table->unready == 0 ? std::string_view() : "first replays of publishers are under way";
+  if (table->unready > 0) return "first replays of publishers are under way";
+  const auto is_awaited = [](const publisher_row& row) {
+    return !row.is_bound && row.mark.state == publisher_state::connecting;
+  };
+  if (age < settling_time && table->time == feed_time{}) return "publishers are being connected";
+  if (age < connection_time && std::ranges::any_of(table->rows, is_awaited)) return "publishers are being connected";
+  return {};
 }
 
 }  // namespace cenote::indexer

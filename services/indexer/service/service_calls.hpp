@@ -23,6 +23,7 @@ struct service_parts {
   index_writer& writer;
   subscriber& events;
   const shared_weights& weights;
+  feed_time start;  ///< of the service
 };
 
 /// For one thread of a transport.
