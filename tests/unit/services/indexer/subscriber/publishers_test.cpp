@@ -63,7 +63,8 @@ struct followed_world {
     await([&] { return target.subscriptions() > 0 && row(name).mark.state == publisher_state::live; });
   }
   publisher_row row(std::string_view name) const {
-    for (const publisher_row& each : events->publishers()->rows) {
+    const auto table = events->publishers();
+    for (const publisher_row& each : table->rows) {
       if (each.identity.name == name) return each;
     }
     return {};
