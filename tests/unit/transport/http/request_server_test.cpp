@@ -354,11 +354,13 @@ BOOST_AUTO_TEST_CASE(a_stopping_server_does_not_wait_for_a_client_without_end) {
 
 BOOST_AUTO_TEST_CASE(many_clients_on_two_threads_get_their_own_answers) {
   service_world world;
+  std::vector<raw_client> clients;  // made here, since checks of Boost.Test are for one thread
+  for (int t = 0; t < 8; ++t) clients.push_back(t % 2 == 0 ? world.connect() : raw_client(world.path));
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
-      raw_client client = t % 2 == 0 ? world.connect() : raw_client(world.path);
+      raw_client& client = clients[static_cast<std::size_t>(t)];
       for (int i = 0; i < 200; ++i) {
         const std::string body = std::to_string(t * 1000 + i) + std::string(static_cast<std::size_t>(i * 97), 'x');
         if (client.ask(post("/p", body)).body != "POST /p? " + body) ++wrong;
