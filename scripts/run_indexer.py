@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,8 @@ def serve(orders: Any, model: str, settings: dict[str, Any], log: str) -> None:
 class DemoEngine:
     """serve() in a process that may be killed and started again. Imports of vLLM are made once for all of them."""
 
-    def __init__(self, name: str, model: Path, folder: Path) -> None:
-        self.endpoint, self.replay = (f"tcp://127.0.0.1:{free_port()}" for _ in range(2))
+    def __init__(self, name: str, model: Path, folder: Path, ports: Iterator[int]) -> None:
+        self.endpoint, self.replay = (f"tcp://127.0.0.1:{next(ports)}" for _ in range(2))
         self._log = folder / f"{name}.log"
         settings = {
             "endpoint": self.endpoint.replace("127.0.0.1", "*"),
@@ -121,8 +121,8 @@ class DemoEngine:
 class DemoIndexer:
     """`cenote indexer` that follows some engines."""
 
-    def __init__(self, engines: dict[str, DemoEngine], folder: Path) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
+    def __init__(self, engines: dict[str, DemoEngine], folder: Path, ports: Iterator[int]) -> None:
+        self.address = f"127.0.0.1:{next(ports)}"
         self._log = folder / "indexer.log"
         settings = [f"indexer.listen={self.address}"]
         for name, engine in engines.items():
@@ -163,9 +163,13 @@ class DemoIndexer:
         self._process.wait(30)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+def free_ports() -> Iterator[int]:
+    """Different ones, outside of those that the kernel gives away: vLLM takes some of these."""
+    least_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(10_000, max(least_given, 20_000)), 1_000):
+        with contextlib.suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            yield port
 
 
 def words(seed: str, count: int) -> list[int]:
@@ -254,8 +258,9 @@ class Demonstration:
 def run(folder: Path) -> bool:
     """Whether all scores were what the engines found."""
     model = make_model(folder / "model")
-    engines = {name: DemoEngine(name, model, folder) for name in PODS}
-    indexer = DemoIndexer(engines, folder)
+    ports = free_ports()
+    engines = {name: DemoEngine(name, model, folder, ports) for name in PODS}
+    indexer = DemoIndexer(engines, folder, ports)
     print("starting two vLLM engines …", flush=True)
     for each in engines.values():
         each.start()
