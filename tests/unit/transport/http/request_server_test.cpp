@@ -198,6 +198,31 @@ BOOST_AUTO_TEST_CASE(an_answer_in_parts_is_whole_or_visibly_cut) {
   BOOST_TEST(old.ask("GET /parts HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").body == expected);
 }
 
+BOOST_AUTO_TEST_CASE(a_part_that_is_not_there_yet_is_awaited) {
+  service_world world;
+  auto client = world.connect();
+  BOOST_TEST(client.get("/hesitant").body == "part;part;part;");
+  BOOST_TEST(client.get("/after").body == "GET /after? ");
+}
+
+BOOST_AUTO_TEST_CASE(an_answer_may_wait_for_another_thread) {
+  service_world world;
+  auto client = world.connect();
+  for (int i = 0; i < 200; ++i) BOOST_TEST(client.ask(post("/later", "body")).body == "later body");
+  client.send(post("/later", "1") + post("/2", "2"));
+  BOOST_TEST(client.receive().body == "later 1");
+  BOOST_TEST(client.receive().body == "POST /2? 2");
+}
+
+BOOST_AUTO_TEST_CASE(an_answer_that_never_comes_is_503) {
+  service_world world(with_limits({.answer = 50ms}));
+  auto client = world.connect();
+  BOOST_TEST(client.get("/never").status == 503);
+  auto second = world.connect();
+  second.send("GET /never HTTP/1.1\r\nHost: h\r\n\r\n");
+  world.await([](const auto& figures) { return figures.bytes_in > 50; });
+}
+
 BOOST_AUTO_TEST_CASE(only_the_token_opens_the_server) {
   request_server_options options;
   options.token = "secret";
