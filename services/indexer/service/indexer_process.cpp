@@ -120,7 +120,7 @@ result<void> indexer_process::open_server(const config::node_config& config) {
   if (settings.listen) options.addresses.push_back(*settings.listen);
   if (!settings.socket.empty()) options.sockets.push_back({.path = settings.socket});
   if (!settings.token_file.empty()) {
-    const auto token = config::read_secret(settings.token_file);
+    const auto token = config::read_secret(settings.token_file, "the token of requests (indexer.token_file)");
     if (!token) return std::unexpected(token.error());
     options.token.assign(reinterpret_cast<const char*>(token->data()), token->size());
     options.open_paths = {"/healthz", "/readyz"};
