@@ -179,6 +179,14 @@ void feed::all_cleared(std::uint64_t turn, feed_time now) {
   note(now);
 }
 
+void feed::unread(feed_time now) {
+  if (!run_.exists()) return;
+  clear(clear_reason::loss);
+  run_turn_ = turn_;
+  is_complete_ = !options_.rules.marks_losses;
+  note(now);
+}
+
 void feed::unknown_parent(feed_time now) {
   if (!options_.has_replay || has_no_replay_ || !options_.rules.checks_unknown_parents) return;
   if (running_ || (wish_ && wish_->is_urgent)) return;  // the question stands

@@ -41,6 +41,8 @@ class feed {
   void snapshot_end(std::uint64_t number, std::uint64_t next, feed_time now);
   /// The batch of feed_apply `turn` took out all blocks of all media: nothing that was lost before matters.
   void all_cleared(std::uint64_t turn, feed_time now);
+  /// A batch, or a removal in one, made no sense: what is there may be gone, and goes.
+  void unread(feed_time now);
   /// An event's parent is not known although its publisher must have sent it: at most one question in `parent_pause`.
   void unknown_parent(feed_time now);
   /// A replay that is wanted may begin: gives its feed_ask.

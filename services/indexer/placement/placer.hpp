@@ -90,9 +90,13 @@ class placer {
   [[nodiscard]] block_number block_of_node(const placed_publisher& node, std::uint64_t hash) const noexcept;
   void remove_node_blocks(placed_publisher& node, const event_batch& batch, const engine_event& event);
   void clear_media(placed_publisher& publisher, const event_batch& batch, placement_effect& effect);
-  void end_holders(placed_publisher& publisher, std::optional<std::uint16_t> rank, clear_scope scope);
+  template <class Predicate>
+  void end_holders(placed_publisher& publisher, Predicate&& is_ended);
+  void end_shared_holders(placed_publisher& publisher);
+  void end_groups(placed_publisher& publisher);
 
   [[nodiscard]] cache_group* group_of(placed_publisher& publisher, const engine_event& event);
+  [[nodiscard]] bool add_size(placed_publisher& publisher, std::uint32_t block_tokens);
   [[nodiscard]] bool add_group_slot(placed_publisher& publisher, cache_group& added, const engine_event& event);
   [[nodiscard]] holder open_holder(placed_publisher& publisher, std::uint16_t rank, holder_kind kind);
   [[nodiscard]] holder find_holder(const placed_publisher& publisher, std::uint16_t rank,

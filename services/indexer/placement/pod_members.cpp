@@ -28,6 +28,11 @@ void pod_members::remove_publisher(std::string_view pod, model_number model) {
   is_linked_ = false;
 }
 
+std::uint32_t pod_members::publishers(std::string_view pod, model_number model) noexcept {
+  const pod_entry* const entry = find(pod, model);
+  return entry == nullptr ? 0 : entry->publishers;
+}
+
 bool pod_members::add_rank(std::string_view pod, model_number model, std::uint16_t rank) {
   pod_entry* const entry = find(pod, model);
   if (entry == nullptr) return false;
