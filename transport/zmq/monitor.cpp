@@ -11,7 +11,7 @@ namespace cenote::zmq {
 
 namespace {
 
-constexpr int monitored_events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED;
+constexpr int monitored_events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED;
 constexpr std::size_t event_bytes = 6;
 
 }  // namespace
@@ -45,6 +45,7 @@ std::optional<connection_event> socket_monitor::next() {
     std::int32_t value = 0;
     std::memcpy(&event, message.part(0).bytes().data(), sizeof(event));
     std::memcpy(&value, message.part(0).bytes().data() + sizeof(event), sizeof(value));
+    if (event == ZMQ_EVENT_CONNECT_RETRIED) return connection_event{.change = connection_change::refused};
     if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) return connection_event{.change = connection_change::ready};
     if (event == ZMQ_EVENT_DISCONNECTED)
       return connection_event{.change = connection_change::gone, .connection = value};

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds settling_time{2};     // for publishers to connect to bound endpoints
 constexpr std::chrono::seconds connection_time{10};  // for connections to configured publishers
+constexpr std::chrono::seconds deed_limit{1};
 constexpr std::size_t most_dumped = std::size_t{1} << 26;  // blocks
 
 /// Blocks of a pod as the writer has copied them.
@@ -206,14 +207,28 @@ result<bool> service_calls::clear(std::string_view pod, std::string_view medium)
   if (!is_known) {
     return fail(error_code::invalid_argument, "no pod has blocks in `" + std::string(medium) + "`");
   }
-  auto posted = parts_.writer.post(
+  auto done = carry_out(
       [name = std::string(pod), cleared = std::string(medium)](forest&, placer& publishers) {
         (void)publishers.clear(name, cleared);
       },
       pod.size() + medium.size());
-  if (!posted) return std::unexpected(posted.error());
-  parts_.events.wake();
+  if (!done) return std::unexpected(done.error());
   return true;
+}
+
+result<void> service_calls::carry_out(index_writer::task action, std::size_t bytes) {
+  auto done = std::make_shared<std::promise<void>>();
+  auto end = done->get_future();
+  auto posted = parts_.writer.post(
+      [done, work = std::move(action)](forest& index, placer& publishers) {
+        work(index, publishers);
+        done->set_value();
+      },
+      bytes);
+  if (!posted) return posted;
+  parts_.events.wake();
+  (void)end.wait_for(deed_limit);
+  return {};
 }
 
 result<std::uint32_t> service_calls::speculate(const speculation& sent) {
@@ -256,7 +271,10 @@ result<void> service_calls::add_publisher(const publisher_settings& settings) {
 
 result<bool> service_calls::remove_publisher(std::string_view name) {
   auto removed = parts_.events.remove(name);
-  if (removed) return true;
+  if (removed) {  // the writer's thread closes it before it comes to the task
+    if (auto done = carry_out([](forest&, placer&) {}, 0); !done) return std::unexpected(done.error());
+    return true;
+  }
   if (removed.error().code() == error_code::invalid_argument) return false;
   return std::unexpected(removed.error());
 }

@@ -51,6 +51,9 @@ class service_calls final : public indexer_calls {
 
   [[nodiscard]] result<void> check_lists(const score_question& question);
   [[nodiscard]] bool has_pod(std::string_view pod);
+  /// Has the writer do something, and waits until it is done, a moment at most: what an operator asks for is done when
+  /// it is answered, unless the writer is at a large batch.
+  [[nodiscard]] result<void> carry_out(index_writer::task action, std::size_t bytes);
 
   service_parts parts_;
   scorer questions_;

@@ -123,7 +123,8 @@ void publisher_loop::remove(std::string_view name) {
 
 // ---------------------------------------------------------------------------------------------- rounds
 
-void publisher_loop::round() {
+void publisher_loop::round(const std::atomic<bool>& stop) {
+  stop_ = &stop;
   const feed_time now = round_time();
   const feed_time due = ready_.empty() ? std::min(next_tick_, publishers_.wake_at()) : now;
   const milliseconds limit = due <= now ? milliseconds(0) : std::chrono::ceil<milliseconds>(due - now);
@@ -134,7 +135,7 @@ void publisher_loop::round() {
       next_tick_ = now;
     }
   }
-  for (std::size_t turns = ready_.size(); turns != 0; --turns) {
+  for (std::size_t turns = ready_.size(); turns != 0 && !is_stopped(); --turns) {
     const token next = ready_.front();
     ready_.pop_front();
     queued_.erase(next);
@@ -165,7 +166,7 @@ bool publisher_loop::serve(token ready) {
 bool publisher_loop::serve_source(publisher_entry& entry) {
   bool has_more = true;
   std::size_t bytes = 0;
-  for (std::size_t count = 0; count < options_.turn_messages && bytes < options_.turn_bytes; ++count) {
+  for (std::size_t count = 0; count < options_.turn_messages && bytes < options_.turn_bytes && !is_stopped(); ++count) {
     has_more = entry.source->receive(message_);
     if (!has_more) break;
     const auto batch = live_batch_of(message_);
@@ -177,11 +178,8 @@ bool publisher_loop::serve_source(publisher_entry& entry) {
     publishers_.live(entry, *batch, message_);
   }
   for (const zmq::connection_event& each : entry.source->take_events()) {
-    if (each.change == zmq::connection_change::ready) {
-      publishers_.connected(entry);
-    } else {
-      publishers_.disconnected(entry);
-    }
+    if (each.change == zmq::connection_change::ready) publishers_.connected(entry);
+    if (each.change == zmq::connection_change::gone) publishers_.disconnected(entry);
   }
   return has_more;
 }
@@ -189,8 +187,12 @@ bool publisher_loop::serve_source(publisher_entry& entry) {
 bool publisher_loop::serve_line(entry_number number) {
   publisher_entry* const entry = publishers_.find(number);
   std::size_t bytes = 0;
-  for (std::size_t count = 0; count < options_.turn_messages && bytes < options_.turn_bytes; ++count) {
-    if (entry == nullptr || !entry->line || !entry->line->receive(message_)) return false;
+  for (std::size_t count = 0; count < options_.turn_messages && bytes < options_.turn_bytes && !is_stopped(); ++count) {
+    if (entry == nullptr || !entry->line) return false;
+    if (!entry->line->receive(message_)) {
+      if (entry->line->is_refused()) publishers_.refused(*entry);
+      return false;
+    }
     for (std::size_t i = 0; i < message_.size(); ++i) bytes += message_.part(i).size();
     publishers_.answer(*entry, message_);
   }
@@ -201,7 +203,7 @@ bool publisher_loop::serve_lane(std::size_t place) {
   bound_lane& lane = *lanes_[place];
   bool has_more = true;
   std::size_t bytes = 0;
-  for (std::size_t count = 0; count < options_.turn_messages && bytes < options_.turn_bytes; ++count) {
+  for (std::size_t count = 0; count < options_.turn_messages && bytes < options_.turn_bytes && !is_stopped(); ++count) {
     has_more = lane.source.receive(message_);
     if (!has_more) break;
     for (std::size_t i = 0; i < message_.size(); ++i) bytes += message_.part(i).size();

@@ -1,6 +1,7 @@
 // The sockets of live batches and the rounds in which all sockets have their turns.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -35,8 +36,8 @@ class publisher_loop {
   publisher_loop& operator=(const publisher_loop&) = delete;
   ~publisher_loop();
 
-  /// Waits until something is due or came, and gives each ready socket its turn.
-  void round();
+  /// Waits until something is due or came, and gives each ready socket its turn; ends soon when `stop` is set.
+  void round(const std::atomic<bool>& stop);
   /// Connects to one. Errors: invalid_argument, limit_exceeded, system.
   [[nodiscard]] result<void> add(const publisher_options& settings);
   void remove(std::string_view name);
@@ -65,6 +66,7 @@ class publisher_loop {
                  zmq::message_context replays, zmq::descriptor_poller poller);
   [[nodiscard]] result<void> bind(const ranked_endpoint& place);
   void queue(token ready);
+  [[nodiscard]] bool is_stopped() const noexcept { return stop_ != nullptr && stop_->load(std::memory_order_relaxed); }
   /// True: the socket may have more.
   [[nodiscard]] bool serve(token ready);
   [[nodiscard]] bool serve_source(publisher_entry& entry);
@@ -90,6 +92,7 @@ class publisher_loop {
   zmq::multipart_message message_;
   feed_time next_tick_{}, next_scan_{};
   std::uint64_t turns_ = 0;
+  const std::atomic<bool>* stop_ = nullptr;  ///< of the round
 };
 
 }  // namespace cenote::indexer

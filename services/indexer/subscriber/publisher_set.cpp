@@ -212,6 +212,13 @@ void publisher_set::end_answer(publisher_entry& entry, const wire_batch& end) {
   carry_out();
 }
 
+void publisher_set::refused(publisher_entry& entry) {
+  const std::uint64_t number = entry.line->question().number;
+  const feed_time now = present_time();
+  feeds_.change(entry.publisher, now, [&](feed& one) { one.replay_failed(number, now); });
+  carry_out();
+}
+
 void publisher_set::malformed(publisher_entry& entry) {
   ++totals_.malformed;
   ++entry.malformed;

@@ -15,16 +15,28 @@ result<replay_line> replay_line::open(const zmq::message_context& context, zmq::
                                       const std::string& endpoint, const feed_ask& question, std::string_view topic) {
   auto socket = zmq::message_socket::open(context, zmq::socket_kind::dealer, options);
   if (!socket) return std::unexpected(socket.error());
+  auto monitor = zmq::socket_monitor::open(context, *socket);
+  if (!monitor) return std::unexpected(monitor.error());
   const auto descriptor = socket->descriptor();
-  if (!descriptor) return std::unexpected(descriptor.error());
+  const auto events = monitor->descriptor();
+  if (!descriptor || !events) return std::unexpected((descriptor ? events : descriptor).error());
   auto watch = poller.add(*descriptor, name);
-  if (!watch) return std::unexpected(watch.error());
+  auto event_watch = poller.add(*events, name);
+  if (!watch || !event_watch) return std::unexpected((watch ? event_watch : watch).error());
   if (auto connected = socket->connect(endpoint); !connected) return std::unexpected(connected.error());
   const std::string request = request_of(question);
   const std::array<std::string_view, 3> parts{std::string_view(), request, topic};
   const auto sent_parts = std::span(parts).first(topic.empty() ? 2 : 3);
   if (auto sent = socket->send(sent_parts); !sent) return std::unexpected(sent.error());
-  return replay_line(std::move(*socket), std::move(*watch), question);
+  return replay_line(std::move(*socket), std::move(*monitor), {std::move(*watch), std::move(*event_watch)}, question);
+}
+
+bool replay_line::is_refused() {
+  bool is_refused = false;
+  while (const auto event = monitor_.next()) {
+    is_refused = is_refused || event->change == zmq::connection_change::refused;
+  }
+  return is_refused;
 }
 
 bool replay_line::receive(zmq::multipart_message& message) {

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <array>
 #include <string>
 #include <string_view>
 
 #include "core/error.hpp"
 #include "services/indexer/feed/feed_commands.hpp"
+#include "transport/zmq/monitor.hpp"
 #include "transport/zmq/poller.hpp"
 #include "transport/zmq/socket.hpp"
 
@@ -31,13 +33,17 @@ class replay_line {
   [[nodiscard]] std::optional<std::uint64_t> last_number() const noexcept { return last_number_; }
   /// The next message; false if there is none now.
   [[nodiscard]] bool receive(zmq::multipart_message& message);
+  /// True if nothing listens at the endpoint: no answer will come.
+  [[nodiscard]] bool is_refused();
 
  private:
-  replay_line(zmq::message_socket socket, zmq::descriptor_watch watch, const feed_ask& question)
-      : socket_(std::move(socket)), watch_(std::move(watch)), question_(question) {}
+  replay_line(zmq::message_socket socket, zmq::socket_monitor monitor, std::array<zmq::descriptor_watch, 2> watches,
+              const feed_ask& question)
+      : socket_(std::move(socket)), monitor_(std::move(monitor)), watches_(std::move(watches)), question_(question) {}
 
   zmq::message_socket socket_;
-  zmq::descriptor_watch watch_;
+  zmq::socket_monitor monitor_;  ///< ends before the socket
+  std::array<zmq::descriptor_watch, 2> watches_;
   feed_ask question_;
   std::optional<std::uint64_t> last_number_;
   bool is_foreign_ = false;

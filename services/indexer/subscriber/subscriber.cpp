@@ -111,7 +111,7 @@ void subscriber::run(std::unique_ptr<publisher_loop> loop) {
       if (is_stopping_) return;
     }
     carry_out(*loop);
-    loop->round();
+    loop->round(is_stopping_);
     publish(*loop);
   }
 }

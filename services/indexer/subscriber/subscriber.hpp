@@ -2,6 +2,7 @@
 // decided.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -70,7 +71,7 @@ class subscriber {
   std::vector<publisher_change> changes_;
   std::map<std::string, publisher_options, std::less<>> settings_;  ///< of those that were added
   std::shared_ptr<const publisher_table> table_ = std::make_shared<publisher_table>();
-  bool is_stopping_ = false;
+  std::atomic<bool> is_stopping_{false};
   feed_time next_table_{}, next_idle_table_{};  ///< the thread's
   std::uint64_t table_turns_ = 0;               ///< of the loop, when the table was made
   std::thread thread_;
