@@ -14,7 +14,7 @@ from scored_pods import BLOCK, LIVE_LIMIT, MODEL, Indexer, Pod, await_pods
 from tiny_models import WORDS
 
 POOL = 128  # blocks of an engine's pool: some prompts
-ROUND = 100 if FULL else 24  # prompts between two events of the test
+ROUND = 100 if FULL else 12  # prompts between two events of the test
 BLOCK_BYTES = BLOCK * 2 * 2 * 64 * 4  # of a layer: keys and values of 2 heads of 64 floats
 
 
@@ -69,10 +69,10 @@ class Comparison:
         self.prompts = 0
         self.differences = 0  # by blocks that were there twice
 
-    def _note_doubles(self, pod: Pod, prompt: list[int], found: int) -> None:
+    def _note_doubles(self, pod: Pod, prompt: list[int], cached: int) -> None:
         """With windows, vLLM finds less than the blocks that full attention has, and computes the others again."""
-        if self._has_windows or len(prompt) == found + BLOCK:
-            ends = range(found + BLOCK, len(prompt) + 1, BLOCK)
+        if self._has_windows or len(prompt) == cached + BLOCK:
+            ends = range(cached + BLOCK, len(prompt) + 1, BLOCK)
             self._doubles.update((pod.name, tuple(prompt[:end])) for end in ends)
 
     def _has_double(self, pod: Pod, prompt: list[int], first: int, last: int) -> bool:
@@ -169,12 +169,11 @@ def test_scores_are_what_engines_find(start_pod: Any, start_indexer: Any) -> Non
     reset(a)
     compared.run(ROUND)
 
-    a.kill()
-    a.start()
+    for each in pods:
+        each.kill()
+        each.start()
     a.engine.wait_until_ready()
     until("a has nothing", lambda: indexer.status("a").get("blocks") == {}, limit=LIVE_LIMIT)
-    b.kill()
-    b.start()
     announce(b)
     compared.run(ROUND)
 
