@@ -7,7 +7,6 @@ import hashlib
 import http.client
 import json
 import os
-import queue
 import re
 import signal
 import socket
@@ -15,7 +14,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +23,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import zmq
-from node import BINARY, LIMIT, free_ports, node_environment, until
+from node import BINARY, LIMIT, Agent, free_ports, node_environment, until
 
 MODEL = "Qwen/Qwen3-32B"
 BLOCK = 4  # tokens
@@ -364,6 +363,7 @@ class EnginePublisher:
         topic: str | None = None,
         has_replay: bool = True,
         connect: str | None = None,
+        bind: str | None = None,
         replay_at: str | None = None,
         rank: int | None = None,
         router: Router | None = None,
@@ -375,7 +375,7 @@ class EnginePublisher:
         self.router = router or Router()
         ports = free_ports(2)
         self.connects = connect is not None
-        self.endpoint = connect or f"tcp://{host}:{ports[0]}"
+        self.endpoint = connect or bind or f"tcp://{host}:{ports[0]}"
         self.replay = replay_at or (f"tcp://{host}:{ports[1]}" if has_replay else "")
         self.ring_size = ring
         self.next = 0
@@ -390,6 +390,7 @@ class EnginePublisher:
 
     def _open(self) -> None:
         self.pub = open_socket(zmq.XPUB if not self.connects else zmq.PUB, self.endpoint, connect=self.connects)
+        self._subscribers = 0
         self._thread: threading.Thread | None = None
         if self.replay:
             served = open_socket(zmq.ROUTER, self.replay)
@@ -461,10 +462,9 @@ class EnginePublisher:
 
     def until_subscribed(self) -> None:
         """Waits until somebody has subscribed, so that the next batch is heard."""
-        if not self.connects:
+        while self.pub.poll(0) or self._subscribers == 0:
             assert self.pub.poll(int(LIMIT * 1000)), "nobody subscribes"
-            while self.pub.poll(0):
-                self.pub.recv()
+            self._subscribers += 1 if self.pub.recv()[:1] == b"\1" else -1
 
     # ---- events
 
@@ -586,8 +586,51 @@ class EnginePublisher:
         return score
 
 
+class PublisherProcess:
+    """An EnginePublisher in a process of its own, which can be killed and stopped; the next one has the same ports."""
+
+    def __init__(self, pod: str, **options: Any) -> None:
+        ports = free_ports(2)
+        self.pod = pod
+        self.endpoint, self.replay = (f"tcp://127.0.0.1:{port}" for port in ports)
+        self.options = {"pod": pod, "bind": self.endpoint, "replay_at": self.replay, **options}
+        self.agent = self._start()
+
+    def _start(self) -> Agent:
+        made = Agent(Path("/"), script="engine_publisher.py")
+        made.call("open", **self.options)
+        return made
+
+    def call(self, command: str, **arguments: Any) -> Any:
+        return self.agent.call(command, **arguments)
+
+    def store(self, tokens: Sequence[int], **how: Any) -> None:
+        self.call("store", tokens=list(tokens), **how)
+
+    def cut(self, tokens: Sequence[int], keep: int, **how: Any) -> None:
+        self.call("cut", tokens=list(tokens), keep=keep, **how)
+
+    def truth(self, tokens: Sequence[int]) -> float:
+        return float(self.call("truth", tokens=list(tokens)))
+
+    def kill(self) -> None:
+        self.agent.kill()
+
+    def restart(self) -> None:
+        """Kills it, if it lives; another life on the same ports."""
+        self.agent.kill()
+        self.agent.finish()
+        self.agent = self._start()
+
+    def close(self) -> None:
+        self.agent.finish()
+
+
+Publisher = EnginePublisher | PublisherProcess
+
+
 def wrong_scores(
-    indexer: Indexer, publishers: Sequence[EnginePublisher], prompts: Sequence[Sequence[int]], model: str = MODEL
+    indexer: Indexer, publishers: Sequence[Publisher], prompts: Sequence[Sequence[int]], model: str = MODEL
 ) -> list[str]:
     """What is neither the truth nor, for pods that are `degraded`, at most that."""
     faults = []
@@ -605,7 +648,7 @@ def wrong_scores(
 
 def until_right(
     indexer: Indexer,
-    publishers: Sequence[EnginePublisher],
+    publishers: Sequence[Publisher],
     prompts: Sequence[Sequence[int]],
     *,
     exact: bool = False,
@@ -645,6 +688,11 @@ class Herd(contextlib.ExitStack):
         self.callback(made.close)
         return made
 
+    def process(self, pod: str, **options: Any) -> PublisherProcess:
+        made = PublisherProcess(pod, **options)
+        self.callback(made.close)
+        return made
+
     def indexer(self, *sets: str, launch_only: bool = False, **options: Any) -> Indexer:
         self.count += 1
         made = Indexer(self.folder / f"indexer{self.count}", *sets, **options)
@@ -652,7 +700,7 @@ class Herd(contextlib.ExitStack):
         return made.launch() if launch_only else made.start()
 
 
-def settings_of(*publishers: EnginePublisher, **more: str) -> list[str]:
+def settings_of(*publishers: Publisher, **more: str) -> list[str]:
     """`--set` for configured publishers, by the names of their pods."""
     found = []
     for each in publishers:
@@ -663,7 +711,7 @@ def settings_of(*publishers: EnginePublisher, **more: str) -> list[str]:
     return found
 
 
-def table_of(*publishers: EnginePublisher) -> str:
+def table_of(*publishers: Publisher) -> str:
     """The same as TOML."""
     return "".join(
         f'[publishers."{each.pod}"]\nendpoint = "{each.endpoint}"\nreplay = "{each.replay}"\n' for each in publishers

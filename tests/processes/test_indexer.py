@@ -330,6 +330,7 @@ def test_a_dump_has_all_blocks_of_a_pod(herd: Herd) -> None:
     engine.store(A[: 2 * BLOCK] + B)
     engine.evict([A[: 5 * BLOCK]])
     until_right(indexer, [engine], [A, A[: 2 * BLOCK] + B])
+    until("the pod is in the table", lambda: indexer.pod("a"))
     answer = indexer.ask("GET", "/v1/dump", query={"pod": "a"})
     lines = [json.loads(each) for each in answer.text.splitlines()]
     hashes = [int(each) for line in lines for each in line["block_hashes"]]
