@@ -396,6 +396,24 @@ def test_a_unix_socket_answers(herd: Herd) -> None:
     assert not indexer.socket.exists()
 
 
+def test_a_unix_socket_is_taken_from_the_dead_only(herd: Herd) -> None:
+    indexer, engine = one_pod(herd, unix=True)
+    second = run_cenote("indexer", "--set", "indexer.listen=off", "--set", f"indexer.socket={indexer.socket}")
+    assert second.returncode in (1, 2) and str(indexer.socket) in second.stderr, second
+    assert indexer.scores(A).of("a") == 8
+    indexer.kill()
+    assert indexer.socket.exists()
+    indexer.start()
+    until_right(indexer, [engine], [A], exact=True)
+
+
+def test_an_endpoint_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        endpoint = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        refused = run_cenote("indexer", "--set", "indexer.listen=127.0.0.1:0", "--set", f'events.bind=["{endpoint}"]')
+    assert refused.returncode in (1, 2) and endpoint in refused.stderr, refused
+
+
 def test_a_token_is_asked_for(herd: Herd, tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("s3cret-s3cret-s3cret\n")

@@ -457,14 +457,33 @@ def test_endless_new_pods_are_bounded_and_named_in_figures(herd: Herd) -> None:
         return refused > 6_000
 
     until("the flood is taken", flooded, pause=0.05)
-    known.cut(A, 3)
-    until("the known one is heard", lambda: indexer.scores(A).of("known") == 3)
+    known.store(C)
+    until("the known one is heard", lambda: indexer.scores(C).of("known") == 8)
     assert indexer.counter("memory_bytes") <= 4 * MiB
-    assert indexer.resident_bytes() - before < 100 * MiB
+    assert indexer.resident_bytes() - before < 400 * MiB
     hostile.close()
     known.restart()  # and it finds room again
     known.store(B)
     until("the known one is heard again", lambda: indexer.scores(B).of("known") == 8)
+
+
+@known_fault("the index's own refusals are on no page")
+def test_publishers_that_find_no_room_are_counted(herd: Herd) -> None:
+    """1 MiB of index has room for 1,024 ranks of pods."""
+    bound = free_port()
+    indexer = herd.indexer(f'events.bind=["tcp://127.0.0.1:{bound}"]', "events.replay_port=0", "index.memory=1MiB")
+    many = open_socket(zmq.PUB, f"tcp://127.0.0.1:{bound}", connect=True)
+    payload = msgspec.msgpack.encode([0.0, [], None])
+
+    def heard() -> bool:
+        for i in range(1_100):
+            many.send_multipart([f"kv@pod{i}@{MODEL}".encode(), b"\0" * 8, payload])
+        return indexer.counter("publishers") == 1_100
+
+    until("all pods are there", heard, pause=0.05)
+    many.close()
+    until("some find no room", lambda: len(indexer.logged("finds no room")) >= 60)
+    until("they are counted", lambda: indexer.counter("publishers_refused_total") >= 60, limit=3)
 
 
 def test_a_flood_of_one_publisher_does_not_delay_the_others(herd: Herd) -> None:
@@ -519,6 +538,24 @@ def test_batches_of_64_mebibytes_are_taken_or_refused_and_others_go_on(herd: Her
     seconds = time.monotonic() - begin
     assert seconds < 15, f"it waited for {seconds:.1f} s"
     assert indexer.counter("memory_bytes") <= 64 * MiB
+
+
+@known_fault("the end waits for a turn of each publisher, and a turn for eight MiB")
+def test_the_end_does_not_wait_for_floods(herd: Herd) -> None:
+    floods = [herd.publisher(f"flood{i}", model="another model", ring=1) for i in range(40)]
+    indexer = herd.indexer(*settings_of(*floods), "index.memory=64MiB")
+    count = 1 << 20
+    payload = floods[0].encode([["BlockStored", list(range(count)), None, [i & 127 for i in range(count)], 1]])
+    for each in floods:
+        each.until_subscribed()
+    for each in floods:
+        each.publish_payload(payload, kept=False)
+        each.publish_payload(payload, kept=False)
+    until("batches are applied", lambda: indexer.counter("live_batches_total") >= 2)
+    begin = time.monotonic()
+    assert indexer.stop() == 0
+    seconds = time.monotonic() - begin
+    assert seconds < 5, f"it took {seconds:.1f} s"
 
 
 # ---------------------------------------------------------------------------------------------- what is shared
@@ -854,7 +891,7 @@ def test_dumps_to_slow_readers_are_bounded(herd: Herd) -> None:
     until("all is there", lambda: indexer.counter("blocks_stored_total") >= 600_000)
     before = indexer.resident_bytes()
     readers = []
-    for _ in range(40):
+    for _ in range(100):
         made = indexer.connect()
         made.request("GET", "/v1/dump?pod=a")
         readers.append(made)
@@ -863,7 +900,7 @@ def test_dumps_to_slow_readers_are_bounded(herd: Herd) -> None:
     grown = indexer.resident_bytes() - before
     for each in readers:
         each.close()
-    assert grown < 128 * MiB, f"{grown / MiB:.0f} MiB for slow readers of dumps"
+    assert grown < 256 * MiB, f"{grown / MiB:.0f} MiB for slow readers of dumps"
 
 
 # ---------------------------------------------------------------------------------------------- at random
