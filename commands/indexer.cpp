@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "commands/common.hpp"
+#include "commands/operator/indexer_client.hpp"
 #include "config/indexer_rules.hpp"
 #include "config/logging.hpp"
 #include "services/indexer/service/indexer_process.hpp"
@@ -86,6 +87,7 @@ void add_indexer(CLI::App& app) {
   auto check_options = std::make_shared<config_options>();
   check_options->add_to(*check);
   check->callback([check_options] { end_with(check_configuration(*check_options)); });
+  add_indexer_client(*command);
   command->callback([command, options] {
     if (command->get_subcommands().empty()) end_with(run_indexer(*options));
   });

@@ -121,9 +121,9 @@ result<std::pair<std::uint16_t, std::uint16_t>> parse_ports(std::string_view tex
   return std::pair(first, last);
 }
 
-result<std::vector<std::byte>> read_secret(const std::string& path) {
+result<std::vector<std::byte>> read_secret(const std::string& path, std::string_view subject) {
   const auto refuse = [&](const std::string& why) {
-    return fail(error_code::invalid_config, "the cluster's secret (cluster.secret_file): " + why);
+    return fail(error_code::invalid_config, fmt::format("{}: {}", subject, why));
   };
   auto file = read_private_file(path, longest_secret + 1, S_IRWXG | S_IRWXO);  // and a newline
   if (!file) {

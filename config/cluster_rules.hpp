@@ -34,8 +34,9 @@ inline constexpr unsigned least_ports = 4;
 [[nodiscard]] result<std::pair<std::uint16_t, std::uint16_t>> parse_ports(std::string_view text);
 
 /// The secret in a file, without a newline at its end. Errors: invalid_config: it is not there, others may read it, or
-/// it is too short or too long.
-[[nodiscard]] result<std::vector<std::byte>> read_secret(const std::string& path);
+/// it is too short or too long; the text begins with `subject`.
+[[nodiscard]] result<std::vector<std::byte>> read_secret(
+    const std::string& path, std::string_view subject = "the cluster's secret (cluster.secret_file)");
 
 /// Where the secret of a cluster lies: cluster.secret_file; else, on loopback, the one that all nodes of this user have
 /// without a word of configuration, in default_state_dir(). Errors: invalid_config.

@@ -85,7 +85,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("common", "interruption", "table"),
         ("bench_program",),
         ("node_status", "private_node"),
-        ("indexer", "node", "operator", "replay"),
+        ("node", "operator", "replay"),
+        ("indexer",),
         ("bench",),  # it makes its traces as a replay does
         ("main",),
     ),

@@ -290,6 +290,21 @@ def _collect_events(endpoint: str, events: list[dict[str, Any]]) -> threading.Ev
     return is_known
 
 
+def _publish_events(options: dict[str, Any], batches: list[Any]) -> Any:
+    """vLLM's settings of its publisher. Adds each batch to `batches`: the place there is its number."""
+    from vllm.config import KVEventsConfig
+    from vllm.distributed.kv_events import ZmqEventPublisher
+
+    plain = ZmqEventPublisher.publish
+
+    def publish(self: Any, events: Any) -> None:
+        plain(self, events)
+        batches.append(events)
+
+    ZmqEventPublisher.publish = publish  # type: ignore[method-assign]
+    return KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", **options)
+
+
 def _watch_requests(requests: list[Any]) -> None:
     """Adds each request of the scheduler, for its blocks' keys."""
     from cenote._vllm.scheduler import Scheduler
@@ -452,6 +467,10 @@ def _serve(arguments: dict[str, Any]) -> None:
         arguments["kv_events_config"] = KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", endpoint=endpoint)
         subscribed = _collect_events(endpoint, published)
 
+    batches: list[Any] = []
+    if "kv_events" in arguments:
+        arguments["kv_events_config"] = _publish_events(arguments.pop("kv_events"), batches)
+
     if arguments.pop("draw_weights", False):
         _draw_weights()
     requests: list[Any] = []
@@ -588,6 +607,7 @@ def _serve(arguments: dict[str, Any]) -> None:
         "generate": generate,
         "interrupt": interrupt,
         "link": _link,
+        "batches": lambda: len(batches),
         "metrics": metrics,
         "forget": forget,
         "reset": reset,

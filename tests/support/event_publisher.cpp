@@ -4,6 +4,7 @@
 #include <array>
 #include <boost/test/unit_test.hpp>
 #include <limits>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -49,20 +50,20 @@ event_publisher::event_publisher(event_publisher_options options)
   replay_ = router_->bound_endpoint().value();
 }
 
-void event_publisher::publish(std::string_view payload) {
-  const std::string number = number_text(next_);
-  lose(payload);
-  send(std::array<std::string_view, 3>{options_.topic, number, payload});
+void event_publisher::publish(std::string_view payload, const std::string& topic) {
+  keep(payload, topic);
+  const std::string number = number_text(ring_.back().seq);
+  send(std::array<std::string_view, 3>{topic, number, payload});
 }
 
-void event_publisher::lose(std::string_view payload) {
-  ++next_;
-  ring_.emplace_back(payload);
+void event_publisher::keep(std::string_view payload, const std::string& topic) {
+  ring_.push_back({.topic = topic, .seq = next_[topic]++, .payload = std::string(payload)});
   if (ring_.size() > options_.ring) ring_.pop_front();
 }
 
 void event_publisher::send(std::span<const std::string_view> parts) {
-  BOOST_REQUIRE(live_.send(parts));
+  // No check of Boost's: a sink's thread may publish, too.
+  if (const auto sent = live_.send(parts); !sent) throw std::runtime_error(sent.error().describe());
 }
 
 void event_publisher::serve() {
@@ -72,16 +73,12 @@ void event_publisher::serve() {
 }
 
 void event_publisher::answer(const zmq::multipart_message& request) {
-  BOOST_REQUIRE(request.size() == 3U);
+  BOOST_REQUIRE((request.size() == 3U || request.size() == 4U));
   const std::string peer(request.part(0).text());
   const std::string_view question = request.part(2).text();
+  const std::string topic(request.size() == 4U ? request.part(3).text() : std::string_view());
   BOOST_TEST(request.part(1).size() == 0U);
   BOOST_REQUIRE(question.size() == 8U);
-  if (question == "snapshot" && options_.has_snapshots) {
-    requests_.emplace_back();
-    for (const std::string& each : ring_) answer_frame(peer, 0, "snapshot of " + each);
-    return answer_frame(peer, next_, {});
-  }
   std::uint64_t start = 0;
   for (const char each : question) start = start << 8U | static_cast<unsigned char>(each);
   if (question == "snapshot") {
@@ -89,20 +86,33 @@ void event_publisher::answer(const zmq::multipart_message& request) {
   } else {
     requests_.emplace_back(start);
   }
-  const std::uint64_t first = next_ - ring_.size();
+  if (question == "snapshot" && options_.has_snapshots) return answer_snapshot(peer, topic);
   std::size_t frames = 0;
-  for (std::uint64_t seq = first; seq < next_; ++seq) {
-    if (seq < start) continue;
+  for (const kept_batch& each : ring_) {
+    if (each.seq < start || (!topic.empty() && each.topic != topic)) continue;
     if (frames++ == options_.answer_frames) return;
-    answer_frame(peer, seq, ring_[seq - first]);
+    answer_frame(peer, each.topic, each.seq, each.payload);
   }
-  if (frames <= options_.answer_frames) answer_frame(peer, answer_end, {});
+  answer_frame(peer, {}, answer_end, {});
 }
 
-void event_publisher::answer_frame(std::string_view peer, std::uint64_t seq, std::string_view payload) {
+void event_publisher::answer_snapshot(std::string_view peer, std::string_view topic) {
+  for (const kept_batch& each : ring_) {
+    if (!topic.empty() && each.topic != topic) continue;
+    const std::uint64_t number = options_.ends_snapshots_as_replays ? next_[each.topic] : 0;
+    answer_frame(peer, each.topic, number, "snapshot of " + each.payload);
+  }
+  if (options_.ends_snapshots_as_replays) return answer_frame(peer, {}, answer_end, {});
+  for (const auto& [each, next] : next_) {
+    if (topic.empty() || each == topic) answer_frame(peer, each, next, {});
+  }
+}
+
+void event_publisher::answer_frame(std::string_view peer, std::string_view topic, std::uint64_t seq,
+                                   std::string_view payload) {
   const std::string number = number_text(seq);
   std::vector<std::string_view> parts{peer, {}};
-  if (options_.names_topic) parts.push_back(options_.topic);
+  if (options_.names_topic) parts.push_back(topic);
   parts.push_back(number);
   parts.push_back(payload);
   [[maybe_unused]] const auto sent = router_->send(parts);  // its peer may be gone

@@ -1,6 +1,7 @@
 #include "transport/http/request_handler.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/json_writer.hpp"
 #include "core/text.hpp"
@@ -20,6 +21,23 @@ bool is_same_name(std::string_view one, std::string_view two) noexcept {
          std::ranges::equal(one, two, [](char a, char b) { return lower_case(a) == lower_case(b); });
 }
 
+void reply_event::fire() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(has_fired_, true) || !wake_) return;
+  std::exchange(wake_, nullptr)();
+}
+
+void reply_event::arm(std::function<void()> wake) {
+  const std::lock_guard lock(mutex_);
+  if (has_fired_) return wake();
+  wake_ = std::move(wake);
+}
+
+void reply_event::disarm() noexcept {
+  const std::lock_guard lock(mutex_);
+  wake_ = nullptr;
+}
+
 std::string_view http_request::header(std::string_view name) const noexcept {
   for (const http_field& each : fields) {
     if (is_same_name(each.name, name)) return each.value;
@@ -37,6 +55,7 @@ void http_reply::clear() {
   body.clear();
   allow.clear();
   rest.reset();
+  event.reset();
 }
 
 void http_reply::fail(int error_status, std::string_view text) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +15,29 @@ namespace cenote::http {
 struct http_field {
   std::string_view name;
   std::string_view value;
+};
+
+/// The event for which an answer waits. A handler that needs another thread puts one into its reply and returns; once
+/// it fires, handle() is called again on the connection's thread, with the same request and this event. What the other
+/// thread has written before is seen there. Thread-safe.
+class reply_event {
+ public:
+  reply_event() = default;
+  reply_event(const reply_event&) = delete;
+  reply_event& operator=(const reply_event&) = delete;
+  virtual ~reply_event() = default;
+
+  /// Only the first call counts. It may come before the reply is returned.
+  void fire() noexcept;
+
+  /// Called by the server: `wake` is called once, here if the event fired before, and not after disarm().
+  void arm(std::function<void()> wake);
+  void disarm() noexcept;
+
+ private:
+  std::mutex mutex_;
+  std::function<void()> wake_;
+  bool has_fired_ = false;
 };
 
 /// A whole request. Valid while it is handled.
@@ -26,6 +51,7 @@ struct http_request {
   std::string_view content_type;
   std::span<const std::byte> body;  ///< body_padding bytes more may be read
   std::span<const http_field> fields;
+  reply_event* event = nullptr;  ///< that of the reply before, which has fired
 
   /// The value of the first field of this name, in any case; empty without one.
   [[nodiscard]] std::string_view header(std::string_view name) const noexcept;
@@ -41,8 +67,9 @@ class reply_source {
   reply_source& operator=(const reply_source&) = delete;
   virtual ~reply_source() = default;
 
-  /// Appends the next part to `out`; true while there is more. It is called on the connection's thread when the part
-  /// before was sent. An exception ends the connection, so that the client sees a cut answer.
+  /// Appends the next part to `out`, or nothing if it is not there yet; true while there is more. It is called on the
+  /// connection's thread when the part before was sent. An exception ends the connection, so that the client sees a cut
+  /// answer.
   virtual bool next(std::string& out) = 0;
 };
 
@@ -53,6 +80,7 @@ struct http_reply {
   std::string body;
   std::string allow;                   ///< value of the header Allow, with 405
   std::unique_ptr<reply_source> rest;  ///< what follows `body`, if anything does
+  std::shared_ptr<reply_event> event;  ///< there is no answer yet: the request is to be handled again when it fires
 
   /// As new, with the memory that it has.
   void clear();

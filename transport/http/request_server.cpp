@@ -19,11 +19,12 @@
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/write.hpp>
 #include <cerrno>
-#include <charconv>
 #include <list>
 #include <optional>
 #include <thread>
 #include <utility>
+
+#include "transport/http/reply_text.hpp"
 
 namespace cenote::http {
 
@@ -39,10 +40,11 @@ using loop_timer = asio::basic_waitable_timer<steady, asio::wait_traits<steady>,
 using readiness = asio::posix::basic_stream_descriptor<loop_executor>;
 using failure_code = boost::system::error_code;
 
+constexpr const char* token_wanted = "this needs the header `Authorization: Bearer` with the token";
 constexpr auto accept_delay = std::chrono::milliseconds(100);  ///< when this process is out of descriptors
+constexpr auto part_pause = std::chrono::milliseconds(5);      ///< until a part that was not there is asked for again
 constexpr int requests_in_a_row = 32;                          ///< of one connection before others get their turn
 constexpr std::size_t answer_piece = std::size_t{4} << 20U;    ///< bytes for which the answer's limit is meant
-constexpr std::size_t kept_answer = std::size_t{1} << 20U;     ///< larger texts are freed when they are sent
 
 /// Counters of a thread; others only read them.
 struct alignas(64) thread_figures {
@@ -64,8 +66,22 @@ enum class peer_stage : std::uint8_t {
   handshake,  ///< of TLS
   idle,       ///< between two requests
   reading,    ///< a request has begun
+  waiting,    ///< for the event of an answer
   writing,    ///< an answer
   lingering,  ///< the last answer is sent; the client may take it
+};
+
+/// The stage of a connection, and the time that it has for it.
+struct stage_time {
+  peer_stage stage = peer_stage::idle;
+  steady::time_point begin{};
+  steady::time_point deadline = steady::time_point::max();
+
+  void enter(peer_stage next, std::chrono::milliseconds limit) noexcept {
+    stage = next;
+    begin = steady::now();
+    deadline = begin + limit;
+  }
 };
 
 /// In a time that depends on the length of `sent` alone.
@@ -84,9 +100,20 @@ std::string_view bearer_token(std::string_view authorization) noexcept {
   return authorization.substr(std::min(authorization.find_first_not_of(' '), authorization.size()));
 }
 
-void append_number(std::string& out, std::size_t value) {
-  std::array<char, 24> digits;
-  out.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
+/// The time between two looks at deadlines.
+std::chrono::milliseconds tick_of(const request_server_limits& limits) noexcept {
+  const auto shortest = std::min({limits.request, limits.answer, limits.idle, limits.linger, limits.stop});
+  return std::clamp(shortest / 8, std::chrono::milliseconds(5), std::chrono::milliseconds(250));
+}
+
+/// Whether the request's path is open, or it has the token.
+bool is_allowed(const request_server_options& options, const request_stream& request) noexcept {
+  return options.token.empty() || is_equal_secret(bearer_token(request.header("Authorization")), options.token) ||
+         std::ranges::find(options.open_paths, request.path()) != options.open_paths.end();
+}
+
+asio::const_buffer buffer_of(std::string_view text) noexcept {
+  return {text.data(), text.size()};
 }
 
 result<std::unique_ptr<asio::ssl::context>> open_tls(const tls_files& files) {
@@ -114,6 +141,95 @@ result<std::unique_ptr<asio::ssl::context>> open_tls(const tls_files& files) {
   ::SSL_CTX_set_session_id_context(context->native_handle(), name.data(), name.size());
   return context;
 }
+
+/// The socket of a connection, through TLS or not. One asynchronous operation at a time.
+class peer_stream {
+ public:
+  /// Throws boost::system::system_error.
+  peer_stream(asio::io_context& loop, unique_fd socket, asio::ssl::context* context) : socket_(loop) {
+    sockaddr_storage bound{};
+    socklen_t size = sizeof bound;
+    ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size);
+    const int yes = 1;
+    if (bound.ss_family != AF_UNIX) ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    socket_.assign(asio::generic::stream_protocol(bound.ss_family, 0), socket.get());
+    static_cast<void>(socket.release());
+    socket_.non_blocking(true);
+    if (context != nullptr) tls_.emplace(socket_, *context);
+  }
+
+  [[nodiscard]] bool has_tls() const noexcept { return tls_.has_value(); }
+  /// Bytes that wait in the socket.
+  [[nodiscard]] std::size_t available() const {
+    failure_code wrong;
+    const std::size_t bytes = socket_.available(wrong);
+    return wrong ? 0 : bytes;
+  }
+
+  template <class Done>
+  void shake_hands(Done&& done) {
+    tls_->async_handshake(asio::ssl::stream_base::server, std::forward<Done>(done));
+  }
+  template <class Done>
+  void read(std::span<std::byte> room, Done&& done) {
+    const asio::mutable_buffer buffer(room.data(), room.size());
+    if (tls_) return static_cast<void>(tls_->async_read_some(buffer, std::forward<Done>(done)));
+    socket_.async_read_some(buffer, std::forward<Done>(done));
+  }
+  template <class Buffers, class Done>
+  void write(const Buffers& buffers, Done&& done) {
+    if (tls_) return static_cast<void>(asio::async_write(*tls_, buffers, std::forward<Done>(done)));
+    asio::async_write(socket_, buffers, std::forward<Done>(done));
+  }
+  /// Ends its own direction.
+  template <class Done>
+  void shut_down(Done&& done) {
+    if (tls_) return static_cast<void>(tls_->async_shutdown(std::forward<Done>(done)));
+    done(failure_code());
+  }
+  /// Reads bytes that are not wanted, around TLS, up to the end. `done` keeps this alive.
+  template <class Done>
+  void drain(std::span<char> scrap, Done done) {
+    failure_code ignored;
+    socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+    socket_.async_read_some(asio::mutable_buffer(scrap.data(), scrap.size()),
+                            [this, scrap, done = std::move(done)](const failure_code& wrong, std::size_t) {
+                              if (wrong) return done();
+                              drain(scrap, done);
+                            });
+  }
+
+  // Without TLS, at once or not at all: the bytes, 0 and no error if it would wait.
+  [[nodiscard]] std::size_t read_now(std::span<std::byte> room, failure_code& wrong) {
+    const std::size_t bytes = socket_.read_some(asio::mutable_buffer(room.data(), room.size()), wrong);
+    if (wrong == asio::error::would_block || wrong == asio::error::try_again) wrong.clear();
+    return bytes;
+  }
+  template <class Buffers>
+  [[nodiscard]] std::size_t write_now(const Buffers& buffers, failure_code& wrong) {
+    const std::size_t bytes = socket_.write_some(buffers, wrong);
+    if (wrong == asio::error::would_block || wrong == asio::error::try_again) wrong.clear();
+    return bytes;
+  }
+
+  void cancel() noexcept {
+    failure_code ignored;
+    socket_.cancel(ignored);
+  }
+  void close() noexcept {
+    failure_code ignored;
+    socket_.close(ignored);
+  }
+  /// Bytes that were not sent take no memory any more.
+  void reset_at_close() noexcept {
+    failure_code ignored;
+    socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  }
+
+ private:
+  stream_socket socket_;
+  std::optional<tls_stream> tls_;
+};
 
 /// A socket that listens.
 struct listening_socket_entry {
@@ -169,10 +285,10 @@ class request_server::service_thread {
   /// Takes a connection from another thread, or this one.
   void hand_over(unique_fd socket, bool has_tls, const service_thread& giver);
   [[nodiscard]] std::size_t load() const noexcept { return load_.load(std::memory_order_relaxed); }
-  [[nodiscard]] const thread_figures& figures() const noexcept { return figures_; }
+  /// Written on its own thread.
+  [[nodiscard]] thread_figures& figures() noexcept { return figures_; }
 
   // Of its connections, on its own thread.
-  [[nodiscard]] thread_figures& counters() noexcept { return figures_; }
   [[nodiscard]] const request_server_options& options() const noexcept { return server_.options_; }
   [[nodiscard]] shared_parts& parts() const noexcept { return *server_.parts_; }
   [[nodiscard]] asio::io_context& loop() noexcept { return loop_; }
@@ -196,13 +312,11 @@ class request_server::service_thread {
   void accept_from(accepting_socket& listener);
   [[nodiscard]] bool accept_all(accepting_socket& listener);
   void adopt(unique_fd socket, bool has_tls);
-  [[nodiscard]] std::size_t connection_limit() const noexcept;
   [[nodiscard]] bool make_room();
   void wait_for_tick();
   void end_late(steady::time_point now);
   void begin_stop();
   void end_if_idle();
-  [[nodiscard]] std::chrono::milliseconds tick() const noexcept;
 
   const request_server& server_;
   std::unique_ptr<request_handler> handler_;
@@ -217,7 +331,7 @@ class request_server::service_thread {
   bool is_ticking_ = false;
   std::atomic<std::size_t> load_ = 0;
   thread_figures figures_;
-  std::array<char, std::size_t{16} << 10U> discarded_{};  ///< bytes that no connection wants
+  std::array<char, std::size_t{16} << 10U> discarded_{};  ///< bytes that are not wanted
   std::thread thread_;
 };
 
@@ -227,134 +341,98 @@ class request_server::connection_state : public std::enable_shared_from_this<con
   connection_state(service_thread& thread, unique_fd socket, bool has_tls);
 
   void start();
-  /// Ends it at its deadline; false: it has time left.
+  /// Ends it at its deadline.
   void expire();
   /// Ends it without an answer.
   void abort() noexcept;
   /// At the server's stop: an idle one ends if no request waits in its socket.
   void end_if_unused();
 
-  [[nodiscard]] peer_stage stage() const noexcept { return stage_; }
-  [[nodiscard]] steady::time_point stage_begin() const noexcept { return stage_begin_; }
-  [[nodiscard]] steady::time_point deadline() const noexcept { return deadline_; }
+  [[nodiscard]] const stage_time& time() const noexcept { return time_; }
   void set_place(std::list<std::shared_ptr<connection_state>>::iterator place) noexcept { place_ = place; }
 
  private:
   [[nodiscard]] const request_server_limits& limits() const noexcept { return thread_.options().limits; }
-  void enter(peer_stage stage, std::chrono::milliseconds limit) noexcept;
   void close() noexcept;
 
-  void shake_hands();
   void read();
   void on_read(const failure_code& wrong, std::size_t bytes);
   void proceed();
   [[nodiscard]] bool read_at_once();
   [[nodiscard]] bool step();
   [[nodiscard]] bool check_header();
-  [[nodiscard]] bool is_allowed() const noexcept;
-  [[nodiscard]] bool send_continue();
 
-  [[nodiscard]] bool answer();
+  [[nodiscard]] bool handle(reply_event* event);
+  void resume();
   [[nodiscard]] bool refuse(request_refusal refusal);
   [[nodiscard]] bool send(http_reply& reply);
-  void write_head(const http_reply& reply);
   [[nodiscard]] bool send_parts(std::string_view head, std::string_view body);
-  void on_sent(const failure_code& wrong);
   [[nodiscard]] bool finish_part();
   void make_next_part();
-  void append_chunk();
   void linger();
-  void discard();
 
   service_thread& thread_;
-  stream_socket socket_;
-  std::optional<tls_stream> tls_;
+  peer_stream stream_;
   std::list<std::shared_ptr<connection_state>>::iterator place_;
   request_stream reader_;
-  peer_stage stage_ = peer_stage::idle;
-  steady::time_point stage_begin_{};
-  steady::time_point deadline_ = steady::time_point::max();
-  std::string head_;
-  std::string body_;
-  std::string part_;
-  std::unique_ptr<reply_source> rest_;
+  stage_time time_;
+  reply_text text_;
+  std::shared_ptr<reply_event> event_;
+  std::optional<loop_timer> part_delay_;
   bool is_expired_ = false;
   bool is_closed_ = false;
   bool is_last_ = false;  ///< the connection ends behind the answer
-  bool is_chunked_ = false;
 };
 
 request_server::connection_state::connection_state(service_thread& thread, unique_fd socket, bool has_tls)
-    : thread_(thread), socket_(thread.loop()), reader_(limits().requests, thread.parts().budget) {
-  sockaddr_storage bound{};
-  socklen_t size = sizeof bound;
-  ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size);
-  if (bound.ss_family != AF_UNIX) {
-    const int yes = 1;
-    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  }
-  failure_code wrong;
-  socket_.assign(asio::generic::stream_protocol(bound.ss_family, 0), socket.get(), wrong);
-  if (wrong) throw boost::system::system_error(wrong);
-  static_cast<void>(socket.release());
-  socket_.non_blocking(true, wrong);
-  if (has_tls) tls_.emplace(socket_, *thread.parts().tls);
-}
-
-void request_server::connection_state::enter(peer_stage stage, std::chrono::milliseconds limit) noexcept {
-  stage_ = stage;
-  stage_begin_ = steady::now();
-  deadline_ = stage_begin_ + limit;
-}
+    : thread_(thread),
+      stream_(thread.loop(), std::move(socket), has_tls ? thread.parts().tls.get() : nullptr),
+      reader_(limits().requests, thread.parts().budget) {}
 
 void request_server::connection_state::start() {
-  if (tls_) return shake_hands();
-  enter(peer_stage::idle, limits().request);
-  if (!read_at_once()) return;
-  proceed();
-}
-
-void request_server::connection_state::shake_hands() {
-  enter(peer_stage::handshake, limits().request);
-  tls_->async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](const failure_code& wrong) {
+  time_.enter(stream_.has_tls() ? peer_stage::handshake : peer_stage::idle, limits().request);
+  if (!stream_.has_tls()) return proceed();
+  stream_.shake_hands([self = shared_from_this()](const failure_code& wrong) {
     if (wrong) {
-      count(self->thread_.counters().failed_handshakes);
+      count(self->thread_.figures().failed_handshakes);
       return self->close();
     }
-    self->enter(peer_stage::idle, self->limits().request);
+    self->time_.enter(peer_stage::idle, self->limits().request);
     self->read();
   });
 }
 
 void request_server::connection_state::close() noexcept {
   if (std::exchange(is_closed_, true)) return;
-  failure_code ignored;
-  socket_.close(ignored);
+  stream_.close();
+  if (event_) event_->disarm();
+  if (part_delay_) part_delay_->cancel();
   thread_.remove(place_);
 }
 
 void request_server::connection_state::abort() noexcept {
-  failure_code ignored;
-  socket_.set_option(asio::socket_base::linger(true, 0), ignored);  // what was not sent takes no memory any more
+  stream_.reset_at_close();
   close();
 }
 
 void request_server::connection_state::expire() {
-  if (stage_ == peer_stage::idle || stage_ == peer_stage::lingering) return close();
-  count(thread_.counters().expired);
-  if (stage_ != peer_stage::reading || is_expired_) return abort();
+  if (time_.stage == peer_stage::idle || time_.stage == peer_stage::lingering) return close();
+  count(thread_.figures().expired);
+  if (time_.stage == peer_stage::waiting) {
+    event_->disarm();
+    event_.reset();
+    if (refuse({503, "the answer did not come in time; try again"})) proceed();
+    return;
+  }
+  if (time_.stage != peer_stage::reading || is_expired_) return abort();
   // The read under way ends, and then the client gets an answer.
   is_expired_ = true;
-  deadline_ += limits().linger;
-  failure_code ignored;
-  socket_.cancel(ignored);
+  time_.deadline += limits().linger;
+  stream_.cancel();
 }
 
 void request_server::connection_state::end_if_unused() {
-  if (stage_ != peer_stage::idle || reader_.has_bytes()) return;
-  failure_code wrong;
-  if (socket_.available(wrong) > 0 && !wrong) return;
-  close();
+  if (time_.stage == peer_stage::idle && !reader_.has_bytes() && stream_.available() == 0) close();
 }
 
 void request_server::connection_state::read() {
@@ -364,48 +442,41 @@ void request_server::connection_state::read() {
     if (refuse({503, "too many large requests are under way; try again"})) proceed();
     return;
   }
-  const asio::mutable_buffer buffer(room.data(), room.size());
-  auto done = [self = shared_from_this()](const failure_code& wrong, std::size_t bytes) {
-    self->on_read(wrong, bytes);
-  };
-  if (tls_) {
-    tls_->async_read_some(buffer, std::move(done));
-  } else {
-    socket_.async_read_some(buffer, std::move(done));
-  }
+  stream_.read(
+      room, [self = shared_from_this()](const failure_code& wrong, std::size_t bytes) { self->on_read(wrong, bytes); });
 }
 
 void request_server::connection_state::on_read(const failure_code& wrong, std::size_t bytes) {
   if (is_closed_) return;
-  if (is_expired_ && stage_ == peer_stage::reading) {
+  if (is_expired_ && time_.stage == peer_stage::reading) {
     if (refuse({408, "the request did not come to its end in time"})) proceed();
     return;
   }
   if (wrong) return close();
-  count(thread_.counters().bytes_in, bytes);
+  count(thread_.figures().bytes_in, bytes);
   reader_.add(bytes);
   proceed();
 }
 
 /// Reads what is there without waiting; false: nothing was, and the connection waits or is over.
 bool request_server::connection_state::read_at_once() {
-  if (tls_) {
+  if (stream_.has_tls()) {
     read();
     return false;
   }
   const auto room = reader_.room();
   if (room.empty()) return refuse({503, "too many large requests are under way; try again"});
   failure_code wrong;
-  const std::size_t bytes = socket_.read_some(asio::mutable_buffer(room.data(), room.size()), wrong);
-  if (wrong == asio::error::would_block || wrong == asio::error::try_again) {
-    read();
-    return false;
-  }
+  const std::size_t bytes = stream_.read_now(room, wrong);
   if (wrong) {
     close();
     return false;
   }
-  count(thread_.counters().bytes_in, bytes);
+  if (bytes == 0) {
+    read();
+    return false;
+  }
+  count(thread_.figures().bytes_in, bytes);
   reader_.add(bytes);
   return true;
 }
@@ -420,54 +491,52 @@ void request_server::connection_state::proceed() {
 
 /// One step with the bytes that are there; false: it waits for an operation.
 bool request_server::connection_state::step() {
-  if (stage_ == peer_stage::lingering) return false;
-  if (stage_ == peer_stage::idle && reader_.has_bytes()) enter(peer_stage::reading, limits().request);
+  if (time_.stage == peer_stage::lingering) return false;
+  if (time_.stage == peer_stage::idle && reader_.has_bytes()) time_.enter(peer_stage::reading, limits().request);
   switch (reader_.advance()) {
     case stream_state::incomplete:
-      if (thread_.is_stopping() && stage_ == peer_stage::idle) {
-        close();
-        return false;
-      }
-      return read_at_once();
+      if (thread_.is_stopping()) end_if_unused();
+      return !is_closed_ && read_at_once();
     case stream_state::header: return check_header();
-    case stream_state::complete: return answer();
-    case stream_state::refused: break;
+    case stream_state::refused: return refuse(reader_.refusal());
+    case stream_state::complete: break;
   }
-  return refuse(reader_.refusal());
-}
-
-bool request_server::connection_state::is_allowed() const noexcept {
-  const request_server_options& options = thread_.options();
-  return options.token.empty() || is_equal_secret(bearer_token(reader_.header("Authorization")), options.token) ||
-         std::ranges::find(options.open_paths, reader_.path()) != options.open_paths.end();
+  if (!is_allowed(thread_.options(), reader_)) return refuse({401, token_wanted});
+  is_last_ = !reader_.keeps_alive() || thread_.is_stopping();
+  return handle(nullptr);
 }
 
 /// Before the body is read.
 bool request_server::connection_state::check_header() {
-  if (!is_allowed()) return refuse({401, "this needs the header `Authorization: Bearer` with the token"});
-  return !reader_.awaits_continue() || send_continue();
-}
-
-bool request_server::connection_state::send_continue() {
-  static constexpr std::string_view text = "HTTP/1.1 100 Continue\r\n\r\n";
-  const asio::const_buffer buffer(text.data(), text.size());
-  auto done = [self = shared_from_this()](const failure_code& wrong, std::size_t) {
+  if (!is_allowed(thread_.options(), reader_)) return refuse({401, token_wanted});
+  if (!reader_.awaits_continue()) return true;
+  static constexpr std::string_view consent = "HTTP/1.1 100 Continue\r\n\r\n";
+  stream_.write(buffer_of(consent), [self = shared_from_this()](const failure_code& wrong, std::size_t) {
     if (self->is_closed_) return;
     if (wrong && !self->is_expired_) return self->close();
     self->proceed();
-  };
-  if (tls_) {
-    asio::async_write(*tls_, buffer, std::move(done));
-  } else {
-    asio::async_write(socket_, buffer, std::move(done));
-  }
+  });
   return false;
 }
 
-bool request_server::connection_state::answer() {
-  if (!is_allowed()) return refuse({401, "this needs the header `Authorization: Bearer` with the token"});
-  is_last_ = !reader_.keeps_alive() || thread_.is_stopping();
-  return send(thread_.handle(reader_.request()));
+/// Has the request handled; false: the answer waits, or is under way.
+bool request_server::connection_state::handle(reply_event* event) {
+  http_request request = reader_.request();
+  request.event = event;
+  http_reply& reply = thread_.handle(request);
+  if (!reply.event) return send(reply);
+  event_ = std::move(reply.event);
+  time_.enter(peer_stage::waiting, limits().answer);
+  // As long as the connection is open its loop is there; afterwards the event is disarmed.
+  event_->arm([this] { asio::post(thread_.loop(), [self = shared_from_this()] { self->resume(); }); });
+  return false;
+}
+
+void request_server::connection_state::resume() {
+  if (is_closed_ || time_.stage != peer_stage::waiting || !event_) return;
+  const auto event = std::move(event_);
+  is_last_ = is_last_ || thread_.is_stopping();
+  if (handle(event.get())) proceed();
 }
 
 bool request_server::connection_state::refuse(request_refusal refusal) {
@@ -475,156 +544,86 @@ bool request_server::connection_state::refuse(request_refusal refusal) {
   return send(thread_.refuse(refusal));
 }
 
-void request_server::connection_state::write_head(const http_reply& reply) {
-  head_ = "HTTP/1.1 ";
-  append_number(head_, static_cast<std::size_t>(reply.status));
-  head_ += ' ';
-  head_ += status_text(reply.status);
-  head_ += "\r\nContent-Type: ";
-  head_ += reply.content_type;
-  if (is_chunked_) {
-    head_ += "\r\nTransfer-Encoding: chunked";
-  } else if (!rest_) {
-    head_ += "\r\nContent-Length: ";
-    append_number(head_, body_.size());
-  }
-  if (is_last_) {
-    head_ += "\r\nConnection: close";
-  } else if (reader_.is_old_version()) {
-    head_ += "\r\nConnection: keep-alive";
-  }
-  if (!reply.allow.empty()) {
-    head_ += "\r\nAllow: ";
-    head_ += reply.allow;
-  }
-  if (reply.status == 401) head_ += "\r\nWWW-Authenticate: Bearer";
-  head_ += "\r\n\r\n";
-}
-
 /// Sends an answer; true: it is sent, and the connection goes on.
 bool request_server::connection_state::send(http_reply& reply) {
-  count(thread_.counters().by_class[std::min<std::size_t>(static_cast<std::size_t>(reply.status) / 100, 5)]);
-  body_.swap(reply.body);
-  rest_ = std::move(reply.rest);
-  if (rest_ && reader_.is_old_version()) is_last_ = true;  // its end is the connection's
-  is_chunked_ = rest_ != nullptr && !reader_.is_old_version();
-  write_head(reply);
-  if (reader_.is_head()) {
-    body_.clear();
-    rest_.reset();
-  }
-  if (rest_ && is_chunked_) {
-    part_.swap(body_);
-    body_.clear();
-    if (!part_.empty()) append_chunk();
-  }
-  return send_parts(head_, body_);
-}
-
-/// The next chunk of `part_` in `body_`.
-void request_server::connection_state::append_chunk() {
-  std::array<char, 24> digits;
-  body_.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), part_.size(), 16).ptr);
-  body_ += "\r\n";
-  body_ += part_;
-  body_ += "\r\n";
-  part_.clear();
+  count(thread_.figures().by_class[std::min<std::size_t>(static_cast<std::size_t>(reply.status) / 100, 5)]);
+  const bool is_old = reader_.is_old_version();
+  is_last_ = is_last_ || (is_old && reply.rest != nullptr);  // its end is the connection's
+  text_.set(reply, {.is_last = is_last_, .is_old_version = is_old, .is_head = reader_.is_head()});
+  return send_parts(text_.head(), text_.body());
 }
 
 bool request_server::connection_state::send_parts(std::string_view head, std::string_view body) {
   const std::size_t bytes = head.size() + body.size();
-  enter(peer_stage::writing, limits().answer * static_cast<int>(1 + bytes / answer_piece));
-  count(thread_.counters().bytes_out, bytes);
+  time_.enter(peer_stage::writing, limits().answer * static_cast<int>(1 + bytes / answer_piece));
+  count(thread_.figures().bytes_out, bytes);
   std::size_t sent = 0;
-  if (!tls_) {
-    const std::array buffers{asio::const_buffer(head.data(), head.size()),
-                             asio::const_buffer(body.data(), body.size())};
+  if (!stream_.has_tls()) {
     failure_code wrong;
-    sent = socket_.write_some(buffers, wrong);
-    if (wrong && wrong != asio::error::would_block && wrong != asio::error::try_again) {
+    sent = stream_.write_now(std::array{buffer_of(head), buffer_of(body)}, wrong);
+    if (wrong) {
       close();
       return false;
     }
     if (sent == bytes) return finish_part();
   }
-  const std::size_t of_head = std::min(sent, head.size());
-  head.remove_prefix(of_head);
-  body.remove_prefix(sent - of_head);
-  const std::array buffers{asio::const_buffer(head.data(), head.size()), asio::const_buffer(body.data(), body.size())};
-  auto done = [self = shared_from_this()](const failure_code& wrong, std::size_t) { self->on_sent(wrong); };
-  if (tls_) {
-    asio::async_write(*tls_, buffers, std::move(done));
-  } else {
-    asio::async_write(socket_, buffers, std::move(done));
-  }
+  const std::size_t head_sent = std::min(sent, head.size());
+  head.remove_prefix(head_sent);
+  body.remove_prefix(sent - head_sent);
+  stream_.write(std::array{buffer_of(head), buffer_of(body)},
+                [self = shared_from_this()](const failure_code& wrong, std::size_t) {
+                  if (self->is_closed_) return;
+                  if (wrong) return self->close();
+                  if (self->finish_part()) self->proceed();
+                });
   return false;
-}
-
-void request_server::connection_state::on_sent(const failure_code& wrong) {
-  if (is_closed_) return;
-  if (wrong) return close();
-  if (finish_part()) proceed();
 }
 
 /// After a part of an answer; true: the answer is over and the connection goes on.
 bool request_server::connection_state::finish_part() {
-  if (rest_) {  // other connections get their turn between parts
+  if (text_.has_rest()) {  // other connections get their turn between parts
     asio::post(thread_.loop(), [self = shared_from_this()] { self->make_next_part(); });
     return false;
   }
-  if (body_.capacity() > kept_answer) std::string().swap(body_);
-  if (part_.capacity() > kept_answer) std::string().swap(part_);
+  text_.trim();
   if (is_last_) {
     linger();
     return false;
   }
   reader_.finish();
-  enter(peer_stage::idle, limits().idle);
+  is_expired_ = false;
+  time_.enter(peer_stage::idle, limits().idle);
   return true;
 }
 
 void request_server::connection_state::make_next_part() {
   if (is_closed_) return;
-  body_.clear();
-  bool has_more = false;
+  bool is_there = false;
   try {
-    has_more = rest_->next(is_chunked_ ? part_ : body_);
+    is_there = text_.make_next_part();
   } catch (...) {
     return abort();
   }
-  if (is_chunked_) {
-    if (!part_.empty()) append_chunk();
-    if (!has_more) body_ += "0\r\n\r\n";
+  if (is_there) {
+    if (send_parts({}, text_.body())) proceed();
+    return;
   }
-  if (!has_more) rest_.reset();
-  if (send_parts({}, body_)) proceed();
+  // The deadline of the part before holds.
+  if (!part_delay_) part_delay_.emplace(thread_.loop());
+  part_delay_->expires_after(part_pause);
+  part_delay_->async_wait([self = shared_from_this()](const failure_code& cancelled) {
+    if (!cancelled) self->make_next_part();
+  });
 }
 
 /// Closes its own direction, and reads what the client still sends: a socket that is closed before is reset, and the
 /// answer lost.
 void request_server::connection_state::linger() {
-  enter(peer_stage::lingering, limits().linger);
-  const auto end = [self = shared_from_this()](const failure_code&) {
+  time_.enter(peer_stage::lingering, limits().linger);
+  stream_.shut_down([self = shared_from_this()](const failure_code&) {
     if (self->is_closed_) return;
-    failure_code ignored;
-    self->socket_.shutdown(asio::socket_base::shutdown_send, ignored);
-    self->discard();
-  };
-  if (tls_) {
-    tls_->async_shutdown(end);
-  } else {
-    end({});
-  }
-}
-
-void request_server::connection_state::discard() {
-  const auto nothing = thread_.discarded();
-  socket_.async_read_some(asio::mutable_buffer(nothing.data(), nothing.size()),
-                          [self = shared_from_this()](const failure_code& wrong, std::size_t) {
-                            if (self->is_closed_) return;
-                            if (wrong) return self->close();
-                            self->discard();
-                          });
+    self->stream_.drain(self->thread_.discarded(), [self] { self->close(); });
+  });
 }
 
 request_server::service_thread::~service_thread() {
@@ -703,12 +702,9 @@ void request_server::service_thread::hand_over(unique_fd socket, bool has_tls, c
   asio::post(loop_, [this, has_tls, owned = std::move(socket)]() mutable { adopt(std::move(owned), has_tls); });
 }
 
-std::size_t request_server::service_thread::connection_limit() const noexcept {
-  return std::max<std::size_t>(options().limits.connections / std::max<std::size_t>(options().threads, 1), 1);
-}
-
 void request_server::service_thread::adopt(unique_fd socket, bool has_tls) {
-  if (connections_.size() >= connection_limit() && !make_room()) {
+  const std::size_t share = std::max<std::size_t>(options().limits.connections / options().threads, 1);
+  if (connections_.size() >= share && !make_room()) {
     count(figures_.refused);
     load_.fetch_sub(1, std::memory_order_relaxed);
     return;
@@ -732,17 +728,18 @@ void request_server::service_thread::adopt(unique_fd socket, bool has_tls) {
 /// complete. False: all of them get their answers.
 bool request_server::service_thread::make_room() {
   const auto rank = [](const std::shared_ptr<connection_state>& peer) {
-    switch (peer->stage()) {
+    switch (peer->time().stage) {
       case peer_stage::idle:
       case peer_stage::lingering: return 0;
       case peer_stage::handshake:
       case peer_stage::reading: return 1;
+      case peer_stage::waiting:
       case peer_stage::writing: return 2;
     }
     return 2;
   };
   const auto chosen = std::ranges::min_element(connections_, [&](const auto& one, const auto& two) {
-    return rank(one) != rank(two) ? rank(one) < rank(two) : one->stage_begin() < two->stage_begin();
+    return rank(one) != rank(two) ? rank(one) < rank(two) : one->time().begin < two->time().begin;
   });
   if (chosen == connections_.end() || rank(*chosen) == 2) return false;
   count(figures_.displaced);
@@ -750,16 +747,10 @@ bool request_server::service_thread::make_room() {
   return true;
 }
 
-std::chrono::milliseconds request_server::service_thread::tick() const noexcept {
-  const request_server_limits& limits = options().limits;
-  const auto shortest = std::min({limits.request, limits.answer, limits.idle, limits.linger, limits.stop});
-  return std::clamp(shortest / 8, std::chrono::milliseconds(5), std::chrono::milliseconds(250));
-}
-
 void request_server::service_thread::wait_for_tick() {
   if (is_ticking_ || connections_.empty()) return;
   is_ticking_ = true;
-  timer_.expires_after(tick());
+  timer_.expires_after(tick_of(options().limits));
   timer_.async_wait([this](const failure_code& wrong) {
     is_ticking_ = false;
     if (wrong) return;
@@ -774,7 +765,7 @@ void request_server::service_thread::end_late(steady::time_point now) {
     const std::shared_ptr<connection_state> peer = *each++;  // it may leave the list
     if (is_over) {
       peer->abort();
-    } else if (peer->deadline() <= now) {
+    } else if (peer->time().deadline <= now) {
       peer->expire();
     }
   }

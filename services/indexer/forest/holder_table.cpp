@@ -219,6 +219,14 @@ void holder_table::reuse_holder(holder number) noexcept {
   free_holders_.push_back(number);
 }
 
+bool holder_table::has_members(std::uint16_t model) const noexcept {
+  for (std::uint32_t i = 0; i < member_bound(); ++i) {
+    const pod_rank* const record = member(i);
+    if (record != nullptr && record->model == model) return true;
+  }
+  return false;
+}
+
 void holder_table::mark(std::uint32_t member, member_mark state) noexcept {
   mark_word& word = marks_[member / 64];
   const auto set = [&](std::atomic<std::uint64_t>& bits, bool is_set) {

@@ -152,6 +152,8 @@ class holder_table {
   [[nodiscard]] const pod_rank* member(std::uint32_t number) const noexcept {
     return members_[number].load(std::memory_order_acquire);
   }
+  /// Whether any rank of a pod is of this model.
+  [[nodiscard]] bool has_members(std::uint16_t model) const noexcept;
   /// Numbers of members are below this. Readers, too.
   [[nodiscard]] std::uint32_t member_bound() const noexcept { return member_bound_.load(std::memory_order_acquire); }
   /// Sets in `words` the bits of all ranks of these pods; true if there are any. Readers, too.

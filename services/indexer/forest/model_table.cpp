@@ -46,23 +46,42 @@ std::optional<model_facts> model_table::find(std::string_view name) const noexce
 
 std::optional<model_number> model_table::obtain(std::string_view name) noexcept {
   const std::uint32_t known = find_number(name);
-  model_facts facts;
-  if (known == number_table::no_number) {
-    facts.number = static_cast<model_number>(count_);
-    const auto number = add(name, facts);
-    return number ? std::optional(static_cast<model_number>(*number)) : std::nullopt;
+  const bool is_new = known == number_table::no_number;
+  const auto number = static_cast<model_number>(is_new ? count_ : known);
+  model_facts first;
+  first.number = number;
+  if (is_new) {
+    if (!add(name, first)) return std::nullopt;
+  } else if (facts(number).is_adapter && !replace(number, first)) {
+    return std::nullopt;
   }
-  if (!this->facts(static_cast<model_number>(known)).is_adapter) return static_cast<model_number>(known);
-  facts.number = static_cast<model_number>(known);
-  return replace(known, facts) ? std::optional(static_cast<model_number>(known)) : std::nullopt;
+  ++users_[number];
+  return number;
+}
+
+// Gives a number that nothing uses to another name.
+bool model_table::rename(model_number number, std::string_view name) noexcept {
+  model_record* const old = records_[number].load(std::memory_order_relaxed);
+  void* const memory = name.size() > most_name ? nullptr : retired_.budget().allocate(sizeof(model_record) + name.size());
+  if (memory == nullptr) return false;
+  model_facts first;
+  first.number = number;
+  auto* const record = new (memory) model_record{.hash = hash_of(name), .length = name.size(), .facts = first};
+  std::memcpy(record + 1, name.data(), name.size());
+  names_.erase(old->hash, number);
+  records_[number].store(record, std::memory_order_release);
+  names_.insert(record->hash, number);
+  retired_.add_memory(old, old->bytes());
+  return true;
 }
 
 bool model_table::add_adapter(std::string_view name, model_number model) noexcept {
   if (find_number(name) != number_table::no_number) return true;
-  model_facts facts;
-  facts.number = model;
-  facts.is_adapter = true;
-  return add(name, facts).has_value();
+  if (count_ >= most_models / 2) return false;
+  model_facts adapter;
+  adapter.number = model;
+  adapter.is_adapter = true;
+  return add(name, adapter).has_value();
 }
 
 const model_facts& model_table::facts(model_number number) const noexcept {

@@ -57,9 +57,20 @@ class model_table {
   /// The facts of a name. Readers, too.
   [[nodiscard]] std::optional<model_facts> find(std::string_view name) const noexcept;
   /// The number of a model, a new one if it has none; none: too many, a name that is too long, or memory is out.
-  /// An adapter's name becomes a model's.
+  /// An adapter's name becomes a model's. Each call wants a release(). Where there is no number, that of an adapter's
+  /// name, or of a model that was released and of which `is_used(number)` does not hold, gets another name.
+  template <class Predicate>
+  [[nodiscard]] std::optional<model_number> obtain(std::string_view name, Predicate&& is_used) noexcept {
+    if (count_ == most_models && find_number(name) == number_table::no_number && !rename_one(name, is_used)) {
+      return std::nullopt;
+    }
+    return obtain(name);
+  }
   [[nodiscard]] std::optional<model_number> obtain(std::string_view name) noexcept;
-  /// Makes questions for an adapter's name questions for its model. False if there is no room; a model's name stays.
+  /// A user of the model ends. Its name stays as long as there is room.
+  void release(model_number number) noexcept { --users_[number]; }
+  /// Makes questions for an adapter's name questions for its model. False if there is no room, of which a half is for
+  /// models; a model's name stays.
   bool add_adapter(std::string_view name, model_number model) noexcept;
   /// The facts of a number that was given out.
   [[nodiscard]] const model_facts& facts(model_number number) const noexcept;
@@ -82,6 +93,15 @@ class model_table {
     [[nodiscard]] std::size_t bytes() const noexcept { return sizeof(model_record) + length; }
   };
 
+  template <class Predicate>
+  [[nodiscard]] bool rename_one(std::string_view name, Predicate&& is_used) noexcept {
+    for (std::size_t i = 0; i < most_models; ++i, ++next_renamed_) {
+      const auto number = static_cast<model_number>(next_renamed_ % most_models);
+      if (users_[number] == 0 && (facts(number).is_adapter || !is_used(number))) return rename(number, name);
+    }
+    return false;
+  }
+  [[nodiscard]] bool rename(model_number number, std::string_view name) noexcept;
   [[nodiscard]] std::uint64_t hash_of(std::string_view name) const noexcept;
   [[nodiscard]] std::uint32_t find_number(std::string_view name) const noexcept;
   [[nodiscard]] std::optional<std::uint32_t> add(std::string_view name, const model_facts& facts) noexcept;
@@ -91,6 +111,8 @@ class model_table {
   std::uint64_t seed_;
   chunked_array<std::atomic<model_record*>> records_;
   number_table names_;
+  std::array<std::uint32_t, most_models> users_{};
+  std::size_t next_renamed_ = 0;
   std::uint32_t count_ = 0;
 };
 

@@ -130,6 +130,34 @@ bool read_decimal(std::string_view text, std::uint64_t& number) noexcept {
   return wrong == std::errc{} && stop == end && !text.empty();
 }
 
+/// Takes the tokens of a list of plain numbers, in half the time of a walk over JSON values. False: it is something
+/// else, and maybe wrong.
+bool read_plain_tokens(std::string_view list, std::vector<std::uint32_t>& tokens) {
+  const char* next = list.data();
+  const char* const end = next + list.size();
+  const auto skip_spaces = [&] {
+    while (next != end && (*next == ' ' || *next == '\n' || *next == '\r' || *next == '\t')) ++next;
+  };
+  for (char separator = '['; next != end && *next == separator; separator = ',') {
+    ++next;
+    skip_spaces();
+    const char* const digits = next;
+    std::uint64_t token = 0;
+    for (; next != end && *next >= '0' && *next <= '9' && next - digits < 10; ++next) {
+      token = token * 10 + static_cast<std::uint64_t>(*next - '0');
+    }
+    const auto count = next - digits;
+    if (count == 0 || (count > 1 && *digits == '0') || token > std::numeric_limits<std::uint32_t>::max()) return false;
+    if (tokens.size() == body_reader::most_tokens) return false;
+    tokens.push_back(static_cast<std::uint32_t>(token));
+    skip_spaces();
+  }
+  if (next == end || *next != ']') return false;
+  ++next;
+  skip_spaces();
+  return next == end;
+}
+
 /// From JSON values to lists of extra keys in their canonical form.
 class extra_key_reader {
  public:
@@ -352,11 +380,22 @@ result<void> body_reader::memory::for_fields(std::span<const std::byte> body, Vi
 }
 
 result<void> body_reader::memory::read_tokens(ondemand::value value) {
+  ondemand::json_type type = ondemand::json_type::null;
+  ondemand::array list;
+  std::string_view text;
+  if (const auto wrong = value.type().get(type)) return refuse_json(wrong);
+  if (type != ondemand::json_type::array) {
+    return refuse_value({"token_ids"}, "a list of " + std::string(token_range), value);
+  }
+  if (const auto wrong = value.get_array().get(list)) return refuse_json(wrong);
+  if (const auto wrong = list.raw_json().get(text)) return refuse_json(wrong);
+  if (read_plain_tokens(text, tokens)) return {};
+  tokens.clear();
+  if (const auto wrong = list.reset().error()) return refuse_json(wrong);
   return for_elements(
-      "token_ids", token_range, value, most_tokens, [&](std::size_t index, ondemand::value element) -> result<void> {
+      "token_ids", token_range, list, most_tokens, [&](std::size_t index, ondemand::value element) -> result<void> {
         std::uint64_t token = 0;
-        if (element.get_uint64().get(token) != simdjson::SUCCESS || token > std::numeric_limits<std::uint32_t>::max())
-            [[unlikely]] {
+        if (element.get_uint64().get(token) != simdjson::SUCCESS || token > std::numeric_limits<std::uint32_t>::max()) {
           return refuse_value({"token_ids", index}, token_range, element);
         }
         tokens.push_back(static_cast<std::uint32_t>(token));

@@ -15,16 +15,16 @@ namespace cenote::indexer {
 
 /// The fields of a question, whichever were sent. Valid until the reader reads again.
 struct question_body {
-  score_question question;                 ///< with the salt in its extra keys
-  std::optional<std::string_view> prompt;  ///< in place of tokens
-  bool has_tokens = false;                 ///< token_ids were sent, maybe none
+  score_question question{};                 ///< with the salt in its extra keys
+  std::optional<std::string_view> prompt{};  ///< in place of tokens
+  bool has_tokens = false;                   ///< token_ids were sent, maybe none
   bool has_block_keys = false;
-  std::optional<std::chrono::milliseconds> ttl;
+  std::optional<std::chrono::milliseconds> ttl{};
 };
 
 struct clear_body {
-  std::string_view pod;
-  std::string_view medium;  ///< empty: all
+  std::string_view pod{};
+  std::string_view medium{};  ///< empty: all
 };
 
 /// Reads one body after another with the same memory. What it gives is valid until it reads again. Fields that it does

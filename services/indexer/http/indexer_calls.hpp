@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/error.hpp"
 #include "services/indexer/scoring/score_question.hpp"
@@ -17,27 +18,28 @@
 namespace cenote::indexer {
 
 struct block_keys_answer {
-  std::span<const std::uint64_t> keys;
+  std::span<const std::uint64_t> keys{};
   std::uint32_t block_tokens = 0;  ///< 0: the model is not known
 };
 
 /// A rank of a pod that has a block in a medium.
 struct named_holder {
-  std::string_view pod;
+  std::string_view pod{};
   std::uint16_t dp_rank = 0;
   medium_number medium = 0;
 };
+using token_receiver = std::function<void(result<std::vector<std::uint32_t>>)>;
 /// Called with the holders of one key after another.
 using holder_visitor = std::function<void(std::span<const named_holder>)>;
 
 /// The state of a pod's rank.
 struct pod_status {
-  std::string_view pod;
+  std::string_view pod{};
   std::uint16_t dp_rank = 0;
-  std::string_view model;
-  std::string_view publisher;
-  std::string_view state;                 ///< connecting, replaying, live, degraded, silent
-  std::optional<std::uint64_t> last_seq;  ///< none: no batch was applied
+  std::string_view model{};
+  std::string_view publisher{};
+  std::string_view state{};                 ///< connecting, replaying, live, degraded, silent
+  std::optional<std::uint64_t> last_seq{};  ///< none: no batch was applied
   std::array<std::uint64_t, most_media> blocks{};
   std::uint64_t gaps = 0;
   std::uint64_t replayed = 0;  ///< batches
@@ -49,11 +51,11 @@ using pod_visitor = std::function<void(const pod_status&)>;
 struct dumped_blocks {
   std::uint16_t dp_rank = 0;
   medium_number medium = 0;
-  std::string_view model;
+  std::string_view model{};
   std::uint32_t block_tokens = 0;
-  std::optional<std::uint64_t> parent_key;
-  std::span<const std::uint64_t> keys;
-  std::span<const std::uint64_t> hashes;  ///< of the engine, one a key; empty: it has none for them
+  std::optional<std::uint64_t> parent_key{};
+  std::span<const std::uint64_t> keys{};
+  std::span<const std::uint64_t> hashes{};  ///< of the engine, one a key; empty: it has none for them
 };
 using dump_visitor = std::function<void(const dumped_blocks&)>;
 
@@ -65,29 +67,29 @@ class pod_dump {
   pod_dump& operator=(const pod_dump&) = delete;
   virtual ~pod_dump() = default;
 
-  /// Visits the next blocks, about a thousand; true while there are more.
+  /// Visits the next blocks, about a thousand, or none if they are not there yet; true while there are more.
   virtual bool next(const dump_visitor& visit) = 0;
 };
 
 /// A publisher that is added at run time; empty texts are as if they were not there.
 struct publisher_settings {
-  std::string_view name;
-  std::string_view endpoint;  ///< ZMQ's, "tcp://10.0.0.7:5557"
-  std::string_view replay;
-  std::string_view pod;
-  std::string_view model;
-  std::string_view node;
-  std::string_view engine;
+  std::string_view name{};
+  std::string_view endpoint{};  ///< ZMQ's, "tcp://10.0.0.7:5557"
+  std::string_view replay{};
+  std::string_view pod{};
+  std::string_view model{};
+  std::string_view node{};
+  std::string_view engine{};
 };
 
 /// A prompt that a router has just sent to `question.pods`.
 struct speculation {
-  score_question question;
-  std::optional<std::chrono::milliseconds> ttl;  ///< none: the configured one
+  score_question question{};
+  std::optional<std::chrono::milliseconds> ttl{};  ///< none: the configured one
 };
 
 /// The indexer as a transport asks it. One object for each thread of a transport, which owns its scratch memory: what
-/// a call gives is valid until the next call. No call blocks, but for tokens_of() where there is a tokenizer.
+/// a call gives is valid until the next call. No call blocks.
 class indexer_calls {
  public:
   indexer_calls() = default;
@@ -103,10 +105,9 @@ class indexer_calls {
   [[nodiscard]] virtual result<void> lookup(std::span<const std::uint64_t> keys, const holder_visitor& visit) = 0;
   /// The name of a medium, "gpu"; empty if the number has none.
   [[nodiscard]] virtual std::string_view medium_name(medium_number medium) const = 0;
-  /// The tokens of a text. Errors: not_running, deadline_exceeded (no tokenizer answers), invalid_argument (it does not
-  /// know the model).
-  [[nodiscard]] virtual result<std::span<const std::uint32_t>> tokens_of(std::string_view model,
-                                                                         std::string_view prompt) = 0;
+  /// Calls `done` once with the tokens of a text, here or later on any thread. Errors: not_running, deadline_exceeded
+  /// (no tokenizer answers), invalid_argument (it does not know the model).
+  virtual void tokenize(std::string_view model, std::string_view prompt, token_receiver done) = 0;
 
   [[nodiscard]] virtual result<void> pods(const pod_visitor& visit) = 0;
   /// Null if there is no such pod.

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "core/json_writer.hpp"
 #include "transport/http/query_text.hpp"
@@ -36,6 +37,11 @@ void refuse_with(http::http_reply& reply, const error& failure) {
   reply.fail(status_of(failure.code()), failure.message());
 }
 
+/// A text on its way through the tokenizer.
+struct tokenization final : http::reply_event {
+  result<std::vector<std::uint32_t>> tokens;  ///< written before the event fires
+};
+
 /// The blocks of each medium that has some: `"tiers":{"gpu":3}`.
 template <class Counts>
 void write_tiers(json_writer& json, std::string_view name, const Counts& by_medium, const indexer_calls& calls) {
@@ -64,11 +70,11 @@ class dump_lines final : public http::reply_source {
 
   bool next(std::string& out) override {
     const std::size_t begin = out.size();
-    bool has_more = true;
-    while (has_more && out.size() - begin < dump_part) {
-      has_more = dump_->next([&](const dumped_blocks& blocks) { write(blocks, out); });
+    while (true) {
+      const std::size_t size = out.size();
+      const bool has_more = dump_->next([&](const dumped_blocks& blocks) { write(blocks, out); });
+      if (!has_more || out.size() == size || out.size() - begin >= dump_part) return has_more;
     }
-    return has_more;
   }
 
  private:
@@ -184,7 +190,7 @@ result<question_body> indexer_service::read_question(const http_request& request
   return reader_.read_question(request.body);
 }
 
-/// A question with tokens, or with the keys of blocks; false: `reply` is why not.
+/// A question with tokens, or with the keys of blocks; false: `reply` is why not, or waits for the tokens of a text.
 bool indexer_service::read_tokens(const http_request& request, http_reply& reply, question_body& body) {
   auto read = read_question(request);
   if (!read) {
@@ -203,7 +209,16 @@ bool indexer_service::read_tokens(const http_request& request, http_reply& reply
     return false;
   }
   if (!body.prompt) return true;
-  const auto tokens = calls_->tokens_of(body.question.model, *body.prompt);
+  if (request.event == nullptr) {
+    const auto pending = std::make_shared<tokenization>();
+    reply.event = pending;
+    calls_->tokenize(body.question.model, *body.prompt, [pending](result<std::vector<std::uint32_t>> tokens) {
+      pending->tokens = std::move(tokens);
+      pending->fire();
+    });
+    return false;
+  }
+  const auto& tokens = static_cast<const tokenization*>(request.event)->tokens;
   if (!tokens) {
     refuse_with(reply, tokens.error());
     return false;

@@ -20,9 +20,11 @@ result<void> placer::open(publisher_id publisher, const publisher_identity& iden
   if (publishers_.contains(publisher)) {
     return fail(error_code::invalid_argument, "publisher `" + identity.name + "` is open already");
   }
-  const auto model = index_.models().obtain(identity.model);
+  const auto model =
+      index_.models().obtain(identity.model, [&](model_number each) { return index_.holders().has_members(each); });
   if (!model || !members_.add_publisher(identity.pod, *model, identity.node)) {
     if (model) members_.remove_publisher(identity.pod, *model);
+    if (model) index_.models().release(*model);
     return fail(error_code::limit_exceeded,
                 "publisher `" + identity.name + "`: there is no room for another pod or model; index.memory or the "
                 "bounds of pods and models are reached");
@@ -183,6 +185,7 @@ void placer::hold_node_blocks(placed_publisher& node, const event_batch& batch, 
                               holder stored_by) {
   const auto hashes = batch.hashes_of(event);
   const auto leading = batch.leading_hashes_of(event);
+  if (node.names == no_domain) return node.counters.refuse(placement_refusal::bounds, hashes.size());
   const medium_number medium = medium_of(index_.holders().place(stored_by).kind);
   for (std::size_t i = 0; i < hashes.size(); ++i) {
     std::uint64_t name = hashes[i];
@@ -272,6 +275,7 @@ void placer::close(publisher_id publisher) {
   domains_.release(target.domains, target.model);
   if (target.names != no_domain) index_.end_domain(target.names);
   members_.remove_publisher(target.identity.pod, target.model);
+  index_.models().release(target.model);
   leave_machine(target);
   publishers_.erase(found);
 }
@@ -317,6 +321,7 @@ bool placer::add_rank(placed_publisher& publisher, std::uint32_t rank) {
   const auto added = static_cast<std::uint16_t>(rank);
   if (std::ranges::find(publisher.ranks, added) != publisher.ranks.end()) return true;
   if (!members_.add_rank(publisher.identity.pod, publisher.model, added)) return false;
+  if (publisher.ranks.empty()) members_.mark(publisher.identity.pod, publisher.model, 0, {});  // it stood for all
   publisher.ranks.push_back(added);
   members_.set_slots(publisher.identity.pod, publisher.model, added, publisher.slots);
   apply_mark(publisher);
@@ -387,13 +392,15 @@ bool placer::add_group_slot(placed_publisher& publisher, cache_group& added, con
 
 holder placer::find_holder(const placed_publisher& publisher, std::uint16_t rank, holder_kind kind) const noexcept {
   for (const opened_holder& each : publisher.holders) {
-    if (each.rank == rank && each.kind == kind) return each.number;
+    if (each.rank == rank && each.kind == kind) return index_.holders().is_live(each.number) ? each.number : 0;
   }
   return 0;
 }
 
 holder placer::open_holder(placed_publisher& publisher, std::uint16_t rank, holder_kind kind) {
   if (const holder known = find_holder(publisher, rank, kind); known != 0) return known;
+  // One that another publisher of the pod has ended is none.
+  std::erase_if(publisher.holders, [&](const opened_holder& each) { return each.rank == rank && each.kind == kind; });
   const holder_name name{.pod = publisher.identity.pod, .model = publisher.model, .rank = rank, .kind = kind};
   auto opened = index_.holders().open(name);
   if (!opened && opened.error() == holder_refusal::too_many && !index_.holders().dead().empty()) {

@@ -73,7 +73,7 @@ void index_writer::advance(feed_time now) {
   run_tasks();
   placer_.advance(now);
   sweep();
-  publish_figures();
+  publish_figures(now);
 }
 
 void index_writer::run_tasks() {
@@ -92,9 +92,13 @@ void index_writer::sweep() {
   index_.reclaim();
 }
 
-void index_writer::publish_figures() {
-  present_.events = closed_;
-  for (const publisher_id publisher : open_) add(present_.events, placer_.find(publisher)->counters);
+void index_writer::publish_figures(feed_time now) {
+  constexpr std::size_t few_publishers = 256;
+  if (now >= next_sum_ || open_.size() <= few_publishers) {
+    next_sum_ = now + std::chrono::seconds(1);
+    present_.events = closed_;
+    for (const publisher_id publisher : open_) add(present_.events, placer_.find(publisher)->counters);
+  }
   present_.index = index_.figures();
   const std::lock_guard lock(mutex_);
   published_ = present_;

@@ -57,7 +57,7 @@ class index_writer final : public batch_sink {
  private:
   void run_tasks();
   void sweep();
-  void publish_figures();
+  void publish_figures(feed_time now);
 
   forest& index_;
   placer placer_;
@@ -66,6 +66,7 @@ class index_writer final : public batch_sink {
   writer_figures present_;
   placement_counters closed_;  ///< of publishers that are closed
   std::vector<publisher_id> open_;
+  feed_time next_sum_{};
   std::atomic<std::int64_t> expectation_{2000};
 
   mutable std::mutex mutex_;  ///< of what stands below

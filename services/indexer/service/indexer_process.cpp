@@ -120,7 +120,7 @@ result<void> indexer_process::open_server(const config::node_config& config) {
   if (settings.listen) options.addresses.push_back(*settings.listen);
   if (!settings.socket.empty()) options.sockets.push_back({.path = settings.socket});
   if (!settings.token_file.empty()) {
-    const auto token = config::read_secret(settings.token_file);
+    const auto token = config::read_secret(settings.token_file, "the token of requests (indexer.token_file)");
     if (!token) return std::unexpected(token.error());
     options.token.assign(reinterpret_cast<const char*>(token->data()), token->size());
     options.open_paths = {"/healthz", "/readyz"};
@@ -130,7 +130,7 @@ result<void> indexer_process::open_server(const config::node_config& config) {
   auto server = http::request_server::bind(std::move(options));
   if (!server) return std::unexpected(server.error());
   server_ = std::move(*server);
-  const service_parts parts{index_, processor_, writer_, *events_, weights_};
+  const service_parts parts{index_, processor_, writer_, *events_, weights_, std::chrono::steady_clock::now()};
   server_->serve([parts]() -> std::unique_ptr<http::request_handler> {
     auto calls = service_calls::make(parts);  // of 128 readers there are as many as threads
     return std::make_unique<indexer_service>(std::move(calls.value()));

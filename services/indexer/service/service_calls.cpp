@@ -13,7 +13,8 @@ namespace cenote::indexer {
 
 namespace {
 
-constexpr std::chrono::seconds dump_limit{10};
+constexpr std::chrono::seconds settling_time{2};     // for publishers to connect to bound endpoints
+constexpr std::chrono::seconds connection_time{10};  // for connections to configured publishers
 constexpr std::size_t most_dumped = std::size_t{1} << 26;  // blocks
 
 /// Blocks of a pod as the writer has copied them.
@@ -28,9 +29,13 @@ struct copied_blocks {
 
 class copied_dump final : public pod_dump {
  public:
-  explicit copied_dump(std::vector<copied_blocks> parts) : parts_(std::move(parts)) {}
+  explicit copied_dump(std::future<std::vector<copied_blocks>> parts) : coming_(std::move(parts)) {}
 
   bool next(const dump_visitor& visit) override {
+    if (coming_.valid()) {
+      if (coming_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return true;
+      parts_ = coming_.get();
+    }
     constexpr std::size_t some_blocks = 1024;
     for (std::size_t blocks = 0; next_ < parts_.size() && blocks < some_blocks;) {
       copied_blocks& part = parts_[next_++];
@@ -48,6 +53,7 @@ class copied_dump final : public pod_dump {
   }
 
  private:
+  std::future<std::vector<copied_blocks>> coming_;  ///< from the writer
   std::vector<copied_blocks> parts_;
   std::size_t next_ = 0;
 };
@@ -143,9 +149,8 @@ std::string_view service_calls::medium_name(medium_number medium) const {
   return questions_.reader().medium_name(medium);
 }
 
-result<std::span<const std::uint32_t>> service_calls::tokens_of(std::string_view /*model*/,
-                                                                std::string_view /*prompt*/) {
-  return fail(error_code::not_running, "no tokenizer is configured; ask with token_ids");
+void service_calls::tokenize(std::string_view /*model*/, std::string_view /*prompt*/, token_receiver done) {
+  done(fail(error_code::not_running, "there is no tokenizer: ask with token_ids"));
 }
 
 result<void> service_calls::pods(const pod_visitor& visit) {
@@ -191,10 +196,7 @@ result<std::unique_ptr<pod_dump>> service_calls::dump(std::string_view pod) {
       pod.size());
   if (!posted) return std::unexpected(posted.error());
   parts_.events.wake();
-  if (copied.wait_for(dump_limit) != std::future_status::ready) {
-    return fail(error_code::deadline_exceeded, "the index's writer is busy; try again later");
-  }
-  return std::make_unique<copied_dump>(copied.get());
+  return std::make_unique<copied_dump>(std::move(copied));
 }
 
 result<bool> service_calls::clear(std::string_view pod, std::string_view medium) {
@@ -263,9 +265,18 @@ void service_calls::write_metrics(std::string& out) {
   out += metrics_page(parts_.writer.figures(), *parts_.events.publishers());
 }
 
+// Publishers that are away do not keep an indexer from being ready for ever, and those that connect to it need a moment.
 std::string_view service_calls::unready_reason() {
+  const auto age = std::chrono::steady_clock::now() - parts_.start;
+  if (age < settling_time && !parts_.events.bound_endpoints().empty()) return "publishers have not connected yet";
   const auto table = parts_.events.publishers();
-  return table->unready == 0 ? std::string_view() : "first replays of publishers are under way";
+  if (table->unready > 0) return "first replays of publishers are under way";
+  const auto is_awaited = [](const publisher_row& row) {
+    return !row.is_bound && row.mark.state == publisher_state::connecting;
+  };
+  if (age < settling_time && table->time == feed_time{}) return "publishers are being connected";
+  if (age < connection_time && std::ranges::any_of(table->rows, is_awaited)) return "publishers are being connected";
+  return {};
 }
 
 }  // namespace cenote::indexer

@@ -23,6 +23,7 @@ struct service_parts {
   index_writer& writer;
   subscriber& events;
   const shared_weights& weights;
+  feed_time start;  ///< of the service
 };
 
 /// For one thread of a transport.
@@ -35,7 +36,7 @@ class service_calls final : public indexer_calls {
   result<block_keys_answer> keys(const score_question& question) override;
   result<void> lookup(std::span<const std::uint64_t> keys, const holder_visitor& visit) override;
   std::string_view medium_name(medium_number medium) const override;
-  result<std::span<const std::uint32_t>> tokens_of(std::string_view model, std::string_view prompt) override;
+  void tokenize(std::string_view model, std::string_view prompt, token_receiver done) override;
   result<void> pods(const pod_visitor& visit) override;
   result<std::unique_ptr<pod_dump>> dump(std::string_view pod) override;
   result<bool> clear(std::string_view pod, std::string_view medium) override;

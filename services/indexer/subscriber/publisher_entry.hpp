@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -30,6 +32,8 @@ struct publisher_entry {
   // Of one that is configured.
   std::optional<publisher_options> settings{};
   std::optional<message_source> source{};
+  entry_number primary = 0;  ///< of a node's further topic: the entry whose source it shares; 0: it is one itself
+  std::map<std::string, entry_number, std::less<>> topics{};  ///< those entries, by topic
 
   // Of one at a bound endpoint.
   std::uint64_t lane = 0;

@@ -19,7 +19,8 @@ struct publisher_limits {
   static constexpr std::size_t name_bytes = 256;  ///< of a publisher, a pod, a model, a node
 };
 
-/// A publisher that the subscriber connects to (`publishers.<name>`). All its batches are of one row of numbers.
+/// A publisher that the subscriber connects to (`publishers.<name>`): an engine, or a node
+/// with a row of numbers for each topic.
 struct publisher_options {
   std::string name{};
   std::string endpoint{};  ///< of its PUB socket: tcp://HOST:PORT, tcp://[IPv6]:PORT or ipc://PATH

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "config/logging.hpp"
 #include "core/text.hpp"
@@ -15,6 +16,7 @@ namespace cenote::indexer {
 
 namespace {
 
+constexpr std::size_t most_topics = 256;  // of one endpoint
 constexpr std::uint64_t shown_row = 100;  // bad messages, one behind the other, that are worth a line of the log
 
 feed_time present_time() noexcept {
@@ -109,6 +111,8 @@ result<publisher_entry*> publisher_set::insert(std::unique_ptr<publisher_entry> 
 void publisher_set::erase(entry_number number) {
   publisher_entry* const entry = find(number);
   if (entry == nullptr) return;
+  const auto topics = std::exchange(entry->topics, {});
+  for (const auto& [topic, each] : topics) erase(each);
   end_line(*entry);
   feeds_.erase(entry->publisher);
   numbers_.erase(entry->publisher);
@@ -127,31 +131,40 @@ publisher_entry* publisher_set::find(entry_number number) noexcept {
 // ---------------------------------------------------------------------------------------------- inputs
 
 void publisher_set::connected(publisher_entry& entry) {
-  entry.is_connected = true;
-  const feed_time now = present_time();
-  feeds_.change(entry.publisher, now, [now](feed& one) { one.connected(now); });
-  carry_out();
+  change_connection(entry, true);
 }
 
 void publisher_set::disconnected(publisher_entry& entry) {
-  entry.is_connected = false;
-  const feed_time now = present_time();
-  feeds_.change(entry.publisher, now, [now](feed& one) { one.disconnected(now); });
-  carry_out();
+  change_connection(entry, false);
+}
+
+/// Of the entry and of those that share its source.
+void publisher_set::change_connection(publisher_entry& entry, bool is_connected) {
+  std::vector<entry_number> all{entry.number};
+  for (const auto& [topic, number] : entry.topics) all.push_back(number);
+  for (const entry_number each : all) {
+    publisher_entry& changed = *entries_.at(each);
+    changed.is_connected = is_connected;
+    const feed_time now = present_time();
+    feeds_.change(changed.publisher, now,
+                  [&](feed& one) { is_connected ? one.connected(now) : one.disconnected(now); });
+    carry_out();
+  }
 }
 
 void publisher_set::live(publisher_entry& entry, const wire_batch& batch, zmq::multipart_message& message) {
   ++totals_.batches;
   totals_.bytes += message.part(batch.payload).size();
-  if (!identify(entry, batch.topic)) {
+  publisher_entry* const target = entry_of(entry, batch.topic);
+  if (target == nullptr || !identify(*target, batch.topic)) {
     ++totals_.foreign;
     return malformed(entry);
   }
   entry.malformed_row = 0;
   auto [bytes, owner] = zmq::share(std::move(message.part(batch.payload)));
+  batch_payload whole{.bytes = bytes, .owner = std::move(owner)};
   const feed_time now = present_time();
-  feeds_.change(entry.publisher, now,
-                [&, seq = batch.seq](feed& one) { one.live(seq, {.bytes = bytes, .owner = std::move(owner)}, now); });
+  feeds_.change(target->publisher, now, [&](feed& one) { one.live(batch.seq, std::move(whole), now); });
   carry_out();
 }
 
@@ -159,32 +172,43 @@ void publisher_set::answer(publisher_entry& entry, zmq::multipart_message& messa
   const feed_ask question = entry.line->question();
   const auto batch = answer_of(message);
   if (!batch) return malformed(entry);
-  const feed_time now = present_time();
   zmq::message_part& payload = message.part(batch->payload);
-  if (is_end(*batch, payload.size(), question.kind)) {
-    if (entry.line->is_foreign()) {  // another publisher's: it shows nothing of this one
-      feeds_.change(entry.publisher, now, [&](feed& one) { one.replay_failed(question.number, now); });
-      return carry_out();
+  const bool has_topic = batch->has_topic && batch->seq != end_number;
+  const bool is_last = is_end(*batch, payload.size(), question.kind);
+  if (has_topic && (!is_last || !batch->topic.empty())) {
+    publisher_entry* const target = entry_of(primary_of(entry), batch->topic);
+    if (target != nullptr && target != &entry) return;  // it asks for its own
+    if (target == nullptr || !identify(entry, batch->topic)) {
+      ++totals_.foreign;
+      entry.line->note_foreign();
+      return malformed(entry);
     }
-    feeds_.change(entry.publisher, now, [&](feed& one) {
-      if (question.kind == replay_kind::snapshot) return one.snapshot_end(question.number, batch->seq, now);
-      one.replay_end(question.number, now);
-    });
-    return carry_out();
+    if (!entry.line) return carry_out();  // its identity is another one, and all is asked for again
   }
-  if (batch->has_topic && !identify(entry, batch->topic)) {
-    ++totals_.foreign;
-    entry.line->note_foreign();
-    return malformed(entry);
-  }
+  if (is_last) return end_answer(entry, *batch);
+  entry.line->note_batch(batch->seq);
   auto [bytes, owner] = zmq::share(std::move(payload));
   batch_payload whole{.bytes = bytes, .owner = std::move(owner)};
-  if (entry.line) {  // else its identity is another one, and all is asked for again
-    feeds_.change(entry.publisher, now, [&](feed& one) {
-      if (question.kind == replay_kind::snapshot) return one.snapshot_frame(question.number, std::move(whole), now);
-      one.replay_frame(question.number, batch->seq, std::move(whole), now);
-    });
-  }
+  const feed_time now = present_time();
+  feeds_.change(entry.publisher, now, [&](feed& one) {
+    if (question.kind == replay_kind::snapshot) return one.snapshot_frame(question.number, std::move(whole), now);
+    one.replay_frame(question.number, batch->seq, std::move(whole), now);
+  });
+  carry_out();
+}
+
+void publisher_set::end_answer(publisher_entry& entry, const wire_batch& end) {
+  const feed_ask question = entry.line->question();
+  const bool is_foreign = entry.line->is_foreign();
+  std::uint64_t next = end.seq;
+  // An engine's snapshot may end as a replay does; then each of its batches has the number.
+  if (next == end_number) next = entry.line->last_number().value_or(end_number);
+  const feed_time now = present_time();
+  feeds_.change(entry.publisher, now, [&](feed& one) {
+    if (is_foreign) return one.replay_failed(question.number, now);  // it shows nothing of this publisher
+    if (question.kind == replay_kind::snapshot) return one.snapshot_end(question.number, next, now);
+    one.replay_end(question.number, now);
+  });
   carry_out();
 }
 
@@ -204,6 +228,36 @@ void publisher_set::advance() {
 }
 
 // ---------------------------------------------------------------------------------------------- identities
+
+publisher_entry& publisher_set::primary_of(publisher_entry& entry) {
+  return entry.primary == 0 ? entry : *entries_.at(entry.primary);
+}
+
+/// The entry for a topic of a source. An engine numbers all its batches in one row, so that another topic is another
+/// life of it; a node has a row for each topic, and so an entry. Null: it may have no more.
+publisher_entry* publisher_set::entry_of(publisher_entry& primary, std::string_view topic) {
+  const bool is_only = primary.is_bound() || !primary.has_topic || primary.topic == topic;
+  if (is_only || primary.options.kind != publisher_kind::node) return &primary;
+  if (const auto found = primary.topics.find(topic); found != primary.topics.end()) return find(found->second);
+  if (!check_topic(topic) || identity_of(primary, topic).kind != publisher_kind::node) return &primary;
+  if (primary.topics.size() >= most_topics) return nullptr;
+  auto made = std::make_unique<publisher_entry>();
+  made->key = primary.key + " " + std::string(topic);
+  made->settings = primary.settings;
+  made->replay = primary.replay;
+  made->primary = primary.number;
+  made->topic = topic;
+  made->has_topic = true;
+  made->identity = primary.identity;
+  made->identity.name += "/" + std::string(topic);
+  made->identity = identity_of(*made, topic);
+  const auto added = insert(std::move(made));
+  if (!added) return nullptr;
+  primary.topics.emplace(topic, (*added)->number);
+  open(**added);
+  if (primary.is_connected) change_connection(**added, true);
+  return *added;
+}
 
 publisher_identity publisher_set::identity_of(const publisher_entry& entry, std::string_view topic) const {
   const event_topic parts = parse_topic(topic);
@@ -311,8 +365,11 @@ void publisher_set::perform(publisher_entry& entry, const feed_clear& command) {
 
 void publisher_set::perform(publisher_entry& entry, const feed_ask& command) {
   end_line(entry);
-  auto line =
-      replay_line::open(context_, poller_, line_token_(entry.number), line_options(options_), entry.replay, command);
+  // An engine takes a request with a topic for none. A node is asked for all once in a while, to learn its topics.
+  const bool learns_topics = !entry.is_bound() && entry.primary == 0 && command.kind != replay_kind::check;
+  const bool names_topic = entry.options.kind == publisher_kind::node && entry.has_topic && !learns_topics;
+  auto line = replay_line::open(context_, poller_, line_token_(entry.number), line_options(options_), entry.replay,
+                                command, names_topic ? std::string_view(entry.topic) : std::string_view());
   if (!line) {
     ++totals_.refused_replays;
     const feed_time now = present_time();

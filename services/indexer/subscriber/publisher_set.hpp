@@ -51,7 +51,7 @@ class publisher_set {
 
   void connected(publisher_entry& entry);
   void disconnected(publisher_entry& entry);
-  /// A live batch, whose payload it takes out of the message.
+  /// A live batch of the entry's source, whose payload it takes out of the message.
   void live(publisher_entry& entry, const wire_batch& batch, zmq::multipart_message& message);
   /// A message of the entry's replay socket, which may be gone behind it.
   void answer(publisher_entry& entry, zmq::multipart_message& message);
@@ -71,12 +71,16 @@ class publisher_set {
 
  private:
   [[nodiscard]] result<publisher_entry*> insert(std::unique_ptr<publisher_entry> entry);
+  [[nodiscard]] publisher_entry* entry_of(publisher_entry& primary, std::string_view topic);
+  [[nodiscard]] publisher_entry& primary_of(publisher_entry& entry);
   [[nodiscard]] publisher_identity identity_of(const publisher_entry& entry, std::string_view topic) const;
   [[nodiscard]] bool identify(publisher_entry& entry, std::string_view topic);
   void renew(publisher_entry& entry);
   void open(publisher_entry& entry);
   void end_line(publisher_entry& entry);
   void carry_out();
+  void change_connection(publisher_entry& entry, bool is_connected);
+  void end_answer(publisher_entry& entry, const wire_batch& end);
   void perform(publisher_entry& entry, const feed_apply& command);
   void perform(publisher_entry& entry, const feed_clear& command);
   void perform(publisher_entry& entry, const feed_ask& command);

@@ -28,7 +28,8 @@ struct wire_batch {
 /// Whether an answer is its request's end: of a replay the number 2^64-1; of a snapshot an empty payload.
 [[nodiscard]] bool is_end(const wire_batch& answer, std::size_t payload_bytes, replay_kind kind) noexcept;
 
-/// The second part of a request; the first one is empty. A start as 8 bytes, big endian, or "snapshot".
+/// The second part of a request; the first one is empty, and a third one may name a topic. A start as 8 bytes, big
+/// endian, or "snapshot".
 [[nodiscard]] std::string request_of(const feed_ask& question);
 
 /// Big endian, as numbers stand on the wire.

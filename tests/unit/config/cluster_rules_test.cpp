@@ -135,6 +135,8 @@ BOOST_AUTO_TEST_CASE(a_secret_that_others_may_read_or_that_is_too_short_or_missi
   BOOST_TEST(contains(why_not(secret_file(std::string(5000, 'x')).path), "16 to 4096"));
   BOOST_TEST(contains(why_not("/does/not/exist"), "cannot be read"));
   BOOST_TEST(contains(why_not("/tmp"), "regular"));
+  BOOST_TEST(why_not("/does/not/exist").starts_with("the cluster's secret (cluster.secret_file): "));
+  BOOST_TEST(read_secret("/does/not/exist", "the token").error().message().starts_with("the token: "));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -198,6 +198,31 @@ BOOST_AUTO_TEST_CASE(an_answer_in_parts_is_whole_or_visibly_cut) {
   BOOST_TEST(old.ask("GET /parts HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").body == expected);
 }
 
+BOOST_AUTO_TEST_CASE(a_part_that_is_not_there_yet_is_awaited) {
+  service_world world;
+  auto client = world.connect();
+  BOOST_TEST(client.get("/hesitant").body == "part;part;part;");
+  BOOST_TEST(client.get("/after").body == "GET /after? ");
+}
+
+BOOST_AUTO_TEST_CASE(an_answer_may_wait_for_another_thread) {
+  service_world world;
+  auto client = world.connect();
+  for (int i = 0; i < 200; ++i) BOOST_TEST(client.ask(post("/later", "body")).body == "later body");
+  client.send(post("/later", "1") + post("/2", "2"));
+  BOOST_TEST(client.receive().body == "later 1");
+  BOOST_TEST(client.receive().body == "POST /2? 2");
+}
+
+BOOST_AUTO_TEST_CASE(an_answer_that_never_comes_is_503) {
+  service_world world(with_limits({.answer = 50ms}));
+  auto client = world.connect();
+  BOOST_TEST(client.get("/never").status == 503);
+  auto second = world.connect();
+  second.send("GET /never HTTP/1.1\r\nHost: h\r\n\r\n");
+  world.await([](const auto& figures) { return figures.bytes_in > 50; });
+}
+
 BOOST_AUTO_TEST_CASE(only_the_token_opens_the_server) {
   request_server_options options;
   options.token = "secret";
@@ -329,11 +354,13 @@ BOOST_AUTO_TEST_CASE(a_stopping_server_does_not_wait_for_a_client_without_end) {
 
 BOOST_AUTO_TEST_CASE(many_clients_on_two_threads_get_their_own_answers) {
   service_world world;
+  std::vector<raw_client> clients;  // made here, since checks of Boost.Test are for one thread
+  for (int t = 0; t < 8; ++t) clients.push_back(t % 2 == 0 ? world.connect() : raw_client(world.path));
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
-      raw_client client = t % 2 == 0 ? world.connect() : raw_client(world.path);
+      raw_client& client = clients[static_cast<std::size_t>(t)];
       for (int i = 0; i < 200; ++i) {
         const std::string body = std::to_string(t * 1000 + i) + std::string(static_cast<std::size_t>(i * 97), 'x');
         if (client.ask(post("/p", body)).body != "POST /p? " + body) ++wrong;

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "core/socket_address.hpp"
 #include "core/unique_fd.hpp"
@@ -63,6 +64,28 @@ class numbered_parts final : public reply_source {
   int next_ = 0;
 };
 
+/// Fires its event on another thread, or never.
+struct other_thread_event final : reply_event {
+  ~other_thread_event() override {
+    if (thread.joinable()) thread.join();
+  }
+  std::string text;
+  std::thread thread;
+};
+
+/// Parts that are not there whenever they are asked for the first time.
+class hesitant_parts final : public reply_source {
+ public:
+  bool next(std::string& out) override {
+    if (++calls_ % 2 == 1) return true;
+    out += "part;";
+    return calls_ < 6;
+  }
+
+ private:
+  int calls_ = 0;
+};
+
 /// Answers with what it was asked.
 class echo_handler final : public request_handler {
  public:
@@ -74,6 +97,15 @@ class echo_handler final : public request_handler {
     if (request.path == "/post" && request.method != "POST") return reply.refuse_method("POST");
     if (request.path == "/missing") return reply.fail(404, "there is no /missing");
     reply.content_type = "text/plain";
+    if (request.path == "/later") return answer_later(request, reply);
+    if (request.path == "/never") {
+      reply.event = std::make_shared<other_thread_event>();
+      return;
+    }
+    if (request.path == "/hesitant") {
+      reply.rest = std::make_unique<hesitant_parts>();
+      return;
+    }
     if (request.path == "/large") {
       reply.body.assign(64U << 20U, 'x');
     } else if (request.path == "/parts") {
@@ -90,6 +122,20 @@ class echo_handler final : public request_handler {
   }
 
  private:
+  static void answer_later(const http_request& request, http_reply& reply) {
+    if (request.event != nullptr) {
+      reply.body = static_cast<other_thread_event*>(request.event)->text;
+      reply.body.append(reinterpret_cast<const char*>(request.body.data()), request.body.size());
+      return;
+    }
+    const auto event = std::make_shared<other_thread_event>();
+    event->thread = std::thread([event = event.get()] {
+      event->text = "later ";
+      event->fire();
+    });
+    reply.event = event;
+  }
+
   service_gate& gate_;
 };
 

@@ -87,6 +87,23 @@ BOOST_AUTO_TEST_CASE(all_fields_of_a_question_are_read_in_any_order) {
   BOOST_TEST((question.ttl == 1500ms));
 }
 
+BOOST_AUTO_TEST_CASE(tokens_are_the_same_in_all_forms_that_json_has_for_them) {
+  const std::vector<std::uint32_t> expected{0, 10, 4294967295U};
+  for (const std::string_view list : {"[0,10,4294967295]", "[ 0 , 10\n,\t4294967295\r] "}) {
+    for (const std::string_view rest : {"", R"(,"model_name":"m")"}) {
+      read(R"({"token_ids":)" + std::string(list) + std::string(rest) + "}");
+      BOOST_TEST((tokens() == expected), list);
+    }
+  }
+  read(R"({"token_ids":[]})");
+  BOOST_TEST(question.question.tokens.empty());
+  read(R"({"token_ids":[ ],"model_name":"m"})");
+  BOOST_TEST(question.question.model == "m");
+  for (const std::string_view list : {"[00]", "[01]", "[,1]", "[1,,2]", "[1}", "[1,[2]]", "[+1]", "[0x1]", "[1e3]"}) {
+    refusal_of(R"({"token_ids":)" + std::string(list) + "}");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(null_is_as_if_the_field_were_not_there) {
   read(R"({"model_name":"m","token_ids":null,"prompt":"text","pod_identifiers":null,"extra_keys":null,"ttl_s":null})");
   BOOST_TEST(!question.has_tokens);
@@ -105,7 +122,7 @@ BOOST_AUTO_TEST_CASE(keys_are_numbers_or_decimal_text) {
 BOOST_AUTO_TEST_CASE(extra_keys_come_in_the_form_of_events) {
   for (const std::string lists :
        {R"([])", R"([null,null])", R"([[],["a",1,-1,1.5,true,false,null,["b"],{"k":1,"longer":[2],"a":"c"}]])",
-        R"([[{"bytes":"00ff"},{"bytes":"","x":1}],null,[18446744073709551615,-9223372036854775808,1e300]])"}) {
+        R"([[{"bytes":"00ff"},{"bytes":""},{"b":"","x":1}],null,[18446744073709551615,-9223372036854775808,1e300]])"}) {
     read(R"({"model_name":"m","token_ids":[],"extra_keys":)" + lists + "}");
     BOOST_TEST(has_extra_keys(lists), lists);
   }

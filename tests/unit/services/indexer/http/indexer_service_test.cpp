@@ -22,7 +22,8 @@ struct call_record {
   std::optional<error> failure;
   std::string unready;
   bool has_pod = true;
-  bool has_tokenizer = false;
+  token_receiver receiver;
+  result<std::vector<std::uint32_t>> tokens = std::vector<std::uint32_t>{11, 12};
 };
 
 class recording_dump final : public pod_dump {
@@ -62,10 +63,9 @@ class recording_calls final : public indexer_calls {
     return {};
   }
   std::string_view medium_name(medium_number medium) const override { return medium == 0 ? "gpu" : "cpu"; }
-  result<std::span<const std::uint32_t>> tokens_of(std::string_view model, std::string_view prompt) override {
-    if (!record_.has_tokenizer) return fail(error_code::not_running, "there is no tokenizer; send token_ids");
+  void tokenize(std::string_view model, std::string_view prompt, token_receiver done) override {
     record_.calls.append("tokenize ").append(model).append(" ").append(prompt).append(";");
-    return tokens_;
+    record_.receiver = std::move(done);
   }
   result<void> pods(const pod_visitor& visit) override {
     visit({.pod = "a",
@@ -122,7 +122,6 @@ class recording_calls final : public indexer_calls {
   std::array<pod_score, 2> scores_;
   std::array<std::string_view, 1> degraded_{"pod-2"};
   std::array<std::uint64_t, 2> keys_{1, 18446744073709551615U};
-  std::array<std::uint32_t, 2> tokens_{11, 12};
 };
 
 struct service_fixture {
@@ -137,6 +136,16 @@ struct service_fixture {
     request.body = body.bytes();
     record.calls.clear();
     reply.clear();
+    service.handle(request, reply);
+    if (!reply.event) return;
+    // As the server does when the event fires.
+    bool has_fired = false;
+    const auto event = std::move(reply.event);
+    event->arm([&] { has_fired = true; });
+    record.receiver(record.tokens);
+    BOOST_TEST(has_fired);
+    reply.clear();
+    request.event = event.get();
     service.handle(request, reply);
   }
   json post(std::string_view path, std::string_view text) {
@@ -178,17 +187,17 @@ BOOST_AUTO_TEST_CASE(scores_are_answered_from_binary_tokens_and_keys) {
 }
 
 BOOST_AUTO_TEST_CASE(the_originals_names_are_answered) {
-  record.has_tokenizer = true;
   const json answer = post("/v1/GetPodScores", R"({"prompt":"hello","model_name":"m","pod_identifiers":[]})");
   BOOST_TEST(record.calls == "tokenize m hello;score m [11,12,] [] [] ;");
   BOOST_TEST(reply.body == R"({"scores":[{"pod":"pod\"1","score":2.8},{"pod":"pod-2","score":2}]})");
 }
 
 BOOST_AUTO_TEST_CASE(a_text_without_a_tokenizer_is_503) {
+  record.tokens = fail(error_code::not_running, "there is no tokenizer; send token_ids");
   post("/v1/scores", R"({"prompt":"hello","model_name":"m"})");
   BOOST_TEST(reply.status == 503);
-  BOOST_TEST(error_text().find("token_ids") != std::string::npos);
-  BOOST_TEST(record.calls.empty());
+  BOOST_TEST(error_text() == "there is no tokenizer; send token_ids");
+  BOOST_TEST(record.calls == "tokenize m hello;");
 }
 
 BOOST_AUTO_TEST_CASE(a_question_that_is_incomplete_or_ambiguous_is_400) {

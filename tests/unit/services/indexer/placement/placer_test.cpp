@@ -97,6 +97,43 @@ BOOST_AUTO_TEST_CASE(an_engine_that_begins_anew_with_other_hashes_takes_no_more_
   BOOST_TEST(world.index.bytes() <= bytes + 65'536);
 }
 
+BOOST_AUTO_TEST_CASE(two_publishers_of_one_pod_end_each_others_holders_and_go_on) {
+  indexer_world world;
+  const case_engine engine;
+  const publisher_id one = world.open(engine);
+  const publisher_id other = world.open(engine);
+  world.publish(one, engine, {stored("A:0:64")});
+  world.publish(other, engine, {stored("A:0:64")});
+  world.blocks.close(one);
+  BOOST_TEST(world.scores(json{{"of", "A:0:64"}}).empty());
+  world.publish(other, engine, {stored("A:0:64")});
+  BOOST_TEST(world.scores(json{{"of", "A:0:64"}}).at(engine.pod) == 4);
+}
+
+BOOST_AUTO_TEST_CASE(models_without_publishers_give_their_room_to_others) {
+  indexer_world world;
+  for (std::size_t i = 0; i < 3 * model_table::most_models; ++i) {
+    case_engine engine;
+    engine.model = "model" + std::to_string(i);
+    const publisher_id number = world.open(engine);
+    if (i % 1000 == 0) {
+      world.publish(number, engine, {stored("A:0:64")});
+      BOOST_TEST(world.scores(json{{"of", "A:0:64"}, {"model_name", engine.model}}).at(engine.pod) == 4);
+    }
+    world.blocks.close(number);
+    while (!world.index.sweep(1000)) {
+    }
+    world.index.reclaim();
+    world.index.reclaim();
+  }
+  const case_engine engine;
+  const publisher_id number = world.open(engine);
+  for (int i = 0; i < 3000; ++i) {
+    world.publish(number, engine, {stored("A:0:16", {{"lora_name", "adapter" + std::to_string(i)}})});
+  }
+  BOOST_TEST(world.index.models().size() <= model_table::most_models);
+}
+
 BOOST_AUTO_TEST_CASE(a_silent_pod_leaves_the_answers_and_comes_back_with_its_blocks) {
   indexer_world world;
   const case_engine engine;

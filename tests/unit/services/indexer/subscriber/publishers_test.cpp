@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "recording_sink.hpp"
@@ -62,7 +63,8 @@ struct followed_world {
     await([&] { return target.subscriptions() > 0 && row(name).mark.state == publisher_state::live; });
   }
   publisher_row row(std::string_view name) const {
-    for (const publisher_row& each : events->publishers()->rows) {
+    const auto table = events->publishers();
+    for (const publisher_row& each : table->rows) {
       if (each.identity.name == name) return each;
     }
     return {};
@@ -198,6 +200,44 @@ BOOST_AUTO_TEST_CASE(a_snapshot_brings_what_the_ring_has_no_more) {
   world.await_content("pod", {"snapshot of b7", "snapshot of b8", "snapshot of b9", "b10"});
 }
 
+BOOST_AUTO_TEST_CASE(a_snapshot_may_end_as_a_replay_does) {
+  followed_world world(quick_options());
+  event_publisher& engine = world.publisher({.has_snapshots = true, .ends_snapshots_as_replays = true, .ring = 1});
+  for (const auto& each : numbered("b", 10)) engine.publish(each);
+  world.follow(engine, "a");
+  world.await_content("pod", {"snapshot of b9"});
+  world.await_live(engine, "a");
+  engine.publish("b10");
+  world.await_content("pod", {"snapshot of b9", "b10"});
+  world.await([&] { return world.row("a").last_seq == 10U; });
+  BOOST_TEST(world.row("a").counters.gaps == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_node_has_a_row_of_numbers_for_each_topic) {
+  followed_world world(quick_options());
+  event_publisher& node = world.publisher({.topic = "kv@node:n@one", .has_snapshots = true});
+  node.publish("0 of one");
+  node.publish("0 of two", "kv@node:n@two");
+  node.publish("1 of two", "kv@node:n@two");
+  world.follow(node, "a");
+  const text_list early{"snapshot of 0 of one", "snapshot of 0 of two", "snapshot of 1 of two"};
+  world.await_content("node:n", early);
+  world.await_live(node, "a");
+  world.await_live(node, "a/kv@node:n@two");
+  node.publish("1 of one");
+  node.publish("2 of two", "kv@node:n@two");
+  node.publish("0 of three", "kv@node:n@three");
+  world.await([&] { return world.sink.content_of("node:n").size() == 6U; });
+  BOOST_TEST(world.row("a").identity.model == "one");
+  BOOST_TEST(world.row("a/kv@node:n@two").identity.model == "two");
+  BOOST_TEST((world.row("a").identity.kind == publisher_kind::node));
+  BOOST_TEST(world.row("a").counters.restarts == 0U);
+  BOOST_TEST(world.row("a").counters.gaps == 0U);
+  BOOST_REQUIRE(world.events->remove("a"));
+  world.await([&] { return world.events->publishers()->rows.empty(); });
+  BOOST_TEST(world.sink.content_of("node:n").empty());
+}
+
 BOOST_AUTO_TEST_CASE(a_ring_that_does_not_reach_back_leaves_it_degraded_until_all_is_cleared) {
   followed_world world(quick_options());
   event_publisher& engine = world.publisher({.ring = 3});
@@ -269,19 +309,23 @@ BOOST_AUTO_TEST_CASE(a_publisher_that_is_away_is_silent_and_live_again_when_it_i
 }
 
 BOOST_AUTO_TEST_CASE(a_flood_does_not_keep_the_batches_of_another_publisher_waiting) {
-  followed_world world(quick_options());
+  subscriber_options options = quick_options();
+  options.live_messages = 100'000;
+  followed_world world(options);
   event_publisher& loud = world.publisher({.topic = "kv@loud@m"});
   event_publisher& quiet = world.publisher({.topic = "kv@quiet@m"});
   world.follow(loud, "loud");
   world.follow(quiet, "quiet");
   world.await_live(loud, "loud");
   world.await_live(quiet, "quiet");
-  // Each batch that is applied sends another one, so that the loud publisher's socket is never empty.
+  // A slow sink, and each batch that is applied sends another one: the loud publisher's socket is never empty.
   world.sink.set_hook([&loud](std::string_view pod) {
-    if (pod == "loud") loud.publish("again");
+    if (pod != "loud") return;
+    loud.publish("again");
+    std::this_thread::sleep_for(100us);
   });
-  world.sink.hold();
-  for (const auto& each : numbered("flood", 1000)) loud.publish(each);
+  world.sink.hold();  // a publisher is used by one thread at a time
+  for (const auto& each : numbered("flood", 5000)) loud.publish(each);
   world.sink.release();
   quiet.publish("0");
   wait_until([&] { return world.sink.content_of("quiet").size() == 1U; });

@@ -31,9 +31,13 @@ batch_effect recording_sink::apply(publisher_id publisher, std::string_view topi
   found->content.push_back(payload);
   order_.push_back(found->identity.pod);
   if (topic.size() > 512) ++faults_;
-  if (hook_) hook_(found->identity.pod);
-  const auto effect = effects_.find(payload);
-  return effect == effects_.end() ? batch_effect{} : effect->second;
+  const auto found_effect = effects_.find(payload);
+  const batch_effect effect = found_effect == effects_.end() ? batch_effect{} : found_effect->second;
+  const auto hook = hook_;
+  const std::string pod = found->identity.pod;
+  lock.unlock();
+  if (hook) hook(pod);
+  return effect;
 }
 
 void recording_sink::clear(publisher_id publisher, clear_reason reason) {

@@ -1,0 +1,479 @@
+// The index of `cenote indexer`: stores, removals, answers, and questions over HTTP, each beside a plain loop of the
+// same run.
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "commands/bench/support.hpp"
+#include "core/unique_fd.hpp"
+#include "services/indexer/events/event_adapter.hpp"
+#include "services/indexer/http/indexer_service.hpp"
+#include "services/indexer/service/service_calls.hpp"
+#include "transport/http/request_server.hpp"
+
+namespace cenote::bench {
+
+namespace {
+
+using namespace indexer;
+
+constexpr std::size_t chain_length = 1000;  // blocks of a prompt
+constexpr std::size_t pod_count = 100;
+constexpr std::size_t store_length = 64;  // blocks of an event
+constexpr std::uint32_t block_tokens = 16;
+constexpr std::uint64_t default_blocks = 1'000'000;
+constexpr unsigned default_rounds = 100'000;  // questions
+
+/// Keys and hashes of a prompt, made again from its number, so that they take no memory.
+std::uint64_t key_at(std::uint64_t prompt, std::size_t block) noexcept {
+  return spread(prompt * chain_length + block, 0x5eed);
+}
+std::uint64_t hash_at(std::uint64_t prompt, std::size_t block) noexcept {
+  return spread(prompt * chain_length + block, 0xeade5);
+}
+void write_prompt(std::uint64_t prompt, std::span<std::uint64_t> keys, std::span<std::uint64_t> hashes) noexcept {
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = key_at(prompt, i);
+  for (std::size_t i = 0; i < hashes.size(); ++i) hashes[i] = hash_at(prompt, i);
+}
+
+/// The limit of a store: names and keys into two arrays and an open table, with nothing else done.
+class plain_table {
+ public:
+  explicit plain_table(std::size_t blocks) : slots_(blocks * 2), keys_(blocks), hashes_(blocks) {}
+
+  void store(std::span<const std::uint64_t> keys, std::span<const std::uint64_t> hashes) noexcept {
+    for (std::size_t i = 0; i < keys.size() && count_ < keys_.size(); ++i) {
+      keys_[count_] = keys[i];
+      hashes_[count_] = hashes[i];
+      std::size_t place = spread(hashes[i], 1) % slots_.size();
+      while (slots_[place] != 0) place = place + 1 == slots_.size() ? 0 : place + 1;
+      slots_[place] = static_cast<std::uint32_t>(++count_);
+    }
+  }
+
+ private:
+  std::vector<std::uint32_t> slots_;
+  std::vector<std::uint64_t> keys_, hashes_;
+  std::size_t count_ = 0;
+};
+
+std::string size_name(std::uint64_t blocks) {
+  return blocks % 1'000'000 == 0 ? fmt::format("{} M blocks", blocks / 1'000'000) : fmt::format("{} blocks", blocks);
+}
+
+/// Prompts of 1,000 blocks, each on a pod of a hundred.
+class index_bench {
+ public:
+  index_bench(std::uint64_t blocks, const options& options, report& out)
+      : prompts_(std::max<std::uint64_t>(blocks / chain_length, 1)),
+        rounds_(options.rounds != 0 ? options.rounds : default_rounds),
+        out_(out),
+        suffix_(", " + size_name(prompts_ * chain_length)),
+        processor_(key_chain::xxh3, "bench"),
+        index_({.memory = prompts_ * chain_length * 40 + (std::size_t{64} << 20), .members = 4096, .seed = 1}) {
+    for (std::size_t i = 0; i < pod_count; ++i) {
+      holders_.push_back(*index_.holders().open({.pod = "pod" + std::to_string(i)}));
+    }
+  }
+
+  result<void> run() {
+    store();
+    score();
+    shared();
+    two_readers();
+    remove();
+    return clear();
+  }
+
+ private:
+  static constexpr double million = 1e6;
+  static constexpr double microseconds = 1e6;
+
+  void store() {
+    samples stores;
+    samples plain;
+    std::array<std::uint64_t, chain_length> keys{};
+    std::array<std::uint64_t, chain_length> hashes{};
+    plain_table table(prompts_ * chain_length);
+    const std::size_t empty = index_.bytes();
+    for (std::uint64_t prompt = 0; prompt < prompts_; ++prompt) {
+      write_prompt(prompt, keys, hashes);
+      const stopwatch time;
+      block_number parent = no_block;
+      for (std::size_t at = 0; at < chain_length; at += store_length) {
+        const std::size_t count = std::min(store_length, chain_length - at);
+        const auto names = std::span(hashes).subspan(at, count);
+        (void)index_.store(0, parent, std::span(keys).subspan(at, count), names, holders_[prompt % pod_count]);
+        parent = index_.block_of(0, names.back());
+      }
+      stores.add(time.seconds());
+      const stopwatch plain_time;
+      table.store(keys, hashes);
+      plain.add(plain_time.seconds());
+    }
+    index_.reclaim();
+    const double least = prompts_ * chain_length <= 2'000'000 ? 4.5 : 4.0;
+    out_.add(rate_figure("indexer", "store of new blocks, 64 an event" + suffix_, stores, plain,
+                         chain_length / million, "M blocks/s", {bound::kind::value_at_least, least}));
+    out_.add({.bench = "indexer",
+              .name = "memory" + suffix_,
+              .value = static_cast<double>(index_.bytes() - empty) / static_cast<double>(prompts_ * chain_length),
+              .unit = "bytes/block",
+              .promise = {bound::kind::value_at_most, 28}});
+  }
+
+  [[nodiscard]] static std::size_t ask(prefix_reader& reader, std::span<const std::uint64_t> keys) {
+    std::size_t found = 0;
+    reader.walk(keys, [&](std::span<const prefix_row> rows) { found = rows.size(); });
+    return found;
+  }
+
+  /// Three reads of random lines, each where the one before leads: the least that a question of a cold prompt does.
+  void time_reads(samples& reads, std::mt19937_64& random, std::span<const std::uint64_t> memory) {
+    const stopwatch time;
+    std::uint64_t place = random();
+    for (int i = 0; i < 3; ++i) place = spread(memory[place % memory.size()] ^ place, 7);
+    reads.add(time.seconds());
+    sink_ += place;
+  }
+
+  void score() {
+    auto reader = *prefix_reader::open(index_);
+    std::mt19937_64 random(1);
+    std::vector<std::uint64_t> memory(prompts_ * chain_length * 3);
+    for (std::uint64_t& word : memory) word = random();
+    samples times;
+    samples reads;
+    std::array<std::uint64_t, chain_length> keys{};
+    for (unsigned i = 0; i < rounds_; ++i) {
+      write_prompt(random() % prompts_, keys, {});
+      const stopwatch time;
+      sink_ += ask(reader, keys);
+      times.add(time.seconds());
+      time_reads(reads, random, memory);
+    }
+    const double blocks = static_cast<double>(prompts_ * chain_length);
+    const double most = blocks <= 2e6 ? 1 : blocks <= 2e7 ? 2.5 : 4;
+    const std::string name = "score of 1,000 keys, a random prompt" + suffix_;
+    out_.add(time_figure("indexer", name, times, reads, microseconds, "us", {bound::kind::value_at_most, most}));
+    out_.add(late_figure("indexer", name + ", p99", times, times.median(), microseconds, "us",
+                         {bound::kind::value_at_most, 10}));
+  }
+
+  template <class Depth>
+  void shared_row(const std::string& name, std::size_t pods, double most, Depth depth) {
+    std::array<std::uint64_t, chain_length> keys{};
+    std::array<std::uint64_t, chain_length> hashes{};
+    const std::uint64_t prompt = prompts_ + ++shared_;
+    write_prompt(prompt, keys, hashes);
+    for (std::size_t i = 0; i < pods; ++i) {
+      const auto number = index_.holders().open({.pod = "pod" + std::to_string(i)});
+      const std::size_t blocks = depth(i);
+      (void)index_.store(0, no_block, std::span(keys).first(blocks), std::span(hashes).first(blocks), *number);
+    }
+    auto reader = *prefix_reader::open(index_);
+    samples times;
+    for (unsigned i = 0; i < std::min(rounds_, 20'000U); ++i) {
+      const stopwatch time;
+      sink_ += ask(reader, keys);
+      times.add(time.seconds());
+    }
+    out_.add(time_figure("indexer", name, times, {}, microseconds, "us", {bound::kind::value_at_most, most}));
+  }
+
+  void shared() {
+    shared_row("score of 1,000 keys, all on 100 pods", 100, 1, [](std::size_t) { return chain_length; });
+    shared_row("score of 1,000 keys, 100 pods at 100 depths", 100, 6, [](std::size_t i) { return 10 * (i + 1); });
+    shared_row("score of 1,000 keys, 1,000 pods at 1,000 depths", 1000, 100, [](std::size_t i) { return i + 1; });
+  }
+
+  /// Questions a second of one reader; `stop` ends it.
+  [[nodiscard]] double ask_until(const std::atomic<bool>& stop, std::uint64_t seed) {
+    auto reader = *prefix_reader::open(index_);
+    std::mt19937_64 random(seed);
+    std::array<std::uint64_t, chain_length> keys{};
+    std::uint64_t count = 0;
+    std::size_t found = 0;
+    const stopwatch time;
+    while (!stop.load(std::memory_order_relaxed)) {
+      const std::uint64_t prompt = random() % prompts_;
+      keys.front() = key_at(prompt, 0);
+      keys.back() = key_at(prompt, chain_length - 1);
+      for (std::size_t i = 1; i + 1 < chain_length; ++i) keys[i] = key_at(prompt, i);
+      found += ask(reader, keys);
+      ++count;
+    }
+    sink_ += found;
+    return static_cast<double>(count) / time.seconds();
+  }
+
+  void two_readers() {
+    const auto run_for = [&](unsigned readers) {
+      std::atomic<bool> stop{false};
+      std::vector<std::future<double>> rates;
+      for (unsigned i = 0; i < readers; ++i) {
+        rates.push_back(std::async(std::launch::async, [&, i] { return ask_until(stop, i + 1); }));
+      }
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      stop = true;
+      double sum = 0;
+      for (auto& rate : rates) sum += rate.get();
+      return sum;
+    };
+    const double one = run_for(1);
+    const double two = run_for(2);
+    out_.add({.bench = "indexer",
+              .name = "questions a second of two readers, against one" + suffix_,
+              .value = two / million,
+              .unit = "M/s",
+              .limit = one / million,
+              .promise = {bound::kind::ratio_at_least, 1.8}});
+  }
+
+  void remove() {
+    samples tails;
+    samples random_ones;
+    std::mt19937_64 random(3);
+    std::array<std::uint64_t, 16> names{};
+    for (std::uint64_t prompt = 0; prompt < prompts_; ++prompt) {
+      const stopwatch time;
+      for (std::size_t at = chain_length; at > chain_length / 2;) {
+        std::size_t count = 0;
+        while (count < names.size() && at > chain_length / 2) names[count++] = hash_at(prompt, --at);
+        index_.remove(0, std::span(names).first(count), holders_[prompt % pod_count]);
+      }
+      tails.add(time.seconds());
+    }
+    for (std::uint64_t i = 0; i < prompts_ * 4; ++i) {
+      const std::uint64_t pod = random() % std::min<std::uint64_t>(pod_count, prompts_);
+      for (std::uint64_t& name : names) {
+        const std::uint64_t prompt = random() % ((prompts_ - pod - 1) / pod_count + 1) * pod_count + pod;
+        name = hash_at(prompt, random() % (chain_length / 2));
+      }
+      const stopwatch time;
+      index_.remove(0, names, holders_[pod]);
+      random_ones.add(time.seconds());
+    }
+    out_.add(rate_figure("indexer", "removal from the tail, 16 an event" + suffix_, tails, {},
+                         chain_length / 2.0 / million, "M blocks/s", {bound::kind::value_at_least, 8}));
+    out_.add(rate_figure("indexer", "removal at random, 16 an event" + suffix_, random_ones, {},
+                         static_cast<double>(names.size()) / million, "M blocks/s",
+                         {bound::kind::value_at_least, 1.5}));
+  }
+
+  result<void> clear() {
+    samples times;
+    for (const holder each : holders_) {
+      const stopwatch time;
+      index_.clear(each);
+      times.add(time.seconds());
+    }
+    out_.add(time_figure("indexer", "clear of a pod" + suffix_, times, {}, microseconds, "us",
+                         {bound::kind::value_at_most, 1000}));
+    while (!index_.sweep(1 << 16)) {
+    }
+    return {};
+  }
+
+  std::uint64_t prompts_;
+  unsigned rounds_;
+  report& out_;
+  std::string suffix_;
+  token_processor processor_;
+  forest index_;
+  std::vector<holder> holders_;
+  std::uint64_t shared_ = 0;
+  std::atomic<std::uint64_t> sink_{0};
+};
+
+/// Events of one engine, and questions by tokens, as the service takes them.
+class event_bench {
+ public:
+  event_bench(const options& options, report& out)
+      : rounds_(options.rounds != 0 ? options.rounds : 2'000),
+        out_(out),
+        processor_(key_chain::xxh3, "bench"),
+        index_({.memory = std::size_t{256} << 20, .members = 4096, .seed = 1}),
+        writer_(index_, processor_) {}
+
+  result<void> run() {
+    apply_payloads();
+    score_tokens();
+    return ask_over_socket();
+  }
+
+ private:
+  static constexpr std::size_t prompt_tokens = 16'000;
+  static constexpr std::size_t payloads = 2'000;
+
+  static std::uint32_t token_at(std::uint64_t prompt, std::size_t place) {
+    return static_cast<std::uint32_t>(spread(prompt, place) % 120'000);
+  }
+
+  /// vLLM's form: an array, 64 blocks.
+  static std::vector<std::uint8_t> payload_of(std::uint64_t prompt, std::size_t first_block) {
+    nlohmann::json hashes = nlohmann::json::array();
+    nlohmann::json tokens = nlohmann::json::array();
+    for (std::size_t i = first_block; i < first_block + store_length; ++i) {
+      hashes.push_back(hash_at(prompt, i));
+      for (std::size_t t = 0; t < block_tokens; ++t) tokens.push_back(token_at(prompt, i * block_tokens + t));
+    }
+    const nlohmann::json parent = first_block == 0 ? nlohmann::json() : nlohmann::json(hash_at(prompt, first_block - 1));
+    const nlohmann::json event{"BlockStored", hashes, parent, tokens, block_tokens, nullptr, "GPU", nullptr};
+    return nlohmann::json::to_msgpack({1.5, nlohmann::json::array({event}), 0});
+  }
+
+  void apply_payloads() {
+    std::vector<std::vector<std::uint8_t>> all;
+    const std::size_t parts = chain_length / store_length;
+    for (std::size_t i = 0; i < payloads; ++i) all.push_back(payload_of(i / parts, i % parts * store_length));
+    publisher_identity identity;
+    identity.name = identity.pod = "pod0";
+    identity.model = "m";
+    writer_.open(1, identity);
+    samples times;
+    samples copies;
+    std::vector<std::uint8_t> target(1 << 20);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto bytes = std::as_bytes(std::span(all[i]));
+      const stopwatch time;
+      writer_.apply(1, "kv@pod0@m", {.turn = i, .seq = i, .source = batch_source::live, .payload = {.bytes = bytes}});
+      times.add(time.seconds());
+      const stopwatch copy_time;
+      std::memcpy(target.data(), all[i].data(), all[i].size());
+      copies.add(copy_time.seconds());
+    }
+    out_.add(rate_figure("indexer", "blocks of events, from payloads to the index, one core", times, copies,
+                         static_cast<double>(store_length) / 1e6, "M blocks/s", {bound::kind::value_at_least, 2}));
+  }
+
+  static std::vector<std::uint32_t> prompt_of(std::uint64_t prompt) {
+    std::vector<std::uint32_t> tokens(prompt_tokens);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = token_at(prompt, i);
+    return tokens;
+  }
+
+  void score_tokens() {
+    auto questions = *scorer::open(index_, processor_);
+    samples times;
+    samples hashing;
+    std::vector<std::uint64_t> keys(prompt_tokens / block_tokens);
+    for (unsigned i = 0; i < rounds_; ++i) {
+      const auto tokens = prompt_of(i % 100);
+      const stopwatch time;
+      sink_ += questions.score({.model = "m", .tokens = tokens}).scores.size();
+      times.add(time.seconds());
+      const stopwatch hash_time;
+      processor_.write_keys({.tokens = tokens, .extra_keys = {}, .parent = std::nullopt},
+                            {.model = "m", .lora_name = {}, .block_tokens = block_tokens}, keys);
+      hashing.add(hash_time.seconds());
+      sink_ += keys.back();
+    }
+    out_.add(time_figure("indexer", "score from 16,000 tokens, against their keys alone", times, hashing, 1e6, "us",
+                         {bound::kind::value_at_most, 15}));
+  }
+
+  result<void> ask_over_socket() {
+    const auto folder = std::filesystem::temp_directory_path() / fmt::format("cenote-bench-{}", ::getpid());
+    std::filesystem::create_directories(folder);
+    const std::string path = folder / "indexer.sock";
+    const auto measured = ask_at(path);
+    std::filesystem::remove_all(folder);
+    return measured;
+  }
+
+  result<void> ask_at(const std::string& path) {
+    auto events = subscriber::start({}, writer_);
+    if (!events) return std::unexpected(events.error());
+    shared_weights weights;
+    weights.set({});
+    http::request_server_options settings;
+    settings.sockets.push_back({.path = path});
+    settings.threads = 1;
+    auto server = http::request_server::bind(std::move(settings));
+    if (!server) return std::unexpected(server.error());
+    const service_parts parts{index_, processor_, writer_, **events, weights, std::chrono::steady_clock::now()};
+    (*server)->serve([&]() -> std::unique_ptr<http::request_handler> {
+      return std::make_unique<indexer_service>(std::move(service_calls::make(parts).value()));
+    });
+    const unique_fd client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+    if (::connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+      return fail_errno("connect to " + path);
+    }
+    samples times;
+    for (unsigned i = 0; i < rounds_; ++i) {
+      const auto tokens = prompt_of(i % 100);
+      const std::string head = fmt::format(
+          "POST /v1/scores?model_name=m HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\n"
+          "Content-Length: {}\r\n\r\n",
+          tokens.size() * sizeof(tokens[0]));
+      const stopwatch time;
+      if (auto asked = exchange(client.get(), head, std::as_bytes(std::span(tokens))); !asked) return asked;
+      times.add(time.seconds());
+    }
+    out_.add(time_figure("indexer", "score from 16,000 tokens over HTTP on a Unix socket", times, {}, 1e6, "us",
+                         {bound::kind::value_at_most, 60}));
+    out_.add(late_figure("indexer", "score from 16,000 tokens over HTTP on a Unix socket, p99", times, times.median(),
+                         1e6, "us", {bound::kind::value_at_most, 300}));
+    return {};
+  }
+
+  /// Sends a request and reads its answer, whose length the head says.
+  static result<void> exchange(int socket, const std::string& head, std::span<const std::byte> body) {
+    std::string request = head;
+    request.append(reinterpret_cast<const char*>(body.data()), body.size());
+    for (std::size_t sent = 0; sent < request.size();) {
+      const auto count = ::send(socket, request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
+      if (count <= 0) return fail_errno("send");
+      sent += static_cast<std::size_t>(count);
+    }
+    std::string answer;
+    std::array<char, 65'536> part{};
+    for (;;) {
+      const auto count = ::recv(socket, part.data(), part.size(), 0);
+      if (count <= 0) return fail_errno("recv");
+      answer.append(part.data(), static_cast<std::size_t>(count));
+      const std::size_t end = answer.find("\r\n\r\n");
+      if (end == std::string::npos) continue;
+      const std::size_t length = answer.find("Content-Length: ");
+      if (!answer.starts_with("HTTP/1.1 200") || length > end) {
+        return fail(error_code::malformed, "the indexer answered " + answer.substr(0, answer.find('\r')));
+      }
+      if (answer.size() >= end + 4 + std::strtoul(answer.c_str() + length + 16, nullptr, 10)) return {};
+    }
+  }
+
+  unsigned rounds_;
+  report& out_;
+  token_processor processor_;
+  forest index_;
+  index_writer writer_;
+  std::uint64_t sink_ = 0;
+};
+
+}  // namespace
+
+result<void> run_indexer_bench(const options& options, report& out) {
+  const std::vector<std::uint64_t> sizes = options.blocks.empty() ? std::vector{default_blocks} : options.blocks;
+  for (const std::uint64_t blocks : sizes) {
+    if (auto go_on = check_interrupted(); !go_on) return go_on;
+    if (auto done = index_bench(blocks, options, out).run(); !done) return done;
+  }
+  return event_bench(options, out).run();
+}
+
+}  // namespace cenote::bench

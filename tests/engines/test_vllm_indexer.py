@@ -1,0 +1,199 @@
+"""`cenote indexer` beside real vLLM engines: a pod's score is what its engine then finds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import StartEngine
+from node import FULL, free_ports, until
+from scored_pods import BLOCK, LIVE_LIMIT, MODEL, Indexer, Pod, await_pods, findable
+from tiny_models import WORDS
+
+POOL = 128  # blocks of an engine's pool: some prompts
+ROUND = 100 if FULL else 24  # prompts between two events of the test
+BLOCK_BYTES = BLOCK * 2 * 2 * 64 * 4  # of a layer: keys and values of 2 heads of 64 floats
+
+
+class Prompts:
+    """Prompts as users send them: documents with questions, repeats, conversations that go on, and short ones."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._documents = [self._words(self._random.randrange(2, 12) * BLOCK) for _ in range(8)]
+        self._sent: list[list[int]] = []
+
+    def _words(self, count: int) -> list[int]:
+        return self._random.choices(range(WORDS), k=count)
+
+    def draw(self) -> list[int]:
+        kind = self._random.randrange(10)
+        if kind == 0:
+            return self._words(self._random.randrange(1, 3 * BLOCK))
+        if kind <= 3 and self._sent:
+            return self._random.choice(self._sent[-12:])
+        document = self._random.choice(self._documents)
+        cut = self._random.choice([len(document), self._random.randrange(1, len(document))])
+        return document[:cut] + self._words(self._random.choice([0, 1, BLOCK, self._random.randrange(1, 4 * BLOCK)]))
+
+    def note(self, prompt: list[int], answer: list[int]) -> None:
+        """Both may come again, as a conversation that goes on."""
+        self._sent.append(prompt)
+        if len(prompt) + len(answer) < 640:
+            self._sent.append(prompt + answer + self._words(self._random.choice([0, 1, 20])))
+
+    def answer_length(self) -> int:
+        return self._random.choice([1, 1, 2, BLOCK, 20])
+
+    def sample(self, pods: list[Pod]) -> list[Pod]:
+        return self._random.sample(pods, self._random.randint(1, len(pods)))
+
+
+class Comparison:
+    """Prompts sent to pods, each when the indexer knows all that came before."""
+
+    def __init__(self, indexer: Indexer, pods: list[Pod], seed: int) -> None:
+        self._indexer = indexer
+        self._pods = pods
+        self._prompts = Prompts(seed)
+        self.cached = 0  # tokens
+        self.prompts = 0
+
+    def run(self, count: int) -> None:
+        wrong = []
+        for _ in range(count):
+            prompt = self._prompts.draw()
+            await_pods(self._indexer, self._pods)
+            scores = self._indexer.scores(prompt)
+            for pod in self._prompts.sample(self._pods):
+                score = scores.get(pod.name)
+                expected = findable(score, prompt)
+                found, answer = pod.complete(prompt, self._prompts.answer_length())
+                self._prompts.note(prompt, answer)
+                self.cached += found
+                self.prompts += 1
+                if found != expected:
+                    wrong.append(f"{pod.name}: {len(prompt)} tokens, {found} found, {expected} expected: {score}")
+        assert wrong == [], "\n".join(wrong)
+
+
+@pytest.fixture
+def start_pod(llama: Path, start_engine: StartEngine) -> Any:
+    """start_pod(name, endpoint, replay): a pod of the Llama with a pool of POOL blocks."""
+
+    def start(name: str, endpoint: str, replay: str, model: Path = llama, **arguments: Any) -> Pod:
+        arguments = {"max_model_len": 1024, "kv_cache_memory_bytes": POOL * BLOCK_BYTES * 4, **arguments}
+        return Pod(name, lambda **more: start_engine(model, **more), endpoint, replay, **arguments)
+
+    return start
+
+
+@pytest.fixture
+def start_indexer(tmp_path: Path) -> Iterator[Any]:
+    """start_indexer(*settings): an indexer that ends with the test."""
+    indexers: list[Indexer] = []
+
+    def start(*sets: str) -> Indexer:
+        indexers.append(Indexer(tmp_path, *sets))
+        return indexers[-1]
+
+    yield start
+    for each in indexers:
+        each.stop()
+
+
+def reset(pod: Pod) -> None:
+    """Empties the engine's cache. vLLM publishes that with its next batch of events, which one new block makes."""
+    batches = pod.engine.call("batches")
+    assert pod.engine.call("forget")
+    make_block(pod)
+    assert pod.engine.call("batches") > batches
+
+
+def make_block(pod: Pod) -> None:
+    """A block that is new to all pods, so that the engine publishes something."""
+    pod.complete(random.choices(range(WORDS), k=BLOCK), 1)
+
+
+def test_scores_are_what_engines_find(start_pod: Any, start_indexer: Any) -> None:
+    """`a` has its endpoint in the configuration, `b` connects to the indexer and is named by its address."""
+    at_a, replay_a, bound, replay_b = free_ports(4)
+    a = start_pod("a", f"tcp://127.0.0.1:{at_a}".replace("127.0.0.1", "*"), f"tcp://127.0.0.1:{replay_a}")
+    b = start_pod("127.0.0.2", f"tcp://127.0.0.1:{bound}", f"tcp://127.0.0.2:{replay_b}")
+    indexer: Indexer = start_indexer(
+        f"publishers.a.endpoint=tcp://127.0.0.1:{at_a}",
+        f"publishers.a.replay=tcp://127.0.0.1:{replay_a}",
+        f'events.bind=["tcp://127.0.0.1:{bound}"]',
+        f"events.replay_port={replay_b}",
+    )
+    pods = [a, b]
+
+    def announce(pod: Pod) -> None:
+        """A pod that connects is known with its first batch; what it publishes before its connection stands is lost."""
+
+        def is_known() -> bool:
+            make_block(pod)
+            return bool(indexer.status(pod.name))
+
+        until(f"{pod.name} is known", is_known, limit=LIVE_LIMIT, pause=0.1)
+
+    def warm(pod: Pod) -> None:
+        pod.engine.wait_until_ready()
+        make_block(pod)
+
+    for each in pods:
+        warm(each)
+    announce(b)
+    compared = Comparison(indexer, pods, seed=1)
+    compared.run(2 * ROUND)
+    reset(a)
+    compared.run(ROUND)
+
+    a.kill()
+    a.start()
+    a.engine.wait_until_ready()
+    until("a has nothing", lambda: indexer.status("a").get("blocks") == {}, limit=LIVE_LIMIT)
+    b.kill()
+    b.start()
+    announce(b)
+    compared.run(ROUND)
+
+    indexer.kill()
+    compared_blind(pods, 6)
+    indexer.start()
+    until("it is ready", indexer.is_ready, limit=LIVE_LIMIT)
+    announce(b)
+    compared.run(ROUND)
+    reset(b)
+    compared.run(ROUND // 2)
+    assert compared.cached > compared.prompts * BLOCK, "hardly anything was found: the prompts are not alike"
+    for each in pods:
+        assert each.engine.metrics()["prefix_cache_hits"] > 0
+
+
+def compared_blind(pods: list[Pod], count: int) -> None:
+    """Prompts while there is no indexer."""
+    prompts = Prompts(seed=2)
+    for _ in range(count):
+        for pod in pods:
+            pod.complete(prompts.draw(), 4)
+
+
+def test_a_window_and_full_attention_together_are_what_an_engine_finds(
+    sliding: Path, start_pod: Any, start_indexer: Any
+) -> None:
+    """A hybrid model: a prefix counts where its last blocks are in the window's cache, too."""
+    at, replay = free_ports(2)
+    pod = start_pod("hybrid", f"tcp://*:{at}", f"tcp://127.0.0.1:{replay}", model=sliding)
+    indexer: Indexer = start_indexer(
+        f"publishers.hybrid.endpoint=tcp://127.0.0.1:{at}", f"publishers.hybrid.replay=tcp://127.0.0.1:{replay}"
+    )
+    pod.engine.wait_until_ready()
+    make_block(pod)
+    compared = Comparison(indexer, [pod], seed=3)
+    compared.run(2 * ROUND)
+    assert compared.cached > compared.prompts * BLOCK
+    assert indexer.status("hybrid")["model"] == MODEL

@@ -1,0 +1,142 @@
+#include "transport/http/request_client.hpp"
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/ssl.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace cenote::http {
+
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using wire_failure = boost::system::error_code;
+
+constexpr std::uint64_t most_answer_bytes = std::uint64_t{1} << 30;
+
+using wire_request = beast::http::request<beast::http::string_body>;
+using answer_parser = beast::http::response_parser<beast::http::string_body>;
+
+wire_request wire_form(const service_address& service, const service_request& request) {
+  wire_request made(beast::http::string_to_verb({request.method.data(), request.method.size()}),
+                    {request.target.data(), request.target.size()}, 11);
+  made.set(beast::http::field::host, service.socket.empty() ? service.address.text() : "localhost");
+  made.set(beast::http::field::connection, "close");
+  if (!service.token.empty()) made.set(beast::http::field::authorization, "Bearer " + service.token);
+  if (!request.body.empty()) {
+    made.set(beast::http::field::content_type, {request.content_type.data(), request.content_type.size()});
+    made.body() = request.body;
+  }
+  made.prepare_payload();
+  return made;
+}
+
+std::string name_of(const service_address& service) {
+  return service.socket.empty() ? service.address.text() : service.socket;
+}
+
+/// One question, as asynchronous steps that a deadline cuts off.
+class conversation {
+ public:
+  conversation(const service_address& service, const service_request& request)
+      : service_(service), request_(wire_form(service, request)), tls_(asio::ssl::context::tls_client) {
+    parser_.body_limit(most_answer_bytes);
+  }
+
+  result<service_answer> run(std::chrono::milliseconds limit) {
+    const bool is_local = !service_.socket.empty();
+    if (auto begun = is_local ? begin_local() : begin_tcp(); !begun) return std::unexpected(begun.error());
+    context_.run_for(limit);
+    if (!is_over_) return fail(error_code::deadline_exceeded, name_of(service_) + " does not answer in time");
+    if (failure_) return *failure_;
+    const auto& answer = parser_.get();
+    return service_answer{static_cast<int>(answer.result_int()), answer.body()};
+  }
+
+ private:
+  result<void> begin_local() {
+    auto stream = std::make_shared<asio::local::stream_protocol::socket>(context_);
+    stream->async_connect(asio::local::stream_protocol::endpoint(service_.socket), [this, stream](wire_failure failed) {
+      if (!ends_with(failed)) write(stream);
+    });
+    return {};
+  }
+
+  result<void> begin_tcp() {
+    wire_failure failed;
+    const auto found = asio::ip::tcp::resolver(context_).resolve(service_.address.host,
+                                                                 std::to_string(service_.address.port), failed);
+    if (failed) return fail(error_code::system, service_.address.host + ": " + failed.message());
+    if (!service_.ca.empty()) return begin_tls(found);
+    auto stream = std::make_shared<asio::ip::tcp::socket>(context_);
+    asio::async_connect(*stream, found, [this, stream](wire_failure refused, const asio::ip::tcp::endpoint&) {
+      if (!ends_with(refused)) write(stream);
+    });
+    return {};
+  }
+
+  result<void> begin_tls(const asio::ip::tcp::resolver::results_type& found) {
+    wire_failure failed;
+    tls_.load_verify_file(service_.ca, failed);
+    if (!failed && !service_.certificate.empty()) {
+      tls_.use_certificate_chain_file(service_.certificate, failed);
+      if (!failed) tls_.use_private_key_file(service_.key, asio::ssl::context::pem, failed);
+    }
+    if (failed) return fail(error_code::invalid_argument, "certificates cannot be used: " + failed.message());
+    tls_.set_verify_mode(asio::ssl::verify_peer);
+    tls_.set_verify_callback(asio::ssl::host_name_verification(service_.address.host));
+    auto stream = std::make_shared<asio::ssl::stream<asio::ip::tcp::socket>>(context_, tls_);
+    asio::async_connect(stream->next_layer(), found, [this, stream](wire_failure refused, const asio::ip::tcp::endpoint&) {
+      if (ends_with(refused)) return;
+      stream->async_handshake(asio::ssl::stream_base::client, [this, stream](wire_failure untrusted) {
+        if (!ends_with(untrusted)) write(stream);
+      });
+    });
+    return {};
+  }
+
+  template <class Stream>
+  void write(std::shared_ptr<Stream> stream) {
+    beast::http::async_write(*stream, request_, [this, stream](wire_failure failed, std::size_t) {
+      if (ends_with(failed)) return;
+      beast::http::async_read(*stream, buffer_, parser_, [this, stream](wire_failure cut, std::size_t) {
+        if (!ends_with(cut)) is_over_ = true;
+      });
+    });
+  }
+
+  bool ends_with(wire_failure failed) {
+    if (!failed) return false;
+    const bool is_wire = failed.category() == beast::http::make_error_code(beast::http::error::bad_value).category();
+    failure_ = fail(is_wire ? error_code::malformed : error_code::system,
+                    name_of(service_) + ": " + failed.message());
+    is_over_ = true;
+    return true;
+  }
+
+  const service_address& service_;
+  wire_request request_;
+  asio::io_context context_{1};
+  asio::ssl::context tls_;
+  beast::flat_buffer buffer_;
+  answer_parser parser_;
+  std::optional<std::unexpected<error>> failure_;
+  bool is_over_ = false;
+};
+
+}  // namespace
+
+result<service_answer> ask_service(const service_address& service, const service_request& request,
+                                   std::chrono::milliseconds limit) {
+  return conversation(service, request).run(limit);
+}
+
+}  // namespace cenote::http
