@@ -126,7 +126,21 @@ def test_without_a_ring_what_is_lost_is_lost_and_named(herd: Herd) -> None:
 def test_a_lost_batch_with_nothing_behind_it_is_found(herd: Herd) -> None:
     indexer, engine = live_pair(herd)
     engine.cut(A, 2, live=False)
-    until_right(indexer, [engine], [A], limit=12)
+    until_right(indexer, [engine], [A], limit=25)
+
+
+def test_a_quiet_publisher_is_asked_seldom(herd: Herd) -> None:
+    quiet, other = herd.publisher("quiet"), herd.publisher("other")
+    quiet.store(A)
+    indexer = herd.indexer(*settings_of(quiet, other))
+    until_right(indexer, [quiet], [A])
+    begin = time.monotonic()
+    for i in itertools.count():
+        other.store(prompt(10 + i, 1))
+        until("the other is heard", lambda n=i: indexer.scores(prompt(10 + n, 1)).of("other") == 1)
+        if time.monotonic() - begin > 2:
+            break
+    assert len(quiet.router.requests) <= 6, f"{len(quiet.router.requests)} questions in two seconds"
 
 
 def test_numbers_at_the_end_of_their_range_do_no_lasting_harm(herd: Herd) -> None:
@@ -262,7 +276,6 @@ def test_an_indexer_that_was_killed_is_exact_again_from_replays(herd: Herd) -> N
         assert seconds < 20, f"it took {seconds:.1f} s"
 
 
-@known_fault("publishers that have not connected yet do not count as unready")
 def test_a_new_indexer_is_not_ready_before_its_first_replays_are_done(herd: Herd) -> None:
     engines = [herd.publisher(f"pod{i}", router=Router(pause=0.02)) for i in range(6)]
     for each in engines:
@@ -293,7 +306,7 @@ def test_nobody_waits_for_a_router_that_does_not_answer(herd: Herd, kind: str) -
             each.store(prompt(i, 1), live=False)
     good = [herd.publisher(f"good{i}") for i in range(3)]
     indexer = herd.indexer(*settings_of(*bad))
-    until("replays are under way", lambda: indexer.counter("replays") == 4)
+    until("replays are under way", lambda: indexer.counter("replays") >= 4)
     for each in good:
         each.store(A)
         indexer.add(each)
@@ -728,7 +741,6 @@ def test_windows_of_one_publisher_are_no_others_business(herd: Herd) -> None:
     assert indexer.scores(A).of("other") == 0
 
 
-@known_fault("names of models are never given back")
 def test_models_of_publishers_that_are_gone_leave_room(herd: Herd) -> None:
     hostile, other = herd.publisher("hostile"), herd.publisher("other")
     indexer = herd.indexer(*settings_of(hostile))
@@ -896,7 +908,9 @@ def test_dumps_to_slow_readers_are_bounded(herd: Herd) -> None:
         made.request("GET", "/v1/dump?pod=a")
         readers.append(made)
     for each in readers:
-        assert each.sock.recv(10)
+        text = b""
+        while b"BlockStored" not in text:
+            text += each.sock.recv(1_000)
     grown = indexer.resident_bytes() - before
     for each in readers:
         each.close()
