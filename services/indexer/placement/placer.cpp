@@ -246,7 +246,7 @@ void placer::end_holders(placed_publisher& publisher, std::optional<std::uint16_
   std::erase_if(publisher.holders, [&](const opened_holder& each) {
     const bool is_ended = (!rank || each.rank == *rank) &&
                           (scope == clear_scope::all || medium_of(each.kind) == gpu_medium);
-    if (is_ended) index_.clear(each.number);
+    if (is_ended && is_present(publisher, each)) index_.clear(each.number);
     return is_ended;
   });
 }
@@ -306,7 +306,7 @@ bool placer::clear(std::string_view pod, std::string_view medium) {
     if (publisher->identity.pod != pod) continue;
     std::erase_if(publisher->holders, [&](const opened_holder& each) {
       const bool is_ended = !cleared || medium_of(each.kind) == *cleared;
-      if (is_ended) index_.clear(each.number);
+      if (is_ended && is_present(*publisher, each)) index_.clear(each.number);
       return is_ended;
     });
     if (!cleared || *cleared == gpu_medium) expected_.end(pod, publisher->model);
@@ -392,9 +392,17 @@ bool placer::add_group_slot(placed_publisher& publisher, cache_group& added, con
 
 holder placer::find_holder(const placed_publisher& publisher, std::uint16_t rank, holder_kind kind) const noexcept {
   for (const opened_holder& each : publisher.holders) {
-    if (each.rank == rank && each.kind == kind) return index_.holders().is_live(each.number) ? each.number : 0;
+    if (each.rank == rank && each.kind == kind) return is_present(publisher, each) ? each.number : 0;
   }
   return 0;
+}
+
+// Another publisher of the pod may have ended the holder, and its number may be another pod's by now.
+bool placer::is_present(const placed_publisher& publisher, const opened_holder& opened) const noexcept {
+  return opened.number == index_.holders().find({.pod = publisher.identity.pod,
+                                                 .model = publisher.model,
+                                                 .rank = opened.rank,
+                                                 .kind = opened.kind});
 }
 
 holder placer::open_holder(placed_publisher& publisher, std::uint16_t rank, holder_kind kind) {
@@ -422,8 +430,9 @@ block_number placer::block_of(const placed_publisher& publisher, const adapter_d
   if (own != no_block) return own;
   const block_number shared = index_.block_of(domains.shared, hash);
   if (shared == no_block) return no_block;
-  const bool is_held = std::ranges::any_of(
-      publisher.holders, [&](const opened_holder& each) { return index_.is_held(shared, each.number); });
+  const bool is_held = std::ranges::any_of(publisher.holders, [&](const opened_holder& each) {
+    return index_.is_held(shared, each.number) && is_present(publisher, each);
+  });
   return is_held ? shared : no_block;
 }
 

@@ -70,7 +70,9 @@ class placer {
   void visit_holders(std::string_view pod, Visit&& visit) const {
     for (const auto& [number, publisher] : publishers_) {
       if (publisher->identity.pod != pod) continue;
-      for (const opened_holder& each : publisher->holders) visit(publisher->model, each.rank, each.kind, each.number);
+      for (const opened_holder& each : publisher->holders) {
+        if (is_present(*publisher, each)) visit(publisher->model, each.rank, each.kind, each.number);
+      }
     }
   }
   /// Null: it is not known. Until the next open() or close().
@@ -97,6 +99,7 @@ class placer {
   [[nodiscard]] holder open_holder(placed_publisher& publisher, std::uint16_t rank, holder_kind kind);
   [[nodiscard]] holder find_holder(const placed_publisher& publisher, std::uint16_t rank,
                                    holder_kind kind) const noexcept;
+  [[nodiscard]] bool is_present(const placed_publisher& publisher, const opened_holder& opened) const noexcept;
   [[nodiscard]] block_number block_of(const placed_publisher& publisher, const adapter_domains& domains,
                                       std::uint64_t hash) const noexcept;
   void apply_mark(const placed_publisher& publisher);
