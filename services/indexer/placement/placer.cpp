@@ -287,7 +287,9 @@ void placer::mark(publisher_id publisher, member_mark state) {
   apply_mark(*found->second);
 }
 
+// Before its first batch the only publisher of a pod stands for rank 0.
 void placer::apply_mark(const placed_publisher& publisher) {
+  if (publisher.ranks.empty() && !members_.has_one_publisher(publisher.identity.pod, publisher.model)) return;
   constexpr std::array<std::uint16_t, 1> first{0};
   const std::span<const std::uint16_t> ranks = publisher.ranks.empty() ? std::span(first) : std::span(publisher.ranks);
   for (const std::uint16_t rank : ranks) {
@@ -321,7 +323,9 @@ bool placer::add_rank(placed_publisher& publisher, std::uint32_t rank) {
   const auto added = static_cast<std::uint16_t>(rank);
   if (std::ranges::find(publisher.ranks, added) != publisher.ranks.end()) return true;
   if (!members_.add_rank(publisher.identity.pod, publisher.model, added)) return false;
-  if (publisher.ranks.empty()) members_.mark(publisher.identity.pod, publisher.model, 0, {});  // it stood for all
+  const bool stood_for_all =
+      publisher.ranks.empty() && members_.has_one_publisher(publisher.identity.pod, publisher.model);
+  if (stood_for_all) members_.mark(publisher.identity.pod, publisher.model, 0, {});
   publisher.ranks.push_back(added);
   members_.set_slots(publisher.identity.pod, publisher.model, added, publisher.slots);
   apply_mark(publisher);
