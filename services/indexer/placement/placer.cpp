@@ -374,10 +374,21 @@ cache_group* placer::group_of(placed_publisher& publisher, const engine_event& e
     if (found->block_tokens == 0) found->block_tokens = event.block_tokens;
     return &*found;
   }
-  if (publisher.groups.size() == most_groups) return nullptr;
+  if (publisher.groups.size() == most_groups) return refuse_group(publisher);
   cache_group added{.index = event.group, .use = use_of(event.attention), .block_tokens = event.block_tokens};
-  if (added.use != group_use::ignored && !add_group_slot(publisher, added, event)) return nullptr;
+  if (added.use != group_use::ignored && !add_group_slot(publisher, added, event)) return refuse_group(publisher);
   return &publisher.groups.emplace_back(added);
+}
+
+// A prefix without the rule of its group would be above the truth: a slot in which the publisher has nothing ends it.
+cache_group* placer::refuse_group(placed_publisher& publisher) {
+  const model_facts& facts = index_.models().facts(publisher.model);
+  for (slot_number slot = 1; slot < facts.slot_count; ++slot) {
+    if ((publisher.slots >> slot & 1U) != 0 || facts.slots[slot].window_tokens == 1) continue;
+    set_slots(publisher, publisher.slots | (1U << slot));
+    break;
+  }
+  return nullptr;
 }
 
 // The first group that makes a prefix has slot 0, so that models with one group need no other.

@@ -95,6 +95,7 @@ class placer {
   void end_holders(placed_publisher& publisher, std::optional<std::uint16_t> rank, clear_scope scope);
 
   [[nodiscard]] cache_group* group_of(placed_publisher& publisher, const engine_event& event);
+  [[nodiscard]] cache_group* refuse_group(placed_publisher& publisher);
   [[nodiscard]] bool add_group_slot(placed_publisher& publisher, cache_group& added, const engine_event& event);
   [[nodiscard]] holder open_holder(placed_publisher& publisher, std::uint16_t rank, holder_kind kind);
   [[nodiscard]] holder find_holder(const placed_publisher& publisher, std::uint16_t rank,
