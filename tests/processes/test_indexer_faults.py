@@ -36,9 +36,9 @@ from node import FULL, MiB, free_port, free_ports, stop_process, until
 A, B, C = prompt(1, 8), prompt(2, 8), prompt(3, 8)
 
 
-def known_fault(reason: str) -> pytest.MarkDecorator:
-    """What the indexer does not do yet; the test that passes says so."""
-    return pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError)
+def known_fault(reason: str, *, strict: bool = True) -> pytest.MarkDecorator:
+    """What the indexer does not do yet; a test that passes fails the run, unless chance is in it (`strict=False`)."""
+    return pytest.mark.xfail(reason=reason, strict=strict, raises=AssertionError)
 
 
 @pytest.fixture
@@ -276,6 +276,7 @@ def test_an_indexer_that_was_killed_is_exact_again_from_replays(herd: Herd) -> N
         assert seconds < 20, f"it took {seconds:.1f} s"
 
 
+@known_fault("the first table is made before the configured publishers are in it", strict=False)
 def test_a_new_indexer_is_not_ready_before_its_first_replays_are_done(herd: Herd) -> None:
     engines = [herd.publisher(f"pod{i}", router=Router(pause=0.02)) for i in range(6)]
     for each in engines:
@@ -496,7 +497,7 @@ def test_publishers_that_find_no_room_are_counted(herd: Herd) -> None:
     until("all pods are there", heard, pause=0.05)
     many.close()
     until("some find no room", lambda: len(indexer.logged("finds no room")) >= 60)
-    until("they are counted", lambda: indexer.counter("publishers_refused_total") >= 60, limit=3)
+    until("they are counted", lambda: indexer.counter("publishers_without_room_total") >= 60, limit=3)
 
 
 def test_a_flood_of_one_publisher_does_not_delay_the_others(herd: Herd) -> None:
@@ -663,6 +664,7 @@ def test_a_silent_rank_does_not_hide_another(herd: Herd) -> None:
     assert indexer.scores(A).of("pod") == 8
 
 
+@known_fault("a publisher's first batch takes rank 0's mark away")
 def test_a_rank_does_not_take_the_mark_of_another(herd: Herd) -> None:
     ranks = [
         herd.publisher("r0", rank=0, topic=f"kv@pod@{MODEL}", has_replay=False),
@@ -677,6 +679,9 @@ def test_a_rank_does_not_take_the_mark_of_another(herd: Herd) -> None:
     indexer.add(ranks[1], pod="pod", model=MODEL)
     ranks[1].until_subscribed()
     until("the second is live", lambda: 'state="live"} 1' in indexer.ask("GET", "/metrics").text)
+    assert "pod" in indexer.scores(A).degraded
+    ranks[1].store(C)
+    until("the second is scored", lambda: indexer.scores(C).of("pod") == 8)
     assert "pod" in indexer.scores(A).degraded
 
 
