@@ -110,6 +110,20 @@ def test_a_ring_that_does_not_reach_back_makes_a_pod_degraded_until_it_begins_an
     until_right(indexer, [engine], [A, B, C], exact=True)
 
 
+def test_a_clear_of_everything_heals(herd: Herd) -> None:
+    engine = herd.publisher("a", ring=2)
+    indexer = herd.indexer(*settings_of(engine, clear="all"))
+    engine.until_subscribed()
+    engine.store(A)
+    for i in range(4):
+        engine.store(prompt(10 + i, 2), live=False)
+    engine.store(B)
+    until("the pod is degraded", lambda: "a" in indexer.scores(A).degraded)
+    engine.clear()
+    engine.store(C)
+    until_right(indexer, [engine], [A, B, C, prompt(10, 2)], exact=True)
+
+
 def test_without_a_ring_what_is_lost_is_lost_and_named(herd: Herd) -> None:
     indexer, engine = live_pair(herd, has_replay=False)
     engine.store(B)
@@ -245,6 +259,23 @@ def test_a_publisher_that_is_away_for_too_long_is_silent_and_comes_back(herd: He
     engine.restart()
     engine.store(B)
     until_right(indexer, [engine, other], [A, B], exact=True)
+
+
+def test_a_publisher_at_a_bound_endpoint_is_silent_when_it_is_gone(herd: Herd) -> None:
+    bound = free_port()
+    indexer = herd.indexer(f'events.bind=["tcp://127.0.0.1:{bound}"]', "events.replay_port=0", "events.grace=1s")
+    gone, stays = (herd.publisher(name, connect=f"tcp://127.0.0.1:{bound}", has_replay=False) for name in "ab")
+
+    def heard() -> bool:
+        for each in (gone, stays):
+            each.publish(each.stored(each.prefixes(A)))
+        return len(indexer.scores(A).pods) == 2
+
+    until("both are heard", heard, pause=0.05)
+    gone.close()
+    until("one is out of answers", lambda: set(indexer.scores(A).pods) == {"b"})
+    until("its state is shown", lambda: indexer.state("a") == "silent")
+    assert indexer.scores(A).of("b") == 8
 
 
 # ---------------------------------------------------------------------------------------------- the indexer dies
