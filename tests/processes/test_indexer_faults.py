@@ -824,7 +824,7 @@ def stream_of(engine: EnginePublisher, blocks: int) -> Iterator[int]:
     """Publishes prompts of so many blocks, one after the other, and counts them."""
     for first in itertools.count(1_000_000, blocks):
         hashes, tokens = list(range(first, first + blocks)), list(range(first, first + blocks * BLOCK))
-        yield engine.publish(["BlockStored", hashes, None, tokens, BLOCK, None, "GPU"], kept=False)
+        yield engine.publish(["BlockStored", hashes, None, tokens, BLOCK, None, "GPU"])
 
 
 def turn_over(herd: Herd, memory: int, blocks: int, pause: float, times: float) -> tuple[Indexer, EnginePublisher]:

@@ -46,7 +46,6 @@ std::string metrics_page(const writer_figures& figures, const publisher_table& p
                           .evicted = figures.index.evicted,
                           .evicted_held = figures.index.evicted_held,
                           .bad_batches = figures.bad_batches,
-                          .refused_publishers = figures.refused_publishers,
                           .apply_s = static_cast<double>(figures.apply_ns) / 1e9,
                           .publishers = publishers.rows.size(),
                           .replays = publishers.replays,

@@ -13,7 +13,7 @@ namespace cenote::indexer {
 
 /// The index and its publishers at a moment.
 struct index_page {
-  std::uint64_t bytes = 0, evicted = 0, evicted_held = 0, bad_batches = 0, refused_publishers = 0;
+  std::uint64_t bytes = 0, evicted = 0, evicted_held = 0, bad_batches = 0;
   double apply_s = 0;
   std::uint64_t publishers = 0, replays = 0, waiting_bytes = 0;
 };
@@ -35,8 +35,6 @@ struct figure_table<indexer::index_page> {
        "Of those, blocks that some pod had: its scores may be too low.", &all::evicted_held},
       {"", "cenote_indexer_batches_bad_total", counter, "batches", "Payloads that are no batch, or exceed a bound.",
        &all::bad_batches},
-      {"", "cenote_indexer_publishers_without_room_total", counter, "publishers",
-       "Publishers whose pod or model found no room in the index.", &all::refused_publishers},
       {"", "cenote_indexer_apply_seconds_total", counter, "seconds", "Time of decoding and applying batches.",
        &all::apply_s},
       {"", "cenote_indexer_publishers", gauge, "publishers", "Publishers that are known.", &all::publishers},
