@@ -123,6 +123,7 @@ void batch_decoder::decode_event() {
   }
   before.restore(batch_);
   ++batch_.faults[static_cast<std::size_t>(*fault)];
+  if (*fault != event_fault::unknown_tag && decoder.kind() != event_kind::stored) ++batch_.unread_removals;
   reader_.rewind(start);
   reader_.skip();
 }

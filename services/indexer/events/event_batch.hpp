@@ -49,6 +49,7 @@ struct event_batch {
   std::vector<char> text;
 
   std::array<std::uint32_t, enum_size<event_fault>> faults{};  ///< events passed over, by event_fault
+  std::uint32_t unread_removals = 0;  ///< of those, events that were removals, or may have been
 
   /// Empties all, keeps the memory.
   void clear() noexcept {
@@ -61,6 +62,7 @@ struct event_batch {
     extra_keys.clear();
     text.clear();
     faults = {};
+    unread_removals = 0;
   }
 
   [[nodiscard]] std::span<const std::uint64_t> hashes_of(const engine_event& event) const noexcept {

@@ -23,6 +23,8 @@ class event_decoder {
   [[nodiscard]] event_verdict decode();
 
   [[nodiscard]] const engine_event& event() const noexcept { return event_; }
+  /// The event's kind, as far as it was read.
+  [[nodiscard]] std::optional<event_kind> kind() const noexcept { return kind_; }
   /// True if the batch would have exceeded one of batch_limits; then decode() gave a fault, too.
   [[nodiscard]] bool is_over_limit() const noexcept { return is_over_limit_; }
 

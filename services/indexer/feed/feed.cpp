@@ -40,6 +40,11 @@ void feed::connected(feed_time now) {
   wish_.reset();
   const bool has_question = is_first ? options_.rules.replays_at_connect : options_.rules.replays_at_reconnect;
   if (!options_.has_replay) {
+    if (!is_first && run_.exists() && options_.rules.clears_unproved) {
+      clear(clear_reason::loss);
+      run_.forget();
+      is_complete_ = false;
+    }
     is_silent_ = false;
   } else if (has_question) {
     want(run_.exists() && !run_.is_adopted() ? replay_kind::check : replay_kind::whole, now);
@@ -67,6 +72,7 @@ void feed::live(std::uint64_t seq, batch_payload payload, feed_time now) {
     if (!running_) want(replay_kind::check, now);
     return note(now);
   }
+  rest(now, options_.quiet);
   const std::uint64_t fingerprint = checksum_of(payload.bytes);
   const std::uint64_t end = std::max(live_next_, run_.next());
   if (seq < end && is_double(seq, fingerprint)) {
@@ -173,6 +179,14 @@ void feed::all_cleared(std::uint64_t turn, feed_time now) {
   note(now);
 }
 
+void feed::unread(feed_time now) {
+  if (!run_.exists()) return;
+  clear(clear_reason::loss);
+  run_turn_ = turn_;
+  is_complete_ = !options_.rules.marks_losses;
+  note(now);
+}
+
 void feed::unknown_parent(feed_time now) {
   if (!options_.has_replay || has_no_replay_ || !options_.rules.checks_unknown_parents) return;
   if (running_ || (wish_ && wish_->is_urgent)) return;  // the question stands
@@ -218,6 +232,10 @@ void feed::begin_replay(feed_time now) {
 
 void feed::advance(feed_time now) {
   if (running_ && now >= deadline()) fail(now);
+  if (now >= quiet_at_) {
+    quiet_at_ = distant_future;
+    if (is_connected_ && !wish_ && run_.exists() && options_.rules.checks_quiet) want(replay_kind::check, now, false);
+  }
   if (!is_connected_ && was_connected_ && options_.rules.grows_silent && now - away_since_ >= options_.grace)
     is_silent_ = true;
   note(now);
@@ -361,6 +379,8 @@ bool feed::bridge(std::uint64_t seq, feed_time now) {
   hole_ = answer.expected;
   if (holes_ < hole_tries) {
     fail(now);
+    // What lies before the hole is there: the next answer begins with the end of it, behind earlier holes.
+    if (wish_ && !has_given_up_ && run_.proof(options_.rules.repeats_unconfirmed)) wish_->kind = replay_kind::check;
     return false;
   }
   holes_ = 0;
@@ -395,8 +415,15 @@ void feed::give_up(feed_time now) {
   }
 }
 
+/// Nothing comes for a while: then a check finds batches whose loss no later one shows.
+void feed::rest(feed_time now, std::chrono::milliseconds pause) noexcept {
+  quiet_pause_ = std::min(pause, options_.longest_quiet);
+  quiet_at_ = now + quiet_pause_;
+}
+
 /// An answer is through.
 void feed::settle(const replay_request& answered, feed_time now) {
+  rest(now, std::max(options_.quiet, quiet_pause_ * 2));
   add(counters_.doubles, waiting_.drop_below(options_.rules.counts_once ? run_.next() : 0));
   if (answered.live_next > run_.next()) {  // live batches that had come before it was asked for are not in it
     ++tries_;
@@ -500,7 +527,9 @@ feed_time feed::pause_end(feed_time now) const noexcept {
 
 feed_time feed::deadline() const noexcept {
   if (!options_.rules.retries_replays) return distant_future;
-  return std::min(running_->heard_at + options_.replay_silence, running_->limit);
+  const auto first = options_.first_answer * (std::int64_t{1} << std::min(tries_, std::uint32_t{16}));
+  const auto silence = running_->has_frames ? options_.replay_silence : std::min(first, options_.replay_silence);
+  return std::min(running_->heard_at + silence, running_->limit);
 }
 
 std::vector<feed_command> feed::take_commands() {
@@ -514,7 +543,8 @@ feed_time feed::replay_at() const noexcept {
 feed_time feed::wake_at() const noexcept {
   const bool is_leaving = !is_connected_ && was_connected_ && !is_silent_ && options_.rules.grows_silent;
   const feed_time silence = is_leaving ? away_since_ + options_.grace : distant_future;
-  return running_ ? std::min(deadline(), silence) : silence;
+  const bool may_check = is_connected_ && options_.has_replay && !has_no_replay_ && options_.rules.checks_quiet;
+  return running_ ? std::min(deadline(), silence) : may_check ? std::min(quiet_at_, silence) : silence;
 }
 
 feed_mark feed::mark() const noexcept {

@@ -1,6 +1,7 @@
 // One publisher's numbered batches: which to apply, what to ask for again, when its blocks have to go.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -40,6 +41,8 @@ class feed {
   void snapshot_end(std::uint64_t number, std::uint64_t next, feed_time now);
   /// The batch of feed_apply `turn` took out all blocks of all media: nothing that was lost before matters.
   void all_cleared(std::uint64_t turn, feed_time now);
+  /// A batch, or a removal in one, made no sense: what is there may be gone, and goes.
+  void unread(feed_time now);
   /// An event's parent is not known although its publisher must have sent it: at most one question in `parent_pause`.
   void unknown_parent(feed_time now);
   /// A replay that is wanted may begin: gives its feed_ask.
@@ -55,6 +58,8 @@ class feed {
   [[nodiscard]] feed_time wake_at() const noexcept;
 
   [[nodiscard]] bool is_replaying() const noexcept { return running_.has_value(); }
+  /// The last request was answered by nothing: the next may be, too.
+  [[nodiscard]] bool is_doubtful() const noexcept { return tries_ > 0; }
   /// The first replay is through, or was given up.
   [[nodiscard]] bool is_ready() const noexcept { return is_ready_; }
   [[nodiscard]] feed_mark mark() const noexcept;
@@ -94,6 +99,7 @@ class feed {
   [[nodiscard]] bool holds_live() const noexcept;
   [[nodiscard]] bool is_double(std::uint64_t seq, std::uint64_t fingerprint) const noexcept;
   [[nodiscard]] feed_time deadline() const noexcept;
+  void rest(feed_time now, std::chrono::milliseconds pause) noexcept;
   [[nodiscard]] feed_time pause_end(feed_time now) const noexcept;
 
   void doubt(feed_time now);
@@ -142,6 +148,8 @@ class feed {
   bool has_failed_snapshot_ = false;  ///< a replay comes first, and then a snapshot again
   bool is_connected_ = false, was_connected_ = false, is_silent_ = false;
   bool is_parent_checked_ = false, is_ready_ = false;
+  feed_time quiet_at_ = feed_time::max();  ///< a check is due, if nothing comes before
+  std::chrono::milliseconds quiet_pause_{};
   feed_time away_since_{};
   std::optional<feed_time> asked_at_, doubted_at_, parent_asked_, behind_since_;
 };

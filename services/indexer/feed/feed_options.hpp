@@ -40,6 +40,8 @@ struct feed_rules {
   bool gives_up = true;                ///< without answers, live batches are taken as they come
   bool takes_snapshots = true;         ///< what a replay cannot bring is asked for as a snapshot
   bool grows_silent = true;            ///< an absent publisher leaves the answers after `grace`
+  bool checks_quiet = true;            ///< a publisher that grows quiet is asked whether its last batches were lost
+  bool clears_unproved = true;         ///< without replays a new connection may be another life's
 };
 
 struct feed_options {
@@ -50,7 +52,10 @@ struct feed_options {
   std::uint64_t batch_bytes = std::uint64_t{64} << 20U;    ///< larger ones are refused
   std::size_t recent = 256;                                ///< batches whose fingerprints are kept; 16 B each
   std::chrono::milliseconds replay_silence{5'000};         ///< between two frames of an answer
+  std::chrono::milliseconds first_answer{1'000};           ///< before the first frame; doubles with each try
   std::chrono::milliseconds replay_limit{120'000};         ///< of a whole answer
+  std::chrono::milliseconds quiet{10'000};                 ///< without a batch, before a check; doubles each time
+  std::chrono::milliseconds longest_quiet{300'000};        ///< the most of it
   std::chrono::milliseconds first_pause{100};              ///< after a failed replay; doubles each time
   std::chrono::milliseconds longest_pause{30'000};         ///< the most of it
   std::chrono::milliseconds parent_pause{30'000};          ///< between replays for unknown parents

@@ -51,8 +51,11 @@ void feeds::advance(feed_time now) {
 
 feed_time feeds::wake_at() const noexcept {
   const feed_time alarm = alarms_.empty() ? feed_time::max() : alarms_.begin()->first;
-  const bool has_turn = replays_ < options_.replays && !turns_.empty();
-  return has_turn ? std::min(alarm, turns_.begin()->first) : alarm;
+  const auto first_of = [](const schedule& turns, bool is_free) {
+    return is_free && !turns.empty() ? turns.begin()->first : feed_time::max();
+  };
+  return std::min({alarm, first_of(turns_, replays_ < options_.replays),
+                   first_of(doubtful_turns_, doubtful_replays_ < options_.doubtful_replays)});
 }
 
 std::vector<publisher_command> feeds::take_commands() {
@@ -78,8 +81,8 @@ std::vector<publisher_id> feeds::publishers() const {
 
 void feeds::withdraw(publisher_id publisher, followed_publisher& target) {
   if (target.alarm != feed_time::max()) alarms_.erase({target.alarm, publisher});
-  if (target.turn != feed_time::max()) turns_.erase({target.turn, publisher});
-  replays_ -= target.is_replaying ? 1 : 0;
+  if (target.turn != feed_time::max()) (target.is_doubtful ? doubtful_turns_ : turns_).erase({target.turn, publisher});
+  (target.is_doubtful ? doubtful_replays_ : replays_) -= target.is_replaying ? 1 : 0;
   unready_ -= target.is_unready ? 1 : 0;
 }
 
@@ -88,17 +91,25 @@ void feeds::refresh(publisher_id publisher, followed_publisher& changed) {
   changed.alarm = changed.batches.wake_at();
   changed.turn = changed.batches.replay_at();
   changed.is_replaying = changed.batches.is_replaying();
+  changed.is_doubtful = changed.batches.is_doubtful();
   changed.is_unready = !changed.batches.is_ready() && changed.batches.mark().state == publisher_state::replaying;
   if (changed.alarm != feed_time::max()) alarms_.emplace(changed.alarm, publisher);
-  if (changed.turn != feed_time::max()) turns_.emplace(changed.turn, publisher);
-  replays_ += changed.is_replaying ? 1 : 0;
+  if (changed.turn != feed_time::max())
+    (changed.is_doubtful ? doubtful_turns_ : turns_).emplace(changed.turn, publisher);
+  (changed.is_doubtful ? doubtful_replays_ : replays_) += changed.is_replaying ? 1 : 0;
   unready_ += changed.is_unready ? 1 : 0;
   for (feed_command& each : changed.batches.take_commands()) commands_.push_back({publisher, std::move(each)});
 }
 
+// Publishers that did not answer the last time have turns of their own, so that they take none of others.
 void feeds::grant(feed_time now) {
-  while (replays_ < options_.replays && !turns_.empty() && turns_.begin()->first <= now) {
-    const publisher_id next = turns_.begin()->second;
+  grant(turns_, replays_, options_.replays, now);
+  grant(doubtful_turns_, doubtful_replays_, options_.doubtful_replays, now);
+}
+
+void feeds::grant(schedule& turns, std::size_t& running, std::size_t most, feed_time now) {
+  while (running < most && !turns.empty() && turns.begin()->first <= now) {
+    const publisher_id next = turns.begin()->second;
     followed_publisher& chosen = entries_.at(next);
     chosen.batches.begin_replay(now);
     refresh(next, chosen);

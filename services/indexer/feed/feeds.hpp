@@ -24,7 +24,8 @@ using publisher_id = std::uint64_t;
 struct feeds_options {
   std::size_t publishers = 65'536;                          ///< further ones are refused
   std::size_t name_bytes = 256;                             ///< of a publisher's name
-  std::size_t replays = 4;                                  ///< at a time; those that wait longest come first
+  std::size_t replays = 8;                                  ///< at a time; those that wait longest come first
+  std::size_t doubtful_replays = 8;                         ///< beside them, of publishers whose last one failed
   std::uint64_t waiting_bytes = std::uint64_t{256} << 20U;  ///< of live batches that wait, of all publishers together
 };
 
@@ -75,7 +76,7 @@ class feeds {
   /// Ascending.
   [[nodiscard]] std::vector<publisher_id> publishers() const;
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
-  [[nodiscard]] std::size_t replays() const noexcept { return replays_; }
+  [[nodiscard]] std::size_t replays() const noexcept { return replays_ + doubtful_replays_; }
   /// Connected publishers whose first replay is not through.
   [[nodiscard]] std::size_t unready() const noexcept { return unready_; }
   [[nodiscard]] std::uint64_t waiting_bytes() const noexcept { return total_.used; }
@@ -89,7 +90,7 @@ class feeds {
     std::string name;
     feed batches;
     feed_time alarm = feed_time::max(), turn = feed_time::max();  ///< as they stand in alarms_ and turns_
-    bool is_replaying = false, is_unready = false;                ///< as it is counted
+    bool is_replaying = false, is_doubtful = false, is_unready = false;  ///< as it is counted
   };
   struct name_hash {
     using is_transparent = void;
@@ -100,16 +101,17 @@ class feeds {
   void refresh(publisher_id publisher, followed_publisher& changed);
   void withdraw(publisher_id publisher, followed_publisher& target);
   void grant(feed_time now);
+  void grant(schedule& turns, std::size_t& running, std::size_t most, feed_time now);
 
   feeds_options options_;
   feeds_counters counters_;
   waiting_total total_;
   std::map<publisher_id, followed_publisher> entries_;
   std::unordered_map<std::string, publisher_id, name_hash, std::equal_to<>> ids_;  ///< by name
-  schedule alarms_, turns_;
+  schedule alarms_, turns_, doubtful_turns_;
   std::vector<publisher_command> commands_;
   publisher_id next_ = 1;
-  std::size_t replays_ = 0, unready_ = 0;
+  std::size_t replays_ = 0, doubtful_replays_ = 0, unready_ = 0;
 };
 
 }  // namespace cenote::indexer

@@ -30,6 +30,8 @@ constexpr medium_number gpu_medium = 0;
 using slot_number = std::uint8_t;
 constexpr std::size_t most_slots = 31;
 constexpr slot_number expected_slot = most_slots;
+/// The slot of cache groups that found none: nothing satisfies it, so that a rank with it has no prefix.
+constexpr slot_number closed_slot = most_slots - 1;
 
 /// A medium of a slot.
 using holder_kind = std::uint8_t;

@@ -15,7 +15,8 @@ constexpr unsigned model_bits = 6;
 }  // namespace
 
 model_table::model_table(retirement_list& retired, std::uint64_t seed)
-    : retired_(retired), seed_(seed), records_(retired.budget(), most_models, model_bits), names_(retired, most_models) {}
+    : retired_(retired), seed_(seed), records_(retired.budget(), most_models, model_bits), names_(retired, most_models),
+      users_(budget_allocator<model_users>(retired.budget())) {}
 
 model_table::~model_table() {
   for (std::uint32_t i = 0; i < count_; ++i) {
@@ -55,7 +56,7 @@ std::optional<model_number> model_table::obtain(std::string_view name) noexcept 
   } else if (facts(number).is_adapter && !replace(number, first)) {
     return std::nullopt;
   }
-  ++users_[number];
+  ++users_[number].publishers;
   return number;
 }
 
@@ -72,6 +73,7 @@ bool model_table::rename(model_number number, std::string_view name) noexcept {
   records_[number].store(record, std::memory_order_release);
   names_.insert(record->hash, number);
   retired_.add_memory(old, old->bytes());
+  users_[number] = {};
   return true;
 }
 
@@ -94,22 +96,57 @@ std::string_view model_table::name(model_number number) const noexcept {
 
 bool model_table::add_size(model_number number, std::uint32_t block_tokens) noexcept {
   model_facts next = facts(number);
-  if (std::ranges::find(next.block_sizes(), block_tokens) != next.block_sizes().end()) return true;
+  auto& users = users_[number].sizes;
+  const auto sizes = next.block_sizes();
+  const auto place = static_cast<std::size_t>(std::ranges::lower_bound(sizes, block_tokens) - sizes.begin());
+  if (place < sizes.size() && sizes[place] == block_tokens) {
+    ++users[place];
+    return true;
+  }
   if (next.size_count == model_facts::most_sizes) return false;
-  next.sizes[next.size_count++] = block_tokens;
-  std::sort(next.sizes.begin(), next.sizes.begin() + next.size_count);
-  return replace(number, next);
+  std::shift_right(next.sizes.begin() + static_cast<std::ptrdiff_t>(place), next.sizes.end(), 1);
+  next.sizes[place] = block_tokens;
+  ++next.size_count;
+  if (!replace(number, next)) return false;
+  std::shift_right(users.begin() + static_cast<std::ptrdiff_t>(place), users.end(), 1);
+  users[place] = 1;
+  return true;
+}
+
+void model_table::release_size(model_number number, std::uint32_t block_tokens) noexcept {
+  model_facts next = facts(number);
+  auto& users = users_[number].sizes;
+  const auto found = std::ranges::find(next.block_sizes(), block_tokens);
+  const auto place = found - next.block_sizes().begin();
+  if (--users[static_cast<std::size_t>(place)] > 0) return;
+  std::shift_left(next.sizes.begin() + place, next.sizes.end(), 1);
+  next.sizes.back() = 0;
+  --next.size_count;
+  if (!replace(number, next)) {
+    users[static_cast<std::size_t>(place)] = 1;  // it stays: questions cost a little more
+    return;
+  }
+  std::shift_left(users.begin() + place, users.end(), 1);
+  users.back() = 0;
 }
 
 std::optional<slot_number> model_table::add_slot(model_number number, const slot_rule& rule) noexcept {
   model_facts next = facts(number);
+  auto& users = users_[number].slots;
+  slot_number vacant = next.slot_count;
   for (slot_number slot = 1; slot < next.slot_count; ++slot) {
-    if (next.slots[slot] == rule) return slot;
+    if (next.slots[slot] == rule) {
+      ++users[slot];
+      return slot;
+    }
+    if (users[slot] == 0) vacant = slot;
   }
-  if (next.slot_count == most_slots) return std::nullopt;
-  const slot_number slot = next.slot_count++;
-  next.slots[slot] = rule;
-  return replace(number, next) ? std::optional(slot) : std::nullopt;
+  if (vacant == closed_slot) return std::nullopt;
+  next.slots[vacant] = rule;
+  next.slot_count = std::max<std::uint8_t>(next.slot_count, static_cast<std::uint8_t>(vacant + 1));
+  if (!replace(number, next)) return std::nullopt;
+  users[vacant] = 1;
+  return vacant;
 }
 
 std::optional<std::uint32_t> model_table::add(std::string_view name, const model_facts& facts) noexcept {
@@ -119,6 +156,11 @@ std::optional<std::uint32_t> model_table::add(std::string_view name, const model
   };
   if (!names_.make_room(1, 0, hash_of_number, [](std::uint32_t) {})) return std::nullopt;
   if (count_ == records_.capacity() && !records_.grow()) return std::nullopt;
+  try {
+    users_.resize(count_ + 1);
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
   void* const memory = retired_.budget().allocate(sizeof(model_record) + name.size());
   if (memory == nullptr) return std::nullopt;
   auto* const record = new (memory) model_record{.hash = hash_of(name), .length = name.size(), .facts = facts};

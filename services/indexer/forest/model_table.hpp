@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "services/indexer/forest/chunked_array.hpp"
 #include "services/indexer/forest/epochs.hpp"
@@ -26,9 +27,9 @@ struct slot_rule {
   friend bool operator==(const slot_rule&, const slot_rule&) = default;
 };
 
-/// Facts about a model. Sizes and slots are only added, so that a copy stays true for what it has.
+/// Facts about a model.
 struct model_facts {
-  static constexpr std::size_t most_sizes = 8;
+  static constexpr std::size_t most_sizes = 16;
 
   model_number number = 0;
   std::uint8_t size_count = 0;
@@ -68,7 +69,7 @@ class model_table {
   }
   [[nodiscard]] std::optional<model_number> obtain(std::string_view name) noexcept;
   /// A user of the model ends. Its name stays as long as there is room.
-  void release(model_number number) noexcept { --users_[number]; }
+  void release(model_number number) noexcept { --users_[number].publishers; }
   /// Makes questions for an adapter's name questions for its model. False if there is no room, of which a half is for
   /// models; a model's name stays.
   bool add_adapter(std::string_view name, model_number model) noexcept;
@@ -76,14 +77,22 @@ class model_table {
   [[nodiscard]] const model_facts& facts(model_number number) const noexcept;
   /// The name of a number. Readers, too.
   [[nodiscard]] std::string_view name(model_number number) const noexcept;
-  /// Adds a size of blocks; false: there are too many, or memory is out.
+  /// Adds a user of a size of blocks; false: there are too many, or memory is out.
   [[nodiscard]] bool add_size(model_number number, std::uint32_t block_tokens) noexcept;
-  /// The slot of a rule, a new one if it has none; none: there are too many, or memory is out.
+  void release_size(model_number number, std::uint32_t block_tokens) noexcept;
+  /// Adds a user of the slot of a rule, a new one if it has none; none: there are too many, or memory is out.
   [[nodiscard]] std::optional<slot_number> add_slot(model_number number, const slot_rule& rule) noexcept;
+  void release_slot(model_number number, slot_number slot) noexcept { --users_[number].slots[slot]; }
 
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
 
  private:
+  /// Publishers that use a model, each of its sizes, and each of its slots.
+  struct model_users {
+    std::uint32_t publishers = 0;
+    std::array<std::uint32_t, model_facts::most_sizes> sizes{};
+    std::array<std::uint32_t, most_slots> slots{};
+  };
   struct model_record {
     std::uint64_t hash = 0;
     std::size_t length = 0;  ///< of the name, which lies behind this
@@ -97,7 +106,7 @@ class model_table {
   [[nodiscard]] bool rename_one(std::string_view name, Predicate&& is_used) noexcept {
     for (std::size_t i = 0; i < most_models; ++i, ++next_renamed_) {
       const auto number = static_cast<model_number>(next_renamed_ % most_models);
-      if (users_[number] == 0 && (facts(number).is_adapter || !is_used(number))) return rename(number, name);
+      if (users_[number].publishers == 0 && (facts(number).is_adapter || !is_used(number))) return rename(number, name);
     }
     return false;
   }
@@ -111,7 +120,7 @@ class model_table {
   std::uint64_t seed_;
   chunked_array<std::atomic<model_record*>> records_;
   number_table names_;
-  std::array<std::uint32_t, most_models> users_{};
+  std::vector<model_users, budget_allocator<model_users>> users_;
   std::size_t next_renamed_ = 0;
   std::uint32_t count_ = 0;
 };

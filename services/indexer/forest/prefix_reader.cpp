@@ -64,7 +64,7 @@ std::span<const prefix_row> prefix_reader::rows(const prefix_question& question)
     std::ranges::fill(filter_, 0);
     if (!parts_->holders.filter(question.pods, model_, filter_, hashes_)) return {};
   }
-  const bool has_slots = question.model != nullptr && question.model->slot_count > 1;
+  const bool has_slots = question.model != nullptr;
   set_number last = 0;
   std::uint32_t passed = 0;
   for_spans(question.keys, [&](std::uint32_t block, std::uint32_t end, set_number set) {
@@ -228,6 +228,7 @@ void prefix_reader::limit_rows(const prefix_question& question) {
 std::uint32_t prefix_reader::usable(const pod_rank& member, const prefix_question& question, std::uint32_t blocks) {
   const std::uint32_t slots = member.slots.load(std::memory_order_relaxed) & ~1U;
   if (slots == 0) return blocks;
+  if (((slots >> closed_slot) & 1) != 0) return 0;
   for (std::uint32_t last = blocks + 1; blocks > 0 && blocks != last;) {
     last = blocks;
     for (slot_number slot = 1; slot < question.model->slot_count; ++slot) {

@@ -49,7 +49,8 @@ struct placed_publisher {
   std::vector<opened_holder> holders;
   std::vector<adapter_domains> domains;
   std::vector<cache_group> groups;
-  std::uint32_t slots = 0;  ///< of the groups, a bit each
+  std::uint32_t slots = 0;                 ///< of the groups, a bit each
+  std::vector<std::uint32_t> block_sizes;  ///< tokens a block, of which the model counts this publisher as a user
   member_mark mark;
   name_domain names = no_domain;  ///< a node's own names for blocks
   pending_names pending;          ///< a node's, for which there are no blocks yet

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace cenote::indexer {
@@ -93,7 +94,7 @@ void placer::place(placed_publisher& publisher, const event_batch& batch, const 
   adapter_domains* const domains = domains_.obtain(publisher.domains, publisher.model, lora_name);
   if (domains == nullptr) return publisher.counters.refuse(placement_refusal::bounds, blocks);
   if (!lora_name.empty()) (void)index_.models().add_adapter(lora_name, publisher.model);
-  if (!index_.models().add_size(publisher.model, event.block_tokens)) {
+  if (!add_size(publisher, event.block_tokens)) {
     return publisher.counters.refuse(placement_refusal::size, blocks);
   }
   token_run run{.tokens = batch.tokens_of(event), .extra_keys = batch.extra_keys_of(event), .parent = std::nullopt};
@@ -236,30 +237,59 @@ void placer::remove(placed_publisher& publisher, const event_batch& batch, const
 void placer::clear_media(placed_publisher& publisher, const event_batch& batch, placement_effect& effect) {
   ++publisher.counters.clears;
   const clear_scope scope = publisher.is_node() ? clear_scope::all : publisher.identity.clear;
-  end_holders(publisher, static_cast<std::uint16_t>(publisher.is_node() ? 0 : batch.dp_rank), scope);
+  const std::uint32_t rank = publisher.is_node() ? 0 : batch.dp_rank;
+  end_holders(publisher, [&](const opened_holder& each) {
+    return each.rank == rank && (scope == clear_scope::all || medium_of(each.kind) == gpu_medium);
+  });
   expected_.end(publisher.identity.pod, publisher.model);
   if (scope == clear_scope::all) publisher.pending.clear();
   effect.is_all_cleared = scope == clear_scope::all && publisher.holders.empty();
 }
 
-void placer::end_holders(placed_publisher& publisher, std::optional<std::uint16_t> rank, clear_scope scope) {
+// Holders that end are those of all publishers of the pod: a number that one has ended may be another pod's next.
+template <class Predicate>
+void placer::end_holders(placed_publisher& publisher, Predicate&& is_ended) {
+  const bool is_alone = members_.publishers(publisher.identity.pod, publisher.model) <= 1;
+  for (const opened_holder& each : publisher.holders) {
+    if (!is_ended(each)) continue;
+    index_.clear(each.number);
+    if (is_alone) continue;
+    for (const auto& [number, other] : publishers_) {
+      if (other.get() != &publisher) std::erase_if(other->holders, [&](const auto& one) { return one.number == each.number; });
+    }
+  }
+  std::erase_if(publisher.holders, is_ended);
+}
+
+// What another publisher of the pod has, too, stays.
+void placer::end_shared_holders(placed_publisher& publisher) {
+  const bool is_alone = members_.publishers(publisher.identity.pod, publisher.model) <= 1;
   std::erase_if(publisher.holders, [&](const opened_holder& each) {
-    const bool is_ended = (!rank || each.rank == *rank) &&
-                          (scope == clear_scope::all || medium_of(each.kind) == gpu_medium);
-    if (is_ended && is_present(publisher, each)) index_.clear(each.number);
-    return is_ended;
+    return !is_alone && std::ranges::any_of(publishers_, [&](const auto& entry) {
+      return entry.second.get() != &publisher &&
+             std::ranges::find(entry.second->holders, each.number, &opened_holder::number) != entry.second->holders.end();
+    });
   });
+  end_holders(publisher, [](const opened_holder&) { return true; });
+}
+
+// Slots of groups, which the model counts.
+void placer::end_groups(placed_publisher& publisher) {
+  for (const cache_group& group : publisher.groups) {
+    if (group.use != group_use::ignored && group.slot != 0) index_.models().release_slot(publisher.model, group.slot);
+  }
+  publisher.groups.clear();
+  set_slots(publisher, 0);
 }
 
 void placer::clear(publisher_id publisher) {
   const auto found = publishers_.find(publisher);
   if (found == publishers_.end()) return;
   placed_publisher& target = *found->second;
-  end_holders(target, std::nullopt, clear_scope::all);
+  end_holders(target, [](const opened_holder&) { return true; });
   expected_.end(target.identity.pod, target.model);
   domains_.renew(target.domains, target.model);
-  target.groups.clear();
-  set_slots(target, 0);
+  end_groups(target);
   if (!target.is_node()) return;
   target.pending.clear();
   if (target.names != no_domain) index_.end_domain(target.names);
@@ -270,8 +300,10 @@ void placer::close(publisher_id publisher) {
   const auto found = publishers_.find(publisher);
   if (found == publishers_.end()) return;
   placed_publisher& target = *found->second;
-  end_holders(target, std::nullopt, clear_scope::all);
+  end_shared_holders(target);
   expected_.end(target.identity.pod, target.model);
+  end_groups(target);
+  for (const std::uint32_t size : target.block_sizes) index_.models().release_size(target.model, size);
   domains_.release(target.domains, target.model);
   if (target.names != no_domain) index_.end_domain(target.names);
   members_.remove_publisher(target.identity.pod, target.model);
@@ -287,14 +319,11 @@ void placer::mark(publisher_id publisher, member_mark state) {
   apply_mark(*found->second);
 }
 
-// Before its first batch the only publisher of a pod stands for rank 0.
 void placer::apply_mark(const placed_publisher& publisher) {
-  if (publisher.ranks.empty() && !members_.has_one_publisher(publisher.identity.pod, publisher.model)) return;
-  constexpr std::array<std::uint16_t, 1> first{0};
-  const std::span<const std::uint16_t> ranks = publisher.ranks.empty() ? std::span(first) : std::span(publisher.ranks);
-  for (const std::uint16_t rank : ranks) {
-    members_.mark(publisher.identity.pod, publisher.model, rank, publisher.mark);
-  }
+  const auto& [pod, model] = std::tie(publisher.identity.pod, publisher.model);
+  for (const std::uint16_t rank : publisher.ranks) members_.mark(pod, model, rank, publisher.mark);
+  // Before its first batch a pod's only publisher stands for its first rank.
+  if (publisher.ranks.empty() && members_.publishers(pod, model) == 1) members_.mark(pod, model, 0, publisher.mark);
 }
 
 bool placer::clear(std::string_view pod, std::string_view medium) {
@@ -306,11 +335,7 @@ bool placer::clear(std::string_view pod, std::string_view medium) {
   }
   for (const auto& [number, publisher] : publishers_) {
     if (publisher->identity.pod != pod) continue;
-    std::erase_if(publisher->holders, [&](const opened_holder& each) {
-      const bool is_ended = !cleared || medium_of(each.kind) == *cleared;
-      if (is_ended && is_present(*publisher, each)) index_.clear(each.number);
-      return is_ended;
-    });
+    end_holders(*publisher, [&](const opened_holder& each) { return !cleared || medium_of(each.kind) == *cleared; });
     if (!cleared || *cleared == gpu_medium) expected_.end(pod, publisher->model);
     if (!cleared) publisher->pending.clear();
   }
@@ -323,9 +348,9 @@ bool placer::add_rank(placed_publisher& publisher, std::uint32_t rank) {
   const auto added = static_cast<std::uint16_t>(rank);
   if (std::ranges::find(publisher.ranks, added) != publisher.ranks.end()) return true;
   if (!members_.add_rank(publisher.identity.pod, publisher.model, added)) return false;
-  const bool stood_for_all =
-      publisher.ranks.empty() && members_.has_one_publisher(publisher.identity.pod, publisher.model);
-  if (stood_for_all) members_.mark(publisher.identity.pod, publisher.model, 0, {});
+  if (publisher.ranks.empty() && members_.publishers(publisher.identity.pod, publisher.model) == 1) {
+    members_.mark(publisher.identity.pod, publisher.model, 0, {});
+  }
   publisher.ranks.push_back(added);
   members_.set_slots(publisher.identity.pod, publisher.model, added, publisher.slots);
   apply_mark(publisher);
@@ -366,7 +391,20 @@ bool placer::expect(std::string_view pod, std::string_view model, std::span<cons
   return expected_.add(pod, facts->number, keys, now, ttl);
 }
 
-// The cache group of an event; null: there are too many.
+bool placer::add_size(placed_publisher& publisher, std::uint32_t block_tokens) {
+  constexpr std::size_t most_sizes = 4;  // of a publisher, so that a strange one takes no other's room
+  auto& sizes = publisher.block_sizes;
+  if (std::ranges::find(sizes, block_tokens) != sizes.end()) return true;
+  if (!index_.models().add_size(publisher.model, block_tokens)) return false;
+  sizes.push_back(block_tokens);
+  if (sizes.size() > most_sizes) {  // an engine begins anew with another size now and then
+    index_.models().release_size(publisher.model, sizes.front());
+    sizes.erase(sizes.begin());
+  }
+  return true;
+}
+
+// The cache group of an event; null: there are too many, and its pod has no prefix any more.
 cache_group* placer::group_of(placed_publisher& publisher, const engine_event& event) {
   constexpr std::size_t most_groups = 64;
   const auto found = std::ranges::find(publisher.groups, event.group, &cache_group::index);
@@ -374,27 +412,22 @@ cache_group* placer::group_of(placed_publisher& publisher, const engine_event& e
     if (found->block_tokens == 0) found->block_tokens = event.block_tokens;
     return &*found;
   }
-  if (publisher.groups.size() == most_groups) return refuse_group(publisher);
-  cache_group added{.index = event.group, .use = use_of(event.attention), .block_tokens = event.block_tokens};
-  if (added.use != group_use::ignored && !add_group_slot(publisher, added, event)) return refuse_group(publisher);
-  return &publisher.groups.emplace_back(added);
-}
-
-// A prefix without the rule of its group would be above the truth: a slot in which the publisher has nothing ends it.
-cache_group* placer::refuse_group(placed_publisher& publisher) {
-  const model_facts& facts = index_.models().facts(publisher.model);
-  for (slot_number slot = 1; slot < facts.slot_count; ++slot) {
-    if ((publisher.slots >> slot & 1U) != 0 || facts.slots[slot].window_tokens == 1) continue;
-    set_slots(publisher, publisher.slots | (1U << slot));
-    break;
+  cache_group added{.index = event.group, .use = use_of(event.attention), .slot = 0, .block_tokens = event.block_tokens};
+  const bool is_full = publisher.groups.size() == most_groups;
+  if (added.use != group_use::ignored && (is_full || !add_group_slot(publisher, added, event))) {
+    set_slots(publisher, publisher.slots | (1U << closed_slot));
+    return nullptr;
   }
-  return nullptr;
+  return is_full ? nullptr : &publisher.groups.emplace_back(added);
 }
 
 // The first group that makes a prefix has slot 0, so that models with one group need no other.
 bool placer::add_group_slot(placed_publisher& publisher, cache_group& added, const engine_event& event) {
+  constexpr std::ptrdiff_t most_slots_of_publisher = 12;
   const auto is_first = [](const cache_group& group) { return group.use == group_use::prefix && group.slot == 0; };
   if (added.use == group_use::window || std::ranges::any_of(publisher.groups, is_first)) {
+    const auto count = std::ranges::count_if(publisher.groups, [](const cache_group& group) { return group.slot != 0; });
+    if (count == most_slots_of_publisher) return false;
     // A window of unknown length is the whole prefix: less than the truth, never more.
     const std::uint32_t window = added.use == group_use::window ? event.window_tokens : 0;
     const auto slot = index_.models().add_slot(publisher.model, {window, event.group.value_or(0)});
@@ -407,17 +440,9 @@ bool placer::add_group_slot(placed_publisher& publisher, cache_group& added, con
 
 holder placer::find_holder(const placed_publisher& publisher, std::uint16_t rank, holder_kind kind) const noexcept {
   for (const opened_holder& each : publisher.holders) {
-    if (each.rank == rank && each.kind == kind) return is_present(publisher, each) ? each.number : 0;
+    if (each.rank == rank && each.kind == kind) return index_.holders().is_live(each.number) ? each.number : 0;
   }
   return 0;
-}
-
-// Another publisher of the pod may have ended the holder, and its number may be another pod's by now.
-bool placer::is_present(const placed_publisher& publisher, const opened_holder& opened) const noexcept {
-  return opened.number == index_.holders().find({.pod = publisher.identity.pod,
-                                                 .model = publisher.model,
-                                                 .rank = opened.rank,
-                                                 .kind = opened.kind});
 }
 
 holder placer::open_holder(placed_publisher& publisher, std::uint16_t rank, holder_kind kind) {
@@ -445,9 +470,8 @@ block_number placer::block_of(const placed_publisher& publisher, const adapter_d
   if (own != no_block) return own;
   const block_number shared = index_.block_of(domains.shared, hash);
   if (shared == no_block) return no_block;
-  const bool is_held = std::ranges::any_of(publisher.holders, [&](const opened_holder& each) {
-    return index_.is_held(shared, each.number) && is_present(publisher, each);
-  });
+  const bool is_held = std::ranges::any_of(
+      publisher.holders, [&](const opened_holder& each) { return index_.is_held(shared, each.number); });
   return is_held ? shared : no_block;
 }
 

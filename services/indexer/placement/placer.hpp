@@ -70,9 +70,7 @@ class placer {
   void visit_holders(std::string_view pod, Visit&& visit) const {
     for (const auto& [number, publisher] : publishers_) {
       if (publisher->identity.pod != pod) continue;
-      for (const opened_holder& each : publisher->holders) {
-        if (is_present(*publisher, each)) visit(publisher->model, each.rank, each.kind, each.number);
-      }
+      for (const opened_holder& each : publisher->holders) visit(publisher->model, each.rank, each.kind, each.number);
     }
   }
   /// Null: it is not known. Until the next open() or close().
@@ -92,15 +90,17 @@ class placer {
   [[nodiscard]] block_number block_of_node(const placed_publisher& node, std::uint64_t hash) const noexcept;
   void remove_node_blocks(placed_publisher& node, const event_batch& batch, const engine_event& event);
   void clear_media(placed_publisher& publisher, const event_batch& batch, placement_effect& effect);
-  void end_holders(placed_publisher& publisher, std::optional<std::uint16_t> rank, clear_scope scope);
+  template <class Predicate>
+  void end_holders(placed_publisher& publisher, Predicate&& is_ended);
+  void end_shared_holders(placed_publisher& publisher);
+  void end_groups(placed_publisher& publisher);
 
   [[nodiscard]] cache_group* group_of(placed_publisher& publisher, const engine_event& event);
-  [[nodiscard]] cache_group* refuse_group(placed_publisher& publisher);
+  [[nodiscard]] bool add_size(placed_publisher& publisher, std::uint32_t block_tokens);
   [[nodiscard]] bool add_group_slot(placed_publisher& publisher, cache_group& added, const engine_event& event);
   [[nodiscard]] holder open_holder(placed_publisher& publisher, std::uint16_t rank, holder_kind kind);
   [[nodiscard]] holder find_holder(const placed_publisher& publisher, std::uint16_t rank,
                                    holder_kind kind) const noexcept;
-  [[nodiscard]] bool is_present(const placed_publisher& publisher, const opened_holder& opened) const noexcept;
   [[nodiscard]] block_number block_of(const placed_publisher& publisher, const adapter_domains& domains,
                                       std::uint64_t hash) const noexcept;
   void apply_mark(const placed_publisher& publisher);

@@ -28,9 +28,9 @@ void pod_members::remove_publisher(std::string_view pod, model_number model) {
   is_linked_ = false;
 }
 
-bool pod_members::has_one_publisher(std::string_view pod, model_number model) const noexcept {
-  const auto found = pods_.find(std::pair<model_number, std::string>(model, pod));
-  return found != pods_.end() && found->second.publishers == 1;
+std::uint32_t pod_members::publishers(std::string_view pod, model_number model) noexcept {
+  const pod_entry* const entry = find(pod, model);
+  return entry == nullptr ? 0 : entry->publishers;
 }
 
 bool pod_members::add_rank(std::string_view pod, model_number model, std::uint16_t rank) {

@@ -21,7 +21,7 @@ class pod_members {
   [[nodiscard]] bool add_publisher(std::string_view pod, model_number model, std::string_view node);
   /// One of its publishers ends.
   void remove_publisher(std::string_view pod, model_number model);
-  [[nodiscard]] bool has_one_publisher(std::string_view pod, model_number model) const noexcept;
+  [[nodiscard]] std::uint32_t publishers(std::string_view pod, model_number model) noexcept;
   /// A rank of a pod that has a publisher has sent something. False: a bound is reached.
   [[nodiscard]] bool add_rank(std::string_view pod, model_number model, std::uint16_t rank);
   /// The slots of the cache groups of a rank, a bit each.

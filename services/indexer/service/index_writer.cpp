@@ -42,9 +42,12 @@ batch_effect index_writer::apply(publisher_id publisher, std::string_view topic,
   batch_effect effect;
   if (adapter->second.parse(topic, batch.payload.bytes, batch_)) {
     const placement_effect placed = placer_.apply(publisher, batch_);
-    effect = {.is_all_cleared = placed.is_all_cleared, .is_parent_unknown = placed.is_parent_unknown};
+    effect = {.is_all_cleared = placed.is_all_cleared,
+              .is_parent_unknown = placed.is_parent_unknown,
+              .is_unread = batch_.unread_removals > 0};
   } else {
     ++present_.bad_batches;
+    effect.is_unread = true;
   }
   if (batch_.tokens.capacity() > kept_batch || batch_.hashes.capacity() > kept_batch) batch_ = {};
   present_.apply_ns += static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begin).count());

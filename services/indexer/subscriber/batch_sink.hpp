@@ -16,6 +16,7 @@ namespace cenote::indexer {
 struct batch_effect {
   bool is_all_cleared = false;     ///< it took out all blocks of all media: feed::all_cleared()
   bool is_parent_unknown = false;  ///< feed::unknown_parent()
+  bool is_unread = false;          ///< it, or a removal in it, could not be read: feed::unread()
 };
 
 /// All calls come from the subscriber's thread, those of one publisher in order. As long as one lasts, batches of all

@@ -351,10 +351,11 @@ void publisher_set::carry_out() {
 void publisher_set::perform(publisher_entry& entry, const feed_apply& command) {
   open(entry);
   const batch_effect effect = sink_.apply(entry.publisher, entry.topic, command);
-  if (!effect.is_all_cleared && !effect.is_parent_unknown) return;
+  if (!effect.is_all_cleared && !effect.is_parent_unknown && !effect.is_unread) return;
   const feed_time now = present_time();
   feeds_.change(entry.publisher, now, [&](feed& one) {
     if (effect.is_all_cleared) one.all_cleared(command.turn, now);
+    if (effect.is_unread) one.unread(now);
     if (effect.is_parent_unknown) one.unknown_parent(now);
   });
 }

@@ -29,7 +29,8 @@ std::string text_of(const batch_payload& payload) {
 
 /// Marks stand in `marks`, everything else in the texts.
 struct followed {
-  explicit followed(const feed_options& options = {}, std::optional<std::uint64_t> count = {}) : one(options) {
+  explicit followed(const feed_options& options = without_checks(), std::optional<std::uint64_t> count = {})
+      : one(options) {
     if (!count) return;
     one.connected(now);
     grant();
@@ -38,7 +39,15 @@ struct followed {
     (void)commands();
   }
   /// A feed whose first replay brought the batches a0, a1, … of this count.
-  static followed settled(std::uint64_t count, const feed_options& options = {}) { return followed(options, count); }
+  static followed settled(std::uint64_t count, const feed_options& options = without_checks()) {
+    return followed(options, count);
+  }
+  /// Nothing is asked because nothing comes.
+  static feed_options without_checks() {
+    feed_options options;
+    options.rules.checks_quiet = false;
+    return options;
+  }
 
   void live(std::uint64_t seq, const std::string& text) { one.live(seq, payload_of(text), now); }
   void frame(std::uint64_t seq, const std::string& text) { one.replay_frame(request, seq, payload_of(text), now); }
@@ -340,14 +349,65 @@ BOOST_AUTO_TEST_CASE(an_absent_publisher_is_silent_after_the_grace_and_back_behi
   CHECK_TEXTS(host.marks, {"replaying", "live", "silent", "live"});
 }
 
+BOOST_AUTO_TEST_CASE(a_publisher_that_grows_quiet_is_asked_for_what_may_be_lost_less_and_less_often) {
+  auto host = followed::settled(3, {});
+  host.live(3, "a3");
+  (void)host.commands();
+  std::vector<feed_time::duration> pauses;
+  for (int i = 0; i < 7; ++i) {
+    const feed_time before = host.now;
+    host.now = host.one.wake_at();
+    pauses.push_back(host.now - before);
+    host.one.advance(host.now);
+    host.grant();
+    host.frame(2, "a2");
+    host.frame(3, "a3");
+    if (i == 6) host.frame(4, "a4");  // the batch that was lost
+    host.end();
+  }
+  BOOST_TEST((pauses == std::vector<feed_time::duration>{10s, 20s, 40s, 80s, 160s, 300s, 300s}));
+  BOOST_TEST(host.one.last_applied().value() == 4U);
+  host.live(5, "a5");
+  BOOST_TEST((host.one.wake_at() == host.now + 10s));
+}
+
+BOOST_AUTO_TEST_CASE(a_new_connection_without_replays_may_be_another_life) {
+  feed_options options = followed::without_checks();
+  options.has_replay = false;
+  followed host(options);
+  host.one.connected(host.now);
+  host.live(0, "a0");
+  host.live(1, "a1");
+  (void)host.commands();
+  host.one.disconnected(host.now);
+  host.one.connected(host.now);
+  host.live(2, "b2");
+  CHECK_TEXTS(host.commands(), {"clear loss", "apply b2 live"});
+  BOOST_TEST(host.one.mark().is_degraded);
+}
+
+BOOST_AUTO_TEST_CASE(each_hole_of_an_answer_is_lost_for_good_by_itself) {
+  followed host;
+  host.one.connected(host.now);
+  for (int i = 0; i < 12 && host.one.last_applied() != std::optional<std::uint64_t>(5); ++i) {
+    host.grant();
+    for (const std::uint64_t seq : {0, 2, 3, 5}) {
+      if (host.one.is_replaying()) host.frame(seq, "a" + std::to_string(seq));
+    }
+    if (host.one.is_replaying()) host.end();
+  }
+  BOOST_TEST(host.one.last_applied().value() == 5U);
+  BOOST_TEST(host.one.mark().is_degraded);
+}
+
 BOOST_AUTO_TEST_CASE(a_replay_that_never_ends_is_asked_for_again_later_and_later) {
   auto host = followed::settled(3);
   host.live(5, "a5");
   std::vector<feed_time::duration> pauses;
-  for (int i = 0; i < 4; ++i) {
+  for (const std::chrono::seconds limit : {1s, 2s, 4s, 5s}) {
     host.grant();
-    BOOST_TEST((host.one.wake_at() == host.now + 5s));
-    host.pass(5s);
+    BOOST_TEST((host.one.wake_at() == host.now + limit));
+    host.pass(limit);
     pauses.push_back(host.one.replay_at() - host.now);
   }
   BOOST_TEST((pauses == std::vector<feed_time::duration>{100ms, 200ms, 400ms, 800ms}));

@@ -75,6 +75,7 @@ feed_world::manners feed_world::some_manners() {
 indexer::feed_options feed_world::some_options() {
   indexer::feed_options made;
   made.rules = options_.rules;
+  made.quiet = std::chrono::hours(1000);  // a world's end is when nothing is asked any more
   made.kind = habit_.is_node ? indexer::publisher_kind::node : indexer::publisher_kind::engine;
   made.waiting_bytes = chance() < 0.3 ? 2048 : 1 << 20;
   made.grace = 2s;

@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(an_engine_that_begins_anew_with_other_hashes_takes_no_more_
   BOOST_TEST(world.index.bytes() <= bytes + 65'536);
 }
 
-BOOST_AUTO_TEST_CASE(two_publishers_of_one_pod_end_each_others_holders_and_go_on) {
+BOOST_AUTO_TEST_CASE(of_two_publishers_of_one_pod_one_may_go_or_begin_anew) {
   indexer_world world;
   const case_engine engine;
   const publisher_id one = world.open(engine);
@@ -105,9 +105,44 @@ BOOST_AUTO_TEST_CASE(two_publishers_of_one_pod_end_each_others_holders_and_go_on
   world.publish(one, engine, {stored("A:0:64")});
   world.publish(other, engine, {stored("A:0:64")});
   world.blocks.close(one);
-  BOOST_TEST(world.scores(json{{"of", "A:0:64"}}).empty());
-  world.publish(other, engine, {stored("A:0:64")});
   BOOST_TEST(world.scores(json{{"of", "A:0:64"}}).at(engine.pod) == 4);
+  const publisher_id third = world.open(engine);
+  world.publish(third, engine, {stored("A:0:64")});
+  world.blocks.clear(other);
+  while (!world.index.sweep(1000)) {
+  }
+  case_engine stranger;
+  stranger.pod = "10.0.0.9:8000";  // it may get the numbers of holders that ended
+  const publisher_id strange = world.open(stranger);
+  world.publish(strange, stranger, {stored("B:0:64")});
+  world.publish(third, engine, {stored("A:0:64")});
+  check_scores(world.scores(json{{"of", "A:0:64"}}), json{{engine.pod, 4}}, "after the restart");
+  world.blocks.close(third);
+  check_scores(world.scores(json{{"of", "A:0:64"}}), json::object(), "after the end");
+  check_scores(world.scores(json{{"of", "B:0:64"}}), json{{stranger.pod, 4}}, "of the other");
+}
+
+BOOST_AUTO_TEST_CASE(sizes_and_groups_of_one_publisher_take_no_room_of_others) {
+  indexer_world world;
+  case_engine hostile;
+  hostile.pod = "10.0.0.9:8000";
+  const publisher_id strange = world.open(hostile);
+  for (std::size_t size = 1; size < 40; ++size) {
+    hostile.block_tokens = size;
+    world.publish(strange, hostile, {stored("A:0:64")});
+    world.publish(strange, hostile,
+                  {stored("A:0:64", {{"group_idx", size}, {"kv_cache_spec_kind", "sliding_window"},
+                                     {"kv_cache_spec_sliding_window", 100 + size}})});
+  }
+  const case_engine engine;
+  const publisher_id number = world.open(engine);
+  world.publish(number, engine,
+                {stored("A:0:64", {{"group_idx", 0}, {"kv_cache_spec_kind", "full_attention"}}),
+                 stored("A:0:64", {{"group_idx", 1}, {"kv_cache_spec_kind", "sliding_window"},
+                                   {"kv_cache_spec_sliding_window", 33}})});
+  check_scores(world.scores(json{{"of", "A:0:64"}}), json{{engine.pod, 4}}, "beside a strange pod");
+  world.publish(number, engine, {removed("A:0:64", {{"blocks", {3, 4}}, {"group_idx", 1}})});
+  BOOST_TEST(world.questions.score({.model = "m", .tokens = world.tokens}).scores[0].blocks == 3U);
 }
 
 BOOST_AUTO_TEST_CASE(models_without_publishers_give_their_room_to_others) {
