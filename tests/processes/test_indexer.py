@@ -282,7 +282,7 @@ def test_adapters_have_blocks_of_their_own(herd: Herd) -> None:
 
 
 def test_an_expected_prompt_counts_until_its_time_ends(herd: Herd) -> None:
-    indexer, engine = one_pod(herd, "scoring.speculative_ttl=30s")
+    indexer, engine = one_pod(herd, "scoring.speculative_ttl=12s")
     sent = {"model_name": MODEL, "token_ids": list(B), "pod_identifiers": ["a"]}
     assert indexer.ask("POST", "/v1/speculative", sent).json == {"blocks": 8}
     until("it counts", lambda: indexer.scores(B).of("a") == 8)
