@@ -668,21 +668,26 @@ def test_adapters_of_one_publisher_leave_room_for_others(herd: Herd) -> None:
     until("the other finds room", lambda: indexer.scores(A, "another model").of("other") == 8, limit=10)
 
 
-def test_hashes_that_are_counters_are_names_of_their_engine_alone(herd: Herd) -> None:
+@known_fault("a parent is looked for among names that its engine has not stored in this life")
+@pytest.mark.parametrize("blocks", [4, 8], ids=["no hash is known", "a hash is another block's"])
+def test_hashes_that_are_counters_are_names_of_their_engine_alone(herd: Herd, blocks: int) -> None:
     """Equal hashes of engines mean equal blocks only where they agree."""
-    first, second = herd.publisher("a", hashes="counter"), herd.publisher("b", hashes="counter", ring=2)
-    indexer = herd.indexer(*settings_of(first, second))
-    first.store(A)
+    first, second = herd.publisher("a", hashes="counter"), herd.publisher("b", hashes="counter", ring=1)
+    indexer = herd.indexer(*settings_of(first))
+    first.store(A[: blocks * BLOCK])
     until_right(indexer, [first], [A], exact=True)
-    second.until_subscribed()
     second.store(B[: 4 * BLOCK], live=False)  # hashes 1 to 4, and they leave its ring
-    second.store(prompt(8, 1), live=False)
-    second.store(prompt(9, 1), live=False)
     # Hash 4 of the second is 4 of the first's chain: what follows must not be placed behind that.
     second.store(B)
+    indexer.add(second)
+    until("the second is degraded", lambda: "b" in indexer.scores(A).degraded)
     mixed = A[: 4 * BLOCK] + B[4 * BLOCK :]
-    until_right(indexer, [first, second], [A, B, mixed], limit=5)
-    assert indexer.scores(mixed).of("b") == 0
+    first.store(C)
+    until("the first is heard", lambda: indexer.scores(C).of("a") == 8)
+    second.until_subscribed()
+    second.store(A[: 4 * BLOCK])
+    until("the second has the first's prefix", lambda: indexer.scores(A).of("b") >= 4)
+    until_right(indexer, [first, second], [A, B, C, mixed], limit=3)
 
 
 @known_fault("a publisher without batches marks rank 0")
