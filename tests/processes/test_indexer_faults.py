@@ -731,6 +731,7 @@ def test_of_two_publishers_of_one_pod_one_may_go(herd: Herd) -> None:
     until_right(indexer, [first, third], [A, B, C], limit=5)
 
 
+@known_fault("the task that is waited for may be of the round before the removal", strict=False)
 def test_a_removed_publisher_is_out_of_answers_at_once(herd: Herd) -> None:
     engine = herd.publisher("a")
     engine.store(A)
