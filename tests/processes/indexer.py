@@ -53,14 +53,14 @@ class Answer:
 
 @dataclass
 class Scores:
-    """What /v1/scores answers."""
+    """An answer of /v1/scores."""
 
     pods: dict[str, dict[str, Any]]
     degraded: set[str]
     blocks: int
     block_tokens: int
 
-    def of(self, pod: str) -> float:
+    def score(self, pod: str) -> float:
         return float(self.pods.get(pod, {}).get("score", 0.0))
 
 
@@ -231,9 +231,9 @@ class Indexer:
                     raise
         raise AssertionError
 
-    def scores(self, tokens: Sequence[int] = (), model: str = MODEL, **more: Any) -> Scores:
-        body = {"model_name": model, **more}
-        if "block_keys" not in more:
+    def scores(self, tokens: Sequence[int] = (), model: str = MODEL, **fields: Any) -> Scores:
+        body = {"model_name": model, **fields}
+        if "block_keys" not in fields:
             body["token_ids"] = list(tokens)
         return self.scores_of(self.ask("POST", "/v1/scores", body))
 
@@ -286,8 +286,8 @@ class Indexer:
     def counter(self, name: str) -> float:
         return self.metrics().get(f"cenote_indexer_{name}", 0.0)
 
-    def add(self, publisher: EnginePublisher, name: str = "", **more: str) -> None:
-        body = {"name": name or publisher.pod, "endpoint": publisher.endpoint, "replay": publisher.replay, **more}
+    def add(self, publisher: EnginePublisher, name: str = "", **fields: str) -> None:
+        body = {"name": name or publisher.pod, "endpoint": publisher.endpoint, "replay": publisher.replay, **fields}
         answer = self.ask("POST", "/v1/publishers", body)
         assert answer.status == 201, answer
 
@@ -335,7 +335,7 @@ def open_socket(kind: int, endpoint: str, *, connect: bool = False) -> zmq.Socke
 
 @dataclass
 class Router:
-    """How the replay socket behaves."""
+    """The behaviour of the replay socket."""
 
     answers: bool = True  # False: it reads requests and sends nothing
     pause: float = 0.0  # s, before each batch of an answer
@@ -348,8 +348,8 @@ class Router:
 class EnginePublisher:
     """Publishes as vLLM does: PUB and a ROUTER that keeps the last `ring` batches. Numbers begin with 0.
 
-    `held` is the truth: the prefix of tokens of each block → media that have it. Calls come from one thread; the ROUTER
-    has its own.
+    `blocks` is the truth: the prefix of tokens of each block → media that have it. Calls come from one thread; the
+    ROUTER has its own.
     """
 
     def __init__(
@@ -382,7 +382,7 @@ class EnginePublisher:
         self.ring_size = ring
         self.next = 0
         self.ring: deque[tuple[int, bytes]] = deque(maxlen=ring)
-        self.held: dict[Tokens, set[str]] = {}
+        self.blocks: dict[Tokens, set[str]] = {}
         self.names: dict[Tokens, Any] = {}
         self._lock = threading.Lock()
         self._counter = 0
@@ -402,27 +402,27 @@ class EnginePublisher:
             self._thread.start()
 
     def _serve(self, served: zmq.Socket[bytes], inner: str) -> None:
-        ended = open_socket(zmq.PAIR, inner, connect=True)
+        wake_end = open_socket(zmq.PAIR, inner, connect=True)
         poller = zmq.Poller()
         poller.register(served, zmq.POLLIN)
-        poller.register(ended, zmq.POLLIN)
+        poller.register(wake_end, zmq.POLLIN)
         while True:
             ready = dict(poller.poll())
-            if ended in ready:
+            if wake_end in ready:
                 break
             frames = served.recv_multipart()
             if len(frames) == 3 and len(frames[2]) == 8:
-                self._answer(served, ended, frames[0], int.from_bytes(frames[2], "big"))
+                self._answer(served, wake_end, frames[0], int.from_bytes(frames[2], "big"))
             elif len(frames) == 3:  # a snapshot: engines have none
                 self._send(served, frames[0], END, b"")
         served.close()
-        ended.close()
+        wake_end.close()
 
     def _send(self, served: zmq.Socket[bytes], client: bytes, number: bytes, payload: bytes) -> None:
         topic = [self.topic.encode()] if self.router.topic_frame else []
         served.send_multipart([client, b"", *topic, number, payload])
 
-    def _answer(self, served: zmq.Socket[bytes], ended: zmq.Socket[bytes], client: bytes, start: int) -> None:
+    def _answer(self, served: zmq.Socket[bytes], wake_end: zmq.Socket[bytes], client: bytes, start: int) -> None:
         router = self.router
         router.requests.append(start)
         if router.extra is not None:
@@ -434,7 +434,7 @@ class EnginePublisher:
         for count, (number, payload) in enumerate(batches):
             if count == router.hangs_up_after:
                 return None
-            if router.pause and ended.poll(int(router.pause * 1000)):
+            if router.pause and wake_end.poll(int(router.pause * 1000)):
                 return None
             self._send(served, client, number.to_bytes(8, "big"), payload)
         if router.hangs_up_after is None:
@@ -458,12 +458,12 @@ class EnginePublisher:
         self.seed = self.seed if seed is None else seed
         self.next = self._counter = 0
         self.ring.clear()
-        self.held.clear()
+        self.blocks.clear()
         self.names.clear()
         self._open()
 
     def until_subscribed(self) -> None:
-        """Waits until somebody has subscribed, so that the next batch is heard."""
+        """Waits for a subscription, so that the next batch arrives."""
         while self.pub.poll(0) or self._subscribers == 0:
             assert self.pub.poll(int(LIMIT * 1000)), "nobody subscribes"
             self._subscribers += 1 if self.pub.recv()[:1] == b"\1" else -1
@@ -486,7 +486,7 @@ class EnginePublisher:
         whole = tuple(tokens)
         return [whole[:end] for end in range(self.block, len(whole) + 1, self.block)]
 
-    def stored(self, prefixes: Sequence[Tokens], medium: str | None = "GPU", **more: Any) -> Event:
+    def stored(self, prefixes: Sequence[Tokens], medium: str | None = "GPU", **fields: Any) -> Event:
         """The event; `prefixes` follow one another."""
         first = prefixes[0][: -self.block]
         tokens = list(prefixes[-1][len(first) :])
@@ -503,7 +503,7 @@ class EnginePublisher:
             "lora_id": None,
             "medium": medium,
             "lora_name": None,
-            **more,
+            **fields,
         }
 
     def removed(self, prefixes: Iterable[Tokens], medium: str | None = "GPU") -> Event:
@@ -519,16 +519,16 @@ class EnginePublisher:
         chosen = self.rank if rank is None else rank
         return msgspec.msgpack.encode([time.time(), list(events), chosen])
 
-    def publish(self, *events: Event, **how: Any) -> int:
+    def publish(self, *events: Event, **options: Any) -> int:
         """A batch of events; its number."""
-        rank = how.pop("rank", None)
-        return self.publish_payload(self.encode(events, rank), **how)
+        rank = options.pop("rank", None)
+        return self.publish_payload(self.encode(events, rank), **options)
 
-    def publish_payload(self, payload: bytes, *, live: bool = True, kept: bool = True) -> int:
-        """`live`: it is sent; `kept`: the ring has it."""
+    def publish_payload(self, payload: bytes, *, live: bool = True, is_kept: bool = True) -> int:
+        """`live`: it is sent; `is_kept`: the ring has it."""
         number = self.next
         self.next += 1
-        if kept:
+        if is_kept:
             with self._lock:
                 self.ring.append((number, payload))
         if live:
@@ -538,50 +538,50 @@ class EnginePublisher:
     def send(self, number: int, payload: bytes) -> None:
         self.pub.send_multipart([self.topic.encode(), number.to_bytes(8, "big"), payload])
 
-    # ---- what an engine does
+    # ---- an engine's life
 
-    def store(self, tokens: Sequence[int], medium: str = "GPU", **how: Any) -> None:
+    def store(self, tokens: Sequence[int], medium: str = "GPU", **options: Any) -> None:
         """All blocks of the prompt that it does not have yet, an event for each row of them."""
         name = medium.lower()
         events, row = [], []
         for prefix in self.prefixes(tokens):
-            if name not in self.held.get(prefix, ()):
+            if name not in self.blocks.get(prefix, ()):
                 row.append(prefix)
-                self.held.setdefault(prefix, set()).add(name)
+                self.blocks.setdefault(prefix, set()).add(name)
             elif row:
                 events.append(self.stored(row, medium))
                 row = []
         if row:
             events.append(self.stored(row, medium))
         if events:
-            self.publish(*events, **how)
+            self.publish(*events, **options)
 
-    def evict(self, prefixes: Iterable[Tokens], medium: str = "GPU", **how: Any) -> None:
-        chosen = [each for each in prefixes if medium.lower() in self.held.get(each, ())]
+    def evict(self, prefixes: Iterable[Tokens], medium: str = "GPU", **options: Any) -> None:
+        chosen = [each for each in prefixes if medium.lower() in self.blocks.get(each, ())]
         for each in chosen:
-            self.held[each].discard(medium.lower())
-            if not self.held[each]:
-                del self.held[each]
+            self.blocks[each].discard(medium.lower())
+            if not self.blocks[each]:
+                del self.blocks[each]
         if chosen:
-            self.publish(self.removed(chosen, medium), **how)
+            self.publish(self.removed(chosen, medium), **options)
 
-    def cut(self, tokens: Sequence[int], keep: int, **how: Any) -> None:
+    def cut(self, tokens: Sequence[int], keep: int, **options: Any) -> None:
         """Evicts a prompt's blocks behind the first `keep`, from the tail."""
-        self.evict(reversed(self.prefixes(tokens)[keep:]), **how)
+        self.evict(reversed(self.prefixes(tokens)[keep:]), **options)
 
-    def clear(self, **how: Any) -> None:
+    def clear(self, **options: Any) -> None:
         """AllBlocksCleared, of the GPU."""
-        for each in list(self.held):
-            self.held[each].discard("gpu")
-            if not self.held[each]:
-                del self.held[each]
-        self.publish(self.cleared(), **how)
+        for each in list(self.blocks):
+            self.blocks[each].discard("gpu")
+            if not self.blocks[each]:
+                del self.blocks[each]
+        self.publish(self.cleared(), **options)
 
     def truth(self, tokens: Sequence[int], weights: Mapping[str, float] = WEIGHTS) -> float:
         """The score that the pod has for this prompt."""
         score = 0.0
         for prefix in self.prefixes(tokens):
-            media = self.held.get(prefix)
+            media = self.blocks.get(prefix)
             if not media:
                 break
             score += max(weights.get(each, 0.0) for each in media)
@@ -606,11 +606,11 @@ class PublisherProcess:
     def call(self, command: str, **arguments: Any) -> Any:
         return self.agent.call(command, **arguments)
 
-    def store(self, tokens: Sequence[int], **how: Any) -> None:
-        self.call("store", tokens=list(tokens), **how)
+    def store(self, tokens: Sequence[int], **options: Any) -> None:
+        self.call("store", tokens=list(tokens), **options)
 
-    def cut(self, tokens: Sequence[int], keep: int, **how: Any) -> None:
-        self.call("cut", tokens=list(tokens), keep=keep, **how)
+    def cut(self, tokens: Sequence[int], keep: int, **options: Any) -> None:
+        self.call("cut", tokens=list(tokens), keep=keep, **options)
 
     def truth(self, tokens: Sequence[int]) -> float:
         return float(self.call("truth", tokens=list(tokens)))
@@ -634,12 +634,12 @@ Publisher = EnginePublisher | PublisherProcess
 def wrong_scores(
     indexer: Indexer, publishers: Sequence[Publisher], prompts: Sequence[Sequence[int]], model: str = MODEL
 ) -> list[str]:
-    """What is neither the truth nor, for pods that are `degraded`, at most that."""
+    """Scores that are neither the truth nor, for pods that are `degraded`, at most that."""
     faults = []
     for tokens in prompts:
         found = indexer.scores(tokens, model)
         for each in publishers:
-            truth, score = each.truth(tokens), found.of(each.pod)
+            truth, score = each.truth(tokens), found.score(each.pod)
             is_close = abs(truth - score) < 1e-9
             if not is_close and not (each.pod in found.degraded and score < truth):
                 faults.append(f"{each.pod}: {score} instead of {truth} for {list(tokens)[:12]}…")
@@ -656,7 +656,7 @@ def until_right(
     exact: bool = False,
     limit: float = LIMIT,
 ) -> None:
-    """Waits until all scores are right. `exact`: and nobody is degraded."""
+    """Waits until all scores are right. `exact`: and no pod is degraded."""
     faults: list[str] = []
 
     def right() -> bool:
@@ -702,14 +702,14 @@ class Herd(contextlib.ExitStack):
         return made.launch() if launch_only else made.start()
 
 
-def settings_of(*publishers: Publisher, **more: str) -> list[str]:
+def settings_of(*publishers: Publisher, **fields: str) -> list[str]:
     """`--set` for configured publishers, by the names of their pods."""
     found = []
     for each in publishers:
         found.append(f"publishers.{each.pod}.endpoint={each.endpoint}")
         if each.replay:
             found.append(f"publishers.{each.pod}.replay={each.replay}")
-        found += [f"publishers.{each.pod}.{key}={value}" for key, value in more.items()]
+        found += [f"publishers.{each.pod}.{key}={value}" for key, value in fields.items()]
     return found
 
 

@@ -55,13 +55,13 @@ def test_a_configured_publisher_is_scored_exactly(herd: Herd, form: str, hashes:
     engine.store(A)
     indexer = herd.indexer(*settings_of(engine))
     until_right(indexer, [engine], [A, B], exact=True)
-    assert indexer.scores(A).of("a") == 8
+    assert indexer.scores(A).score("a") == 8
     engine.store(A[:BLOCK] + B)  # it shares the first block
     engine.cut(A, 5)
     until_right(indexer, [engine], [A, A[:BLOCK] + B, B], exact=True)
     engine.evict([A[: 2 * BLOCK]])  # a hole
     until_right(indexer, [engine], [A], exact=True)
-    assert indexer.scores(A).of("a") == 1
+    assert indexer.scores(A).score("a") == 1
     engine.clear()
     until_right(indexer, [engine], [A, A[:BLOCK] + B], exact=True)
     assert indexer.scores(A).pods == {}
@@ -73,7 +73,8 @@ def test_topics_name_pod_and_model_and_settings_replace_them(herd: Herd) -> None
     first.store(A)
     second.store(A)
     until("both are there", lambda: len(indexer.pods()) == 2)
-    until("the first is scored", lambda: indexer.scores(A).of("a") == 8)
+    until("the first is scored", lambda: indexer.scores(A).score("a") == 8)
+    until("topics are read", lambda: {"a", "no-model"} == {each["pod"] for each in indexer.pods()})
     rows = {each["pod"]: each for each in indexer.pods()}
     assert rows["a"]["model"] == MODEL
     assert rows["no-model"]["model"] == "" and rows["no-model"]["publisher"] == "b"
@@ -91,12 +92,12 @@ def test_bound_endpoints_take_publishers_and_ask_them_for_what_was_missed(herd: 
     indexer = herd.indexer(f'events.bind=["tcp://127.0.0.1:{bound}"]', f"events.replay_port={replay}")
     numbers = iter(range(100, 10_000))
 
-    def heard() -> bool:  # a PUB that connects drops what it sends before the connection stands
+    def is_heard() -> bool:  # a PUB that connects drops what it sends before the connection stands
         for each in engines:
             each.store(prompt(next(numbers), 1))
         return len(indexer.pods()) == 2
 
-    until("both are heard", heard, pause=0.05)
+    until("both are heard", is_heard, pause=0.05)
     until_right(indexer, engines, [A, B], exact=True)
     engines[0].cut(A, 3)
     until_right(indexer, engines, [A, B], exact=True)
@@ -110,10 +111,10 @@ def test_data_parallel_ranks_of_a_pod_are_apart_and_the_best_one_answers(herd: H
     indexer = herd.indexer(*sets)
     ranks[0].store(A[: 3 * BLOCK])
     ranks[1].store(A[: 6 * BLOCK])
-    until("the better rank answers", lambda: indexer.scores(A).of("pod") == 6)
+    until("the better rank answers", lambda: indexer.scores(A).score("pod") == 6)
     assert indexer.scores(A).pods["pod"]["dp_rank"] == 1
     ranks[1].clear()
-    until("the other rank answers", lambda: indexer.scores(A).of("pod") == 3)
+    until("the other rank answers", lambda: indexer.scores(A).score("pod") == 3)
     assert indexer.scores(A).pods["pod"]["dp_rank"] == 0
     until("both ranks are shown", lambda: {each["dp_rank"] for each in indexer.pods()} == {0, 1})
 
@@ -138,12 +139,12 @@ def test_ranks_connect_to_ports_of_their_own(herd: Herd) -> None:
         each.store(A[: (3 + 3 * rank) * BLOCK], live=False)
     indexer = herd.indexer(f'events.bind=["tcp://127.0.0.1:{bound}"]', f"events.replay_port={replay}", "events.ranks=2")
 
-    def heard() -> bool:
+    def is_heard() -> bool:
         for each in engines:
             each.publish()
-        return indexer.scores(A).of("127.0.0.2") == 6
+        return indexer.scores(A).score("127.0.0.2") == 6
 
-    until("both ranks are replayed", heard, pause=0.05)
+    until("both ranks are replayed", is_heard, pause=0.05)
     assert indexer.scores(A).pods["127.0.0.2"]["dp_rank"] == 1
 
 
@@ -182,19 +183,19 @@ def test_a_reload_takes_weights_and_publishers(herd: Herd) -> None:
     first.publish(first.stored(first.prefixes(B)[:3], "CPU"))
     indexer = herd.indexer(config=table_of(first))
     until_right(indexer, [first], [A], exact=True)
-    until("the CPU's blocks are there", lambda: abs(indexer.scores(B).of("a") - 2.4) < 1e-9)
+    until("the CPU's blocks are there", lambda: abs(indexer.scores(B).score("a") - 2.4) < 1e-9)
     indexer.config.write_text(table_of(first, second) + "[scoring.weights]\ncpu = 0.5\ngpu = 2.0\n")
     indexer.reload()
-    until("the new weights hold", lambda: indexer.scores(A).of("a") == 16)
-    assert abs(indexer.scores(B).of("a") - 1.5) < 1e-9
-    until("the new publisher is there", lambda: indexer.scores(A).of("b") == 16)
+    until("the new weights hold", lambda: indexer.scores(A).score("a") == 16)
+    assert abs(indexer.scores(B).score("a") - 1.5) < 1e-9
+    until("the new publisher is there", lambda: indexer.scores(A).score("b") == 16)
     indexer.config.write_text(table_of(second) + "[scoring.weights]\ngpu = 1.0\n")
     indexer.reload()
     until_right(indexer, [second], [A, B], exact=True)
     indexer.config.write_text("[publishers.a]\nendpoint = 7\n")
     os.kill(indexer.pid, signal.SIGHUP)
     until("a broken configuration is refused", lambda: indexer.logged("not reloaded"))
-    assert indexer.scores(A).of("b") == 8
+    assert indexer.scores(A).score("b") == 8
 
 
 def test_publishers_come_and_go_over_http(herd: Herd) -> None:
@@ -264,10 +265,10 @@ def test_salts_and_extra_keys_are_parts_of_a_block(herd: Herd) -> None:
     prefixes = engine.prefixes(A)
     engine.publish(engine.stored(prefixes, extra_keys=[["salt"]] + [None] * 7))
     indexer = herd.indexer(*settings_of(engine))
-    until("the salted blocks are there", lambda: indexer.scores(A, cache_salt="salt").of("a") == 8)
+    until("the salted blocks are there", lambda: indexer.scores(A, cache_salt="salt").score("a") == 8)
     assert indexer.scores(A).pods == {}
     assert indexer.scores(A, cache_salt="pepper").pods == {}
-    assert indexer.scores(A, extra_keys=[["salt"]]).of("a") == 8
+    assert indexer.scores(A, extra_keys=[["salt"]]).score("a") == 8
     refused = indexer.ask("POST", "/v1/scores", {"model_name": MODEL, "token_ids": list(A), "extra_keys": [None] * 9})
     assert refused.status == 400 and "9" in refused.json["error"]
 
@@ -276,23 +277,23 @@ def test_adapters_have_blocks_of_their_own(herd: Herd) -> None:
     engine = herd.publisher("a")
     engine.publish(engine.stored(engine.prefixes(A), lora_name="sql", lora_id=1))
     indexer = herd.indexer(*settings_of(engine))
-    until("the adapter's blocks are there", lambda: indexer.scores(A, lora_name="sql").of("a") == 8)
+    until("the adapter's blocks are there", lambda: indexer.scores(A, lora_name="sql").score("a") == 8)
     assert indexer.scores(A).pods == {}
-    assert indexer.scores(A, "sql").of("a") == 8  # vLLM serves adapters as models
+    assert indexer.scores(A, "sql").score("a") == 8  # vLLM serves adapters as models
 
 
 def test_an_expected_prompt_counts_until_its_time_ends(herd: Herd) -> None:
     indexer, engine = one_pod(herd, "scoring.speculative_ttl=12s")
     sent = {"model_name": MODEL, "token_ids": list(B), "pod_identifiers": ["a"]}
     assert indexer.ask("POST", "/v1/speculative", sent).json == {"blocks": 8}
-    until("it counts", lambda: indexer.scores(B).of("a") == 8)
+    until("it counts", lambda: indexer.scores(B).score("a") == 8)
     short = {**sent, "token_ids": list(C), "ttl_s": 0.01}
     assert indexer.ask("POST", "/v1/speculative", short).status == 200
-    until("a shorter time ends", lambda: indexer.scores(C).of("a") == 0)
-    assert indexer.scores(B).of("a") == 8
+    until("a shorter time ends", lambda: indexer.scores(C).score("a") == 0)
+    assert indexer.scores(B).score("a") == 8
     engine.store(B)  # the event that was expected
     engine.cut(B, 0)
-    until("the event ended the expectation", lambda: indexer.scores(B).of("a") == 0)
+    until("the event ended the expectation", lambda: indexer.scores(B).score("a") == 0)
     refused = indexer.ask("POST", "/v1/speculative", {"model_name": MODEL, "token_ids": list(B)})
     assert refused.status == 400 and "pod_identifiers" in refused.json["error"]
 
@@ -301,20 +302,20 @@ def test_a_speculative_entry_ends_by_its_configured_time(herd: Herd) -> None:
     indexer, _ = one_pod(herd, "scoring.speculative_ttl=300ms")
     sent = {"model_name": MODEL, "token_ids": list(B), "pod_identifiers": ["a"], "ttl_s": 3600}
     assert indexer.ask("POST", "/v1/speculative", sent).status == 200
-    until("the configured time is the longest", lambda: indexer.scores(B).of("a") == 0)
+    until("the configured time is the longest", lambda: indexer.scores(B).score("a") == 0)
 
 
 def test_a_clear_empties_a_pod(herd: Herd) -> None:
     indexer, engine = one_pod(herd)
     engine.publish(engine.stored(engine.prefixes(B), "CPU"))
-    until("the CPU has blocks", lambda: indexer.scores(B).of("a") > 0)
+    until("the CPU has blocks", lambda: indexer.scores(B).score("a") > 0)
     until("the pod is in the table", lambda: indexer.pod("a"))
     assert indexer.ask("POST", "/v1/clear", {"pod": "a", "medium": "gpu"}).status == 200
-    until("the GPU's blocks are gone", lambda: indexer.scores(A).of("a") == 0)
-    assert indexer.scores(B).of("a") > 0
+    until("the GPU's blocks are gone", lambda: indexer.scores(A).score("a") == 0)
+    assert indexer.scores(B).score("a") > 0
     assert indexer.ask("POST", "/v1/clear", {"pod": "a"}).status == 200
-    until("all are gone", lambda: indexer.scores(B).of("a") == 0)
-    engine.held.clear()
+    until("all are gone", lambda: indexer.scores(B).score("a") == 0)
+    engine.blocks.clear()
     engine.store(A)
     until_right(indexer, [engine], [A, B])
     assert indexer.ask("POST", "/v1/clear", {"pod": "nobody"}).status == 404
@@ -331,7 +332,7 @@ def test_a_dump_has_all_blocks_of_a_pod(herd: Herd) -> None:
     answer = indexer.ask("GET", "/v1/dump", query={"pod": "a"})
     lines = [json.loads(each) for each in answer.text.splitlines()]
     hashes = [int(each) for line in lines for each in line["block_hashes"]]
-    assert sorted(hashes) == sorted(engine.hash_of(each) for each in engine.held)
+    assert sorted(hashes) == sorted(engine.hash_of(each) for each in engine.blocks)
     assert {(each["pod"], each["medium"], each["model"], each["block_size"]) for each in lines} == {
         ("a", "gpu", MODEL, BLOCK)
     }
@@ -352,7 +353,7 @@ def test_blocks_of_several_media_count_by_the_best(herd: Herd) -> None:
     tier = {"type": "BlockStored", "parent_block_hash": None, "token_ids": [], "block_size": 0, "medium": "CPU"}
     engine.publish({**tier, "block_hashes": [engine.hash_of(each) for each in prefixes]})
     for each in prefixes:
-        engine.held[each].add("cpu")
+        engine.blocks[each].add("cpu")
     indexer = herd.indexer(*settings_of(engine))
     until_right(indexer, [engine], [A], exact=True)
     assert indexer.scores(A).pods["a"]["tiers"] == {"gpu": 8}
@@ -361,7 +362,7 @@ def test_blocks_of_several_media_count_by_the_best(herd: Herd) -> None:
     assert indexer.scores(A).pods["a"]["tiers"] == {"gpu": 3, "cpu": 5}
     engine.clear()  # of the GPU alone
     until_right(indexer, [engine], [A], exact=True)
-    assert abs(indexer.scores(A).of("a") - 8 * 0.8) < 1e-9
+    assert abs(indexer.scores(A).score("a") - 8 * 0.8) < 1e-9
 
 
 def test_bad_questions_are_refused_with_what_would_be_right(herd: Herd) -> None:
@@ -383,7 +384,7 @@ def test_bad_questions_are_refused_with_what_would_be_right(herd: Herd) -> None:
     assert indexer.ask("GET", "/v1/nothing").status == 404
     odd = indexer.ask("POST", "/v1/scores", b"123", headers={"Content-Type": "application/octet-stream"})
     assert odd.status == 400
-    assert indexer.scores(A).of("a") == 8
+    assert indexer.scores(A).score("a") == 8
 
 
 # ---------------------------------------------------------------------------------------------- the process
@@ -391,7 +392,7 @@ def test_bad_questions_are_refused_with_what_would_be_right(herd: Herd) -> None:
 
 def test_a_unix_socket_answers(herd: Herd) -> None:
     indexer, _ = one_pod(herd, unix=True)
-    assert indexer.scores(A).of("a") == 8
+    assert indexer.scores(A).score("a") == 8
     assert indexer.stop() == 0
     assert not indexer.socket.exists()
 
@@ -400,7 +401,7 @@ def test_a_unix_socket_is_taken_from_the_dead_only(herd: Herd) -> None:
     indexer, engine = one_pod(herd, unix=True)
     second = run_cenote("indexer", "--set", "indexer.listen=off", "--set", f"indexer.socket={indexer.socket}")
     assert second.returncode in (1, 2) and str(indexer.socket) in second.stderr, second
-    assert indexer.scores(A).of("a") == 8
+    assert indexer.scores(A).score("a") == 8
     indexer.kill()
     assert indexer.socket.exists()
     indexer.start()

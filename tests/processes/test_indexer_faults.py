@@ -37,7 +37,7 @@ A, B, C = prompt(1, 8), prompt(2, 8), prompt(3, 8)
 
 
 def known_fault(reason: str, *, strict: bool = True) -> pytest.MarkDecorator:
-    """What the indexer does not do yet; a test that passes fails the run, unless chance is in it (`strict=False`)."""
+    """Something that the indexer does not do yet. A pass fails the run, unless chance is in it (`strict=False`)."""
     return pytest.mark.xfail(reason=reason, strict=strict, raises=AssertionError)
 
 
@@ -48,7 +48,7 @@ def herd(tmp_path: Path) -> Iterator[Herd]:
 
 
 def live_pair(herd: Herd, *sets: str, **options: object) -> tuple[Indexer, EnginePublisher]:
-    """An indexer and an engine that it hears live."""
+    """An indexer and an engine whose batches come live."""
     engine = herd.publisher("a", **options)
     indexer = herd.indexer(*settings_of(engine), *sets)
     engine.until_subscribed()
@@ -80,9 +80,9 @@ def test_what_comes_twice_or_late_counts_once(herd: Herd) -> None:
         engine.encode([engine.removed(engine.prefixes(C)[3:])]),
     ]
     for each in prefixes[:4]:
-        engine.held[each] = {"cpu"}
+        engine.blocks[each] = {"cpu"}
     for each in engine.prefixes(C)[:3]:
-        engine.held[each] = {"gpu"}
+        engine.blocks[each] = {"gpu"}
     numbers = [engine.publish_payload(each, live=False) for each in payloads]
     for i in (0, 0, 2, 1, 1, 3, 2, 0, 3):  # doubled, and out of order
         engine.send(numbers[i], payloads[i])
@@ -102,8 +102,8 @@ def test_a_ring_that_does_not_reach_back_makes_a_pod_degraded_until_it_begins_an
     engine.store(C)
     until("the pod is degraded", lambda: "a" in indexer.scores(A).degraded)
     until_right(indexer, [engine], [A, B, C, *(prompt(10 + i, 2) for i in range(6))])
-    assert indexer.scores(B).of("a") <= 3
-    until("what came since is there", lambda: indexer.scores(C).of("a") == 8)
+    assert indexer.scores(B).score("a") <= 3
+    until("what came since is there", lambda: indexer.scores(C).score("a") == 8)
     until("its state is shown", lambda: indexer.state("a") in ("degraded", "replaying"))
     engine.restart()
     engine.store(A)
@@ -130,13 +130,12 @@ def test_without_a_ring_what_is_lost_is_lost_and_named(herd: Herd) -> None:
     until_right(indexer, [engine], [A, B], exact=True)
     engine.cut(B, 1, live=False)
     engine.store(C)
-    until("what came since is there", lambda: indexer.scores(C).of("a") == 8)
+    until("what came since is there", lambda: indexer.scores(C).score("a") == 8)
     until_right(indexer, [engine], [A, B, C])
     assert "a" in indexer.scores(A).degraded
 
 
 # The last batch before a silence has none behind it that would show the gap.
-@known_fault("nothing asks again when a publisher grows quiet")
 def test_a_lost_batch_with_nothing_behind_it_is_found(herd: Herd) -> None:
     indexer, engine = live_pair(herd)
     engine.cut(A, 2, live=False)
@@ -151,7 +150,7 @@ def test_a_quiet_publisher_is_asked_seldom(herd: Herd) -> None:
     begin = time.monotonic()
     for i in itertools.count():
         other.store(prompt(10 + i, 1))
-        until("the other is heard", lambda n=i: indexer.scores(prompt(10 + n, 1)).of("other") == 1)
+        until("the other is heard", lambda n=i: indexer.scores(prompt(10 + n, 1)).score("other") == 1)
         if time.monotonic() - begin > 2:
             break
     assert len(quiet.router.requests) <= 6, f"{len(quiet.router.requests)} questions in two seconds"
@@ -183,7 +182,7 @@ def test_nothing_of_a_killed_engine_is_left(herd: Herd, past: bool) -> None:
     prompts = [prompt(i, 4) for i in range(40)]
     until_right(indexer, [engine], prompts, exact=True)
     engine.restart()
-    for i in range(20, 30 if past else 22):  # also past its old number before anybody looks
+    for i in range(20, 30 if past else 22):  # also past its old number before a batch is seen
         engine.store(prompts[i], live=False)
     engine.store(prompts[30])
     until_right(indexer, [engine], prompts, exact=True)
@@ -200,25 +199,22 @@ def test_an_engine_that_is_past_its_old_number_while_nobody_hears(herd: Herd) ->
     until_right(indexer, [engine], [A, prompt(50, 2), prompt(69, 2)], exact=True)
 
 
-@pytest.mark.parametrize(
-    "holes", [1, pytest.param(2, marks=known_fault("the second hole begins the whole answer again, without end"))]
-)
+@pytest.mark.parametrize("holes", [1, 2])
 def test_holes_in_an_answer_are_lost_for_good(herd: Herd, holes: int) -> None:
     engine = herd.publisher("a")
     engine.store(A)
-    engine.cut(A, 6, kept=False)
+    engine.cut(A, 6, is_kept=False)
     engine.store(B)
     if holes > 1:
-        engine.cut(A, 4, kept=False)
+        engine.cut(A, 4, is_kept=False)
     engine.store(C)
     indexer = herd.indexer(*settings_of(engine))
-    until("what lies behind them is there", lambda: indexer.scores(C).of("a") == 8, limit=8)
+    until("what lies behind them is there", lambda: indexer.scores(C).score("a") == 8, limit=8)
     until_right(indexer, [engine], [A, B, C])
     assert "a" in indexer.scores(A).degraded
 
 
 # Without replays nothing proves that numbers that go on are the same engine's.
-@known_fault("a connection without replays proves nothing, and is taken for the same life")
 def test_a_restart_without_a_ring_that_meets_the_next_number_leaves_nothing(herd: Herd) -> None:
     indexer, engine = live_pair(herd, has_replay=False)  # number 0
     engine.store(B)
@@ -228,7 +224,7 @@ def test_a_restart_without_a_ring_that_meets_the_next_number_leaves_nothing(herd
     engine.publish(live=False)
     engine.until_subscribed()
     engine.store(prompt(9, 2))  # number 2, as if the old one went on
-    until("the new one is heard", lambda: indexer.scores(prompt(9, 2)).of("a") == 2)
+    until("the new one is heard", lambda: indexer.scores(prompt(9, 2)).score("a") == 2)
     until_right(indexer, [engine], [A, B, C, prompt(9, 2)], limit=5)
 
 
@@ -240,8 +236,8 @@ def test_a_stopped_publisher_costs_nobody_anything(herd: Herd) -> None:
     stopped.agent.pause()
     for i in range(50):
         other.store(prompt(10 + i, 2))
-    until("the other is heard", lambda: indexer.scores(prompt(59, 2)).of("other") == 2)
-    assert indexer.scores(A).of("stopped") == 8
+    until("the other is heard", lambda: indexer.scores(prompt(59, 2)).score("other") == 2)
+    assert indexer.scores(A).score("stopped") == 8
     stopped.agent.resume()
     stopped.cut(A, 3)
     until_right(indexer, [stopped, other], [A, prompt(30, 2)], exact=True)
@@ -266,16 +262,16 @@ def test_a_publisher_at_a_bound_endpoint_is_silent_when_it_is_gone(herd: Herd) -
     indexer = herd.indexer(f'events.bind=["tcp://127.0.0.1:{bound}"]', "events.replay_port=0", "events.grace=1s")
     gone, stays = (herd.publisher(name, connect=f"tcp://127.0.0.1:{bound}", has_replay=False) for name in "ab")
 
-    def heard() -> bool:
+    def is_heard() -> bool:
         for each in (gone, stays):
             each.publish(each.stored(each.prefixes(A)))
         return len(indexer.scores(A).pods) == 2
 
-    until("both are heard", heard, pause=0.05)
+    until("both are heard", is_heard, pause=0.05)
     gone.close()
     until("one is out of answers", lambda: set(indexer.scores(A).pods) == {"b"})
     until("its state is shown", lambda: indexer.state("a") == "silent")
-    assert indexer.scores(A).of("b") == 8
+    assert indexer.scores(A).score("b") == 8
 
 
 # ---------------------------------------------------------------------------------------------- the indexer dies
@@ -292,7 +288,7 @@ def test_an_indexer_that_was_killed_is_exact_again_from_replays(herd: Herd) -> N
         for j, each in enumerate(engines):
             if (i + j) % 3:
                 each.store(tokens[: BLOCK * (1 + (i * j) % 6)])
-            elif each.held:
+            elif each.blocks:
                 each.cut(prompts[i - 1], 1)
     asked = random.Random(1).sample(prompts, 12)
     for _ in range(rounds):
@@ -322,8 +318,12 @@ def test_a_new_indexer_is_not_ready_before_its_first_replays_are_done(herd: Herd
 # ---------------------------------------------------------------------------------------------- slow routers
 
 
-@known_fault("four questions at a time, however long they take")
-@pytest.mark.parametrize("kind", ["mute", "slow", "hangs up"])
+slow_answer = known_fault("eight answers at a time, however long they take")
+
+
+@pytest.mark.parametrize(
+    "kind", ["mute", pytest.param("slow", marks=slow_answer), pytest.param("hangs up", marks=slow_answer)]
+)
 def test_nobody_waits_for_a_router_that_does_not_answer(herd: Herd, kind: str) -> None:
     def router() -> Router:
         return {
@@ -342,10 +342,9 @@ def test_nobody_waits_for_a_router_that_does_not_answer(herd: Herd, kind: str) -
     for each in good:
         each.store(A)
         indexer.add(each)
-    until("the others are scored", lambda: all(indexer.scores(A).of(e.pod) == 8 for e in good), limit=10)
+    until("the others are scored", lambda: all(indexer.scores(A).score(e.pod) == 8 for e in good), limit=10)
 
 
-@known_fault("four silent questions take all turns")
 def test_replays_that_find_nobody_do_not_hold_up_those_that_do(herd: Herd) -> None:
     """Publishers that connect are asked at `events.replay_port`, whether something listens there or not."""
     bound, replay = free_ports(2)
@@ -353,17 +352,17 @@ def test_replays_that_find_nobody_do_not_hold_up_those_that_do(herd: Herd) -> No
     strangers = open_socket(zmq.PUB, f"tcp://127.0.0.1:{bound}", connect=True)
     payload = msgspec.msgpack.encode([0.0, [], None])
 
-    def heard() -> bool:
+    def is_heard() -> bool:
         for i in range(40):
             strangers.send_multipart([f"kv@127.0.1.{i}@{MODEL}".encode(), b"\0" * 8, payload])
         return len(indexer.pods()) == 40
 
-    until("forty pods are there", heard, pause=0.05)
+    until("forty pods are there", is_heard, pause=0.05)
     good = herd.publisher("good")
     good.store(A)
     indexer.add(good)
     try:
-        until("another one is replayed", lambda: indexer.scores(A).of("good") == 8, limit=10)
+        until("another one is replayed", lambda: indexer.scores(A).score("good") == 8, limit=10)
     finally:
         strangers.close()
 
@@ -468,11 +467,11 @@ def test_half_frames_and_other_protocols_at_a_bound_endpoint_harm_nobody(herd: H
 
     engine.store(A)
 
-    def heard() -> bool:
+    def is_heard() -> bool:
         engine.publish(engine.stored(engine.prefixes(A)))  # again, until its connection stands
-        return indexer.scores(A).of("good") == 8
+        return indexer.scores(A).score("good") == 8
 
-    until("the good one is heard", heard, pause=0.05)
+    until("the good one is heard", is_heard, pause=0.05)
     for each in sockets:
         each.close()
     engine.cut(A, 3)
@@ -480,6 +479,7 @@ def test_half_frames_and_other_protocols_at_a_bound_endpoint_harm_nobody(herd: H
     assert {each["pod"] for each in indexer.pods()} <= {"good"}
 
 
+@known_fault("a publisher that begins anew in full memory is sometimes not scored again", strict=False)
 def test_endless_new_pods_are_bounded_and_named_in_figures(herd: Herd) -> None:
     bound = free_port()
     known = herd.publisher("known")
@@ -503,16 +503,15 @@ def test_endless_new_pods_are_bounded_and_named_in_figures(herd: Herd) -> None:
 
     until("the flood is taken", flooded, pause=0.05)
     known.store(C)
-    until("the known one is heard", lambda: indexer.scores(C).of("known") == 8)
+    until("the known one is heard", lambda: indexer.scores(C).score("known") == 8)
     assert indexer.counter("memory_bytes") <= 4 * MiB
     assert indexer.resident_bytes() - before < 400 * MiB
     hostile.close()
     known.restart()  # and it finds room again
     known.store(B)
-    until("the known one is heard again", lambda: indexer.scores(B).of("known") == 8)
+    until("the known one is heard again", lambda: indexer.scores(B).score("known") == 8)
 
 
-@known_fault("the index's own refusals are on no page")
 def test_publishers_that_find_no_room_are_counted(herd: Herd) -> None:
     """1 MiB of index has room for 1,024 ranks of pods."""
     bound = free_port()
@@ -520,12 +519,12 @@ def test_publishers_that_find_no_room_are_counted(herd: Herd) -> None:
     many = open_socket(zmq.PUB, f"tcp://127.0.0.1:{bound}", connect=True)
     payload = msgspec.msgpack.encode([0.0, [], None])
 
-    def heard() -> bool:
+    def is_heard() -> bool:
         for i in range(1_100):
             many.send_multipart([f"kv@pod{i}@{MODEL}".encode(), b"\0" * 8, payload])
         return indexer.counter("publishers") == 1_100
 
-    until("all pods are there", heard, pause=0.05)
+    until("all pods are there", is_heard, pause=0.05)
     many.close()
     until("some find no room", lambda: len(indexer.logged("finds no room")) >= 60)
     until("they are counted", lambda: indexer.counter("publishers_without_room_total") >= 60, limit=3)
@@ -555,7 +554,7 @@ def test_a_flood_of_one_publisher_does_not_delay_the_others(herd: Herd) -> None:
         for i in range(12):
             begin = time.monotonic()
             other.store(prompt(100 + i, 2))
-            until("the other is heard", lambda n=i: indexer.scores(prompt(100 + n, 2)).of("other") == 2)
+            until("the other is heard", lambda n=i: indexer.scores(prompt(100 + n, 2)).score("other") == 2)
             worst = max(worst, time.monotonic() - begin)
     finally:
         stop.set()
@@ -572,20 +571,19 @@ def test_batches_of_64_mebibytes_are_taken_or_refused_and_others_go_on(herd: Her
     until_right(indexer, [other], [A], exact=True)
     hostile.until_subscribed()
     filler = b"\0" * (63 * MiB)
-    hostile.publish(["Unknown", filler], kept=False)
-    hostile.publish(["Unknown", filler, b"\0" * (2 * MiB)], kept=False)  # one of more than 64 MiB
+    hostile.publish(["Unknown", filler], is_kept=False)
+    hostile.publish(["Unknown", filler, b"\0" * (2 * MiB)], is_kept=False)  # one of more than 64 MiB
     blocks = list(range(1 << 20))
-    hostile.publish(["BlockStored", blocks, None, [1] * len(blocks), 1], kept=False)
-    hostile.publish(["BlockStored", [*blocks, 0], None, [1] * (len(blocks) + 1), 1], kept=False)
+    hostile.publish(["BlockStored", blocks, None, [1] * len(blocks), 1], is_kept=False)
+    hostile.publish(["BlockStored", [*blocks, 0], None, [1] * (len(blocks) + 1), 1], is_kept=False)
     begin = time.monotonic()
     other.cut(A, 5)
-    until("the other is heard", lambda: indexer.scores(A).of("other") == 5)
+    until("the other is heard", lambda: indexer.scores(A).score("other") == 5)
     seconds = time.monotonic() - begin
     assert seconds < 15, f"it waited for {seconds:.1f} s"
     assert indexer.counter("memory_bytes") <= 64 * MiB
 
 
-@known_fault("the end waits for a turn of each publisher, and a turn for eight MiB")
 def test_the_end_does_not_wait_for_floods(herd: Herd) -> None:
     floods = [herd.publisher(f"flood{i}", model="another model", ring=1) for i in range(40)]
     indexer = herd.indexer(*settings_of(*floods), "index.memory=64MiB")
@@ -594,8 +592,8 @@ def test_the_end_does_not_wait_for_floods(herd: Herd) -> None:
     for each in floods:
         each.until_subscribed()
     for each in floods:
-        each.publish_payload(payload, kept=False)
-        each.publish_payload(payload, kept=False)
+        each.publish_payload(payload, is_kept=False)
+        each.publish_payload(payload, is_kept=False)
     until("batches are applied", lambda: indexer.counter("live_batches_total") >= 2)
     begin = time.monotonic()
     assert indexer.stop() == 0
@@ -603,35 +601,32 @@ def test_the_end_does_not_wait_for_floods(herd: Herd) -> None:
     assert seconds < 5, f"it took {seconds:.1f} s"
 
 
-# ---------------------------------------------------------------------------------------------- what is shared
+# ---------------------------------------------------------------------------------------------- bounds that are shared
 
 
-@known_fault("a refused batch counts as applied")
 def test_a_batch_that_cannot_be_read_leaves_no_score_above_the_truth(herd: Herd) -> None:
-    """Whatever it said may have been removals."""
+    """It may have been removals."""
     indexer, engine = live_pair(herd)
     gone = [engine.hash_of(each) for each in engine.prefixes(A)[2:]]
     for each in engine.prefixes(A)[2:]:
-        del engine.held[each]
+        del engine.blocks[each]
     engine.publish(["BlockRemoved", [*gone, *range(1 << 20)], "GPU"])  # more than a batch may have
     engine.store(B)
-    until("what came behind it is there", lambda: indexer.scores(B).of("a") == 8)
+    until("what came behind it is there", lambda: indexer.scores(B).score("a") == 8)
     until_right(indexer, [engine], [A, B], limit=5)
 
 
-@known_fault("a refused removal counts as applied")
 def test_a_removal_that_makes_no_sense_leaves_no_score_above_the_truth(herd: Herd) -> None:
     indexer, engine = live_pair(herd)
     event = {"type": "BlockRemoved", "block_hashes": [engine.hash_of(each) for each in engine.prefixes(A)[2:]]}
     for each in engine.prefixes(A)[2:]:
-        del engine.held[each]
+        del engine.blocks[each]
     engine.publish({**event, "medium": 7})
     engine.store(B)
-    until("what came behind it is there", lambda: indexer.scores(B).of("a") == 8)
+    until("what came behind it is there", lambda: indexer.scores(B).score("a") == 8)
     until_right(indexer, [engine], [A, B], limit=5)
 
 
-@known_fault("sizes are a model's, and stay for ever")
 def test_block_sizes_of_one_publisher_are_no_others_business(herd: Herd) -> None:
     hostile, other = herd.publisher("hostile"), herd.publisher("other")
     indexer = herd.indexer(*settings_of(hostile, other))
@@ -640,10 +635,10 @@ def test_block_sizes_of_one_publisher_are_no_others_business(herd: Herd) -> None
     until("the first is heard", lambda: indexer.counter("blocks_stored_total") >= 3)
     other.store(A)
     # By rule tokens are divided by the smallest size that the model's pods have.
-    until("the other is scored", lambda: indexer.scores(A).of("other") > 0, limit=5)
+    until("the other is scored", lambda: indexer.scores(A).score("other") > 0, limit=5)
     assert indexer.remove("hostile") == 200
     until("sizes go with their publisher", lambda: indexer.scores(A).block_tokens == BLOCK, limit=5)
-    assert indexer.scores(A).of("other") == 8
+    assert indexer.scores(A).score("other") == 8
 
 
 def test_media_of_one_publisher_are_no_others_business(herd: Herd) -> None:
@@ -653,7 +648,7 @@ def test_media_of_one_publisher_are_no_others_business(herd: Herd) -> None:
         hostile.publish(hostile.stored(hostile.prefixes(prompt(i, 1)), f"medium{i}"))
     until("the first is heard", lambda: indexer.counter("batches_total") >= 20)
     other.publish(other.stored(other.prefixes(A), "tape"))
-    until("the other's medium counts", lambda: indexer.scores(A).of("other") == 4, limit=5)
+    until("the other's medium counts", lambda: indexer.scores(A).score("other") == 4, limit=5)
 
 
 def test_adapters_of_one_publisher_leave_room_for_others(herd: Herd) -> None:
@@ -665,39 +660,42 @@ def test_adapters_of_one_publisher_leave_room_for_others(herd: Herd) -> None:
     until("the first is heard", lambda: indexer.counter("batches_total") >= 70)
     indexer.add(other, model="another model")
     other.store(A)
-    until("the other finds room", lambda: indexer.scores(A, "another model").of("other") == 8, limit=10)
+    until("the other finds room", lambda: indexer.scores(A, "another model").score("other") == 8, limit=10)
 
 
-def test_hashes_that_are_counters_are_names_of_their_engine_alone(herd: Herd) -> None:
+@known_fault("a parent is looked for among names that its engine has not stored in this life")
+@pytest.mark.parametrize("blocks", [4, 8], ids=["no hash is known", "a hash is another block's"])
+def test_hashes_that_are_counters_are_names_of_their_engine_alone(herd: Herd, blocks: int) -> None:
     """Equal hashes of engines mean equal blocks only where they agree."""
-    first, second = herd.publisher("a", hashes="counter"), herd.publisher("b", hashes="counter", ring=2)
-    indexer = herd.indexer(*settings_of(first, second))
-    first.store(A)
+    first, second = herd.publisher("a", hashes="counter"), herd.publisher("b", hashes="counter", ring=1)
+    indexer = herd.indexer(*settings_of(first))
+    first.store(A[: blocks * BLOCK])
     until_right(indexer, [first], [A], exact=True)
-    second.until_subscribed()
     second.store(B[: 4 * BLOCK], live=False)  # hashes 1 to 4, and they leave its ring
-    second.store(prompt(8, 1), live=False)
-    second.store(prompt(9, 1), live=False)
     # Hash 4 of the second is 4 of the first's chain: what follows must not be placed behind that.
     second.store(B)
+    indexer.add(second)
+    until("the second is degraded", lambda: "b" in indexer.scores(A).degraded)
     mixed = A[: 4 * BLOCK] + B[4 * BLOCK :]
-    until_right(indexer, [first, second], [A, B, mixed], limit=5)
-    assert indexer.scores(mixed).of("b") == 0
+    first.store(C)
+    until("the first is heard", lambda: indexer.scores(C).score("a") == 8)
+    second.until_subscribed()
+    second.store(A[: 4 * BLOCK])
+    until("the second has the first's prefix", lambda: indexer.scores(A).score("b") >= 4)
+    until_right(indexer, [first, second], [A, B, C, mixed], limit=3)
 
 
-@known_fault("a publisher without batches marks rank 0")
 def test_a_silent_rank_does_not_hide_another(herd: Herd) -> None:
     ranks = [herd.publisher("r0", rank=0, topic=f"kv@pod@{MODEL}"), herd.publisher("r1", rank=1)]
     indexer = herd.indexer(*settings_of(ranks[0]), *settings_of(ranks[1], pod="pod", model=MODEL), "events.grace=1s")
     ranks[0].store(A)
-    until("rank 0 is scored", lambda: indexer.scores(A).of("pod") == 8)
+    until("rank 0 is scored", lambda: indexer.scores(A).score("pod") == 8)
     ranks[1].until_subscribed()
     ranks[1].close()  # it never had a batch
     until("its publisher is silent", lambda: 'state="silent"} 1' in indexer.ask("GET", "/metrics").text)
-    assert indexer.scores(A).of("pod") == 8
+    assert indexer.scores(A).score("pod") == 8
 
 
-@known_fault("a publisher's first batch takes rank 0's mark away")
 def test_a_rank_does_not_take_the_mark_of_another(herd: Herd) -> None:
     ranks = [
         herd.publisher("r0", rank=0, topic=f"kv@pod@{MODEL}", has_replay=False),
@@ -714,11 +712,10 @@ def test_a_rank_does_not_take_the_mark_of_another(herd: Herd) -> None:
     until("the second is live", lambda: 'state="live"} 1' in indexer.ask("GET", "/metrics").text)
     assert "pod" in indexer.scores(A).degraded
     ranks[1].store(C)
-    until("the second is scored", lambda: indexer.scores(C).of("pod") == 8)
+    until("the second is scored", lambda: indexer.scores(C).score("pod") == 8)
     assert "pod" in indexer.scores(A).degraded
 
 
-@known_fault("both share a holder's number, which is used again")
 def test_of_two_publishers_of_one_pod_one_may_go(herd: Herd) -> None:
     first, third = herd.publisher("a"), herd.publisher("c")
     indexer = herd.indexer(*settings_of(first))
@@ -730,12 +727,12 @@ def test_of_two_publishers_of_one_pod_one_may_go(herd: Herd) -> None:
     until("one is left", lambda: indexer.counter("publishers") == 1)
     indexer.add(third)  # it may get numbers that the other had
     third.store(B)
-    until("the third is scored", lambda: indexer.scores(B).of("c") == 8)
+    until("the third is scored", lambda: indexer.scores(B).score("c") == 8)
     first.store(C)
     until_right(indexer, [first, third], [A, B, C], limit=5)
 
 
-@known_fault("the answer comes before the deed")
+@known_fault("the task that is waited for may be of the round before the removal", strict=False)
 def test_a_removed_publisher_is_out_of_answers_at_once(herd: Herd) -> None:
     engine = herd.publisher("a")
     engine.store(A)
@@ -758,13 +755,12 @@ def test_a_window_that_is_gone_ends_a_prefix(herd: Herd) -> None:
     engine = herd.publisher("a")
     indexer = herd.indexer(*settings_of(engine))
     engine.publish(windowed(engine, A, 0, None), windowed(engine, A, 1, 2 * BLOCK))
-    until("it is scored", lambda: indexer.scores(A).of("a") == 8)
+    until("it is scored", lambda: indexer.scores(A).score("a") == 8)
     gone = [engine.hash_of(each) for each in engine.prefixes(A)]
     engine.publish({"type": "BlockRemoved", "block_hashes": gone, "medium": "GPU", "group_idx": 1})
-    until("nothing is of use", lambda: indexer.scores(A).of("a") == 0)
+    until("nothing is of use", lambda: indexer.scores(A).score("a") == 0)
 
 
-@known_fault("a group that finds no slot is no group, and its pod's prefix has no end")
 def test_windows_of_one_publisher_are_no_others_business(herd: Herd) -> None:
     hostile, other = herd.publisher("hostile"), herd.publisher("other")
     indexer = herd.indexer(*settings_of(hostile, other))
@@ -776,7 +772,7 @@ def test_windows_of_one_publisher_are_no_others_business(herd: Herd) -> None:
     other.publish({"type": "BlockRemoved", "block_hashes": gone, "medium": "GPU", "group_idx": 1})
     other.store(C)
     until("all is heard", lambda: indexer.counter("batches_total") >= 43)
-    assert indexer.scores(A).of("other") == 0
+    assert indexer.scores(A).score("other") == 0
 
 
 def test_models_of_publishers_that_are_gone_leave_room(herd: Herd) -> None:
@@ -793,7 +789,7 @@ def test_models_of_publishers_that_are_gone_leave_room(herd: Herd) -> None:
         hostile.until_subscribed()
     indexer.add(other, model="another model")
     other.store(A)
-    until("the other finds room", lambda: indexer.scores(A, "another model").of("other") == 8, limit=5)
+    until("the other finds room", lambda: indexer.scores(A, "another model").score("other") == 8, limit=5)
 
 
 @known_fault("the table of publishers is a quarter of a second old, and more")
@@ -803,14 +799,14 @@ def test_a_pod_that_is_scored_is_known_to_all_calls(herd: Herd) -> None:
     for _ in range(10):
         indexer.add(engine)
         engine.store(A)
-        until("it is scored", lambda: indexer.scores(A).of("a") == 8)
+        until("it is scored", lambda: indexer.scores(A).score("a") == 8)
         assert indexer.ask("GET", "/v1/dump", query={"pod": "a"}).status == 200
         assert indexer.ask("POST", "/v1/clear", {"pod": "a"}).status == 200
         indexer.remove("a")
         engine.restart()
 
 
-@known_fault("the answer comes before the deed")
+@known_fault("what is expected is counted before it is known whether the pod is there")
 def test_nothing_is_expected_of_a_pod_that_is_not_there(herd: Herd) -> None:
     indexer, _ = live_pair(herd)
     sent = {"model_name": MODEL, "token_ids": list(B), "pod_identifiers": ["nobody"]}
@@ -840,7 +836,7 @@ def turn_over(herd: Herd, memory: int, blocks: int, pause: float, times: float) 
 
     def turned_over() -> bool:
         next(stream)
-        assert indexer.scores(A).of("a") == 8
+        assert indexer.scores(A).score("a") == 8
         figures = indexer.metrics()
         assert figures["cenote_indexer_memory_bytes"] <= memory
         return figures["cenote_indexer_evicted_held_blocks_total"] > times * memory / 28
@@ -851,9 +847,9 @@ def turn_over(herd: Herd, memory: int, blocks: int, pause: float, times: float) 
 
 def test_memory_keeps_its_bound_and_what_is_read_stays(herd: Herd) -> None:
     indexer, engine = turn_over(herd, 1 * MiB, 200, 0.02, 0.3)
-    assert indexer.scores(A).of("a") == 8
+    assert indexer.scores(A).score("a") == 8
     engine.cut(A, 3)
-    until("removals go on", lambda: indexer.scores(A).of("a") == 3)
+    until("removals go on", lambda: indexer.scores(A).score("a") == 3)
 
 
 @known_fault("memory's losses are not marked")
@@ -884,16 +880,16 @@ def test_bytes_that_wait_for_the_index_are_bounded(herd: Herd) -> None:
     payload = hostile.encode([event])
     before = most = indexer.resident_bytes()
     for _ in range(100):
-        hostile.publish_payload(payload, kept=False)
+        hostile.publish_payload(payload, is_kept=False)
     other.store(A)
     begin = time.monotonic()
 
-    def heard() -> bool:
+    def is_heard() -> bool:
         nonlocal most
         most = max(most, indexer.resident_bytes())
-        return indexer.scores(A).of("other") == 8
+        return indexer.scores(A).score("other") == 8
 
-    until("the other is heard", heard)
+    until("the other is heard", is_heard)
     seconds = time.monotonic() - begin
     hostile.close()
     assert seconds < 20, f"the other waited for {seconds:.1f} s"
@@ -909,12 +905,12 @@ def test_a_publisher_that_found_no_room_gets_it_when_others_go(herd: Herd) -> No
     many = open_socket(zmq.PUB, f"tcp://127.0.0.1:{bound}", connect=True)
     payload = msgspec.msgpack.encode([0.0, [], None])
 
-    def heard() -> bool:
+    def is_heard() -> bool:
         for i in range(1_000):
             many.send_multipart([f"kv@pod{i}@{MODEL}".encode(), b"\0" * 8, payload])
         return indexer.counter("publishers") == 1_000
 
-    until("all pods are there", heard, pause=0.05)
+    until("all pods are there", is_heard, pause=0.05)
     for i in range(24):
         body = {"name": f"n{i}", "endpoint": "tcp://127.0.0.1:1", "pod": f"n{i}", "model": MODEL}
         assert indexer.ask("POST", "/v1/publishers", body).status == 201
@@ -927,7 +923,7 @@ def test_a_publisher_that_found_no_room_gets_it_when_others_go(herd: Herd) -> No
         assert indexer.remove(f"n{i}") == 200
     good.until_subscribed()
     good.store(B)
-    until("it has room", lambda: indexer.scores(B).of("good") == 8, limit=5)
+    until("it has room", lambda: indexer.scores(B).score("good") == 8, limit=5)
 
 
 @known_fault("each holds a copy of all blocks")
@@ -981,10 +977,10 @@ def test_scores_are_right_whenever_it_is_quiet(herd: Herd, seed: int) -> None:
         stopped = False
         for _ in range(chance.randrange(5, 60)):
             each = chance.choice(engines)
-            how = chance.choice([{}] * 8 + [{"live": False}] * 3)
+            options = chance.choice([{}] * 8 + [{"live": False}] * 3)
             match chance.randrange(40):
                 case 0:
-                    each.clear(**how)
+                    each.clear(**options)
                 case 1 if rounds % 2:
                     each.restart()
                 case 2 if rounds % 4 == 0 and not stopped:
@@ -1000,11 +996,11 @@ def test_scores_are_right_whenever_it_is_quiet(herd: Herd, seed: int) -> None:
                     for _ in range(20):
                         each.publish(live=False)
                 case k if k < 22:
-                    each.store(chance.choice(prompts)[: BLOCK * chance.randrange(1, 9)], **how)
+                    each.store(chance.choice(prompts)[: BLOCK * chance.randrange(1, 9)], **options)
                 case k if k < 34:
-                    each.cut(chance.choice(prompts), chance.randrange(8), **how)
+                    each.cut(chance.choice(prompts), chance.randrange(8), **options)
                 case _:
-                    each.evict(chance.sample(sorted(each.held), min(len(each.held), 2)), **how)
+                    each.evict(chance.sample(sorted(each.blocks), min(len(each.blocks), 2)), **options)
         if stopped:
             os.kill(indexer.pid, signal.SIGCONT)
         for each in engines:  # shows what was lost before

@@ -271,8 +271,11 @@ result<void> service_calls::add_publisher(const publisher_settings& settings) {
 
 result<bool> service_calls::remove_publisher(std::string_view name) {
   auto removed = parts_.events.remove(name);
-  if (removed) {  // the writer's thread closes it before it comes to the task
-    if (auto done = carry_out([](forest&, placer&) {}, 0); !done) return std::unexpected(done.error());
+  if (removed) {
+    // A task may be of a round that had begun before; the next round closes the publisher before its tasks.
+    for (int rounds = 0; rounds < 2; ++rounds) {
+      if (auto done = carry_out([](forest&, placer&) {}, 0); !done) return std::unexpected(done.error());
+    }
     return true;
   }
   if (removed.error().code() == error_code::invalid_argument) return false;

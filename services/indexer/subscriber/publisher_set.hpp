@@ -58,9 +58,10 @@ class publisher_set {
   /// A live message that is no batch.
   void malformed(publisher_entry& entry);
 
-  /// Carries out what is due at this time.
   /// Nothing listens where the entry's replay was asked for.
   void refused(publisher_entry& entry);
+
+  /// Carries out what is due at this time.
   void advance();
   [[nodiscard]] feed_time wake_at() const noexcept { return feeds_.wake_at(); }
   /// Entries that have a replay socket, `feeds_options::replays` at most.

@@ -18,11 +18,11 @@ class Commands:
     def open(self, router: dict[str, Any] | None = None, **options: Any) -> None:
         self.publisher = EnginePublisher(**options, router=Router(**(router or {})))
 
-    def store(self, tokens: list[int], **how: Any) -> None:
-        self.publisher.store(tokens, **how)
+    def store(self, tokens: list[int], **options: Any) -> None:
+        self.publisher.store(tokens, **options)
 
-    def cut(self, tokens: list[int], keep: int, **how: Any) -> None:
-        self.publisher.cut(tokens, keep, **how)
+    def cut(self, tokens: list[int], keep: int, **options: Any) -> None:
+        self.publisher.cut(tokens, keep, **options)
 
     def clear(self) -> None:
         self.publisher.clear()
