@@ -36,9 +36,11 @@ from node import FULL, MiB, free_port, free_ports, stop_process, until
 A, B, C = prompt(1, 8), prompt(2, 8), prompt(3, 8)
 
 
-def known_fault(reason: str, *, strict: bool = True) -> pytest.MarkDecorator:
-    """Something that the indexer does not do yet. A pass fails the run, unless chance is in it (`strict=False`)."""
-    return pytest.mark.xfail(reason=reason, strict=strict, raises=AssertionError)
+def known_fault(reason: str) -> pytest.MarkDecorator:
+    """Something that the indexer does not do yet; tried with CENOTE_TEST_FULL=1 alone, where it may pass by chance."""
+    if not FULL:
+        return pytest.mark.skip(reason=f"known: {reason}")
+    return pytest.mark.xfail(reason=reason, strict=False, raises=AssertionError)
 
 
 @pytest.fixture
@@ -303,7 +305,6 @@ def test_an_indexer_that_was_killed_is_exact_again_from_replays(herd: Herd) -> N
         assert seconds < 20, f"it took {seconds:.1f} s"
 
 
-@known_fault("the first table is made before the configured publishers are in it", strict=False)
 def test_a_new_indexer_is_not_ready_before_its_first_replays_are_done(herd: Herd) -> None:
     engines = [herd.publisher(f"pod{i}", router=Router(pause=0.02)) for i in range(6)]
     for each in engines:
@@ -479,7 +480,7 @@ def test_half_frames_and_other_protocols_at_a_bound_endpoint_harm_nobody(herd: H
     assert {each["pod"] for each in indexer.pods()} <= {"good"}
 
 
-@known_fault("a publisher that begins anew in full memory is sometimes not scored again", strict=False)
+@known_fault("a publisher that begins anew in full memory is sometimes not scored again")
 def test_endless_new_pods_are_bounded_and_named_in_figures(herd: Herd) -> None:
     bound = free_port()
     known = herd.publisher("known")
@@ -663,7 +664,6 @@ def test_adapters_of_one_publisher_leave_room_for_others(herd: Herd) -> None:
     until("the other finds room", lambda: indexer.scores(A, "another model").score("other") == 8, limit=10)
 
 
-@known_fault("a parent is looked for among names that its engine has not stored in this life")
 @pytest.mark.parametrize("blocks", [4, 8], ids=["no hash is known", "a hash is another block's"])
 def test_hashes_that_are_counters_are_names_of_their_engine_alone(herd: Herd, blocks: int) -> None:
     """Equal hashes of engines mean equal blocks only where they agree."""
@@ -732,7 +732,6 @@ def test_of_two_publishers_of_one_pod_one_may_go(herd: Herd) -> None:
     until_right(indexer, [first, third], [A, B, C], limit=5)
 
 
-@known_fault("the task that is waited for may be of the round before the removal", strict=False)
 def test_a_removed_publisher_is_out_of_answers_at_once(herd: Herd) -> None:
     engine = herd.publisher("a")
     engine.store(A)
@@ -792,7 +791,6 @@ def test_models_of_publishers_that_are_gone_leave_room(herd: Herd) -> None:
     until("the other finds room", lambda: indexer.scores(A, "another model").score("other") == 8, limit=5)
 
 
-@known_fault("the table of publishers is a quarter of a second old, and more")
 def test_a_pod_that_is_scored_is_known_to_all_calls(herd: Herd) -> None:
     engine = herd.publisher("a")
     indexer = herd.indexer()
@@ -806,7 +804,6 @@ def test_a_pod_that_is_scored_is_known_to_all_calls(herd: Herd) -> None:
         engine.restart()
 
 
-@known_fault("what is expected is counted before it is known whether the pod is there")
 def test_nothing_is_expected_of_a_pod_that_is_not_there(herd: Herd) -> None:
     indexer, _ = live_pair(herd)
     sent = {"model_name": MODEL, "token_ids": list(B), "pod_identifiers": ["nobody"]}

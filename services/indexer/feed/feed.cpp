@@ -484,6 +484,7 @@ void feed::begin_run(std::uint64_t first, clear_reason reason) {
   run_.begin(first);
   run_turn_ = turn_;
   is_complete_ = first == 0 || !options_.rules.marks_losses;
+  if (!is_complete_) report();  // before anything of it is applied
 }
 
 /// Another life: nothing of what came is of it, but what comes next.
@@ -575,6 +576,10 @@ void feed::note(feed_time now) {
     behind_since_.reset();
   else if (!behind_since_)
     behind_since_ = now;
+  report();
+}
+
+void feed::report() {
   const feed_mark present = mark();
   is_ready_ = is_ready_ || present.state == publisher_state::live || present.state == publisher_state::degraded;
   if (present == reported_) return;

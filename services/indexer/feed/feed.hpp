@@ -122,6 +122,7 @@ class feed {
   void settle(const replay_request& answered, feed_time now);
   void drain(feed_time now);
   void note(feed_time now);
+  void report();
 
   feed_options options_;
   batch_run run_;

@@ -100,6 +100,13 @@ class prefix_reader {
       visit(member, parts_->models.name(member.model), blocks_of(member.number));
     });
   }
+  /// Whether a pod of this name has or had blocks, or has a publisher.
+  [[nodiscard]] bool has_pod(std::string_view pod) const noexcept {
+    const epoch_guard inside(*this);
+    bool is_found = false;
+    visit_members([&](const pod_rank& member) { is_found = is_found || member.pod() == pod; });
+    return is_found;
+  }
   /// The name of a medium; empty if the number has none.
   [[nodiscard]] std::string_view medium_name(medium_number medium) const noexcept {
     return parts_->holders.medium_name(medium);

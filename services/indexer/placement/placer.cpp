@@ -133,7 +133,7 @@ void placer::place(placed_publisher& publisher, const event_batch& batch, const 
   token_run run{.tokens = batch.tokens_of(event), .extra_keys = batch.extra_keys_of(event), .parent = std::nullopt};
   block_number parent = no_block;
   if (event.parent) {
-    parent = block_of(publisher, *domains, *event.parent);
+    parent = parent_of(publisher, *domains, *event.parent);
     if (parent != no_block) run.parent = index_.key_of(parent);
     if (!run.parent) {
       effect.is_parent_unknown = true;
@@ -150,6 +150,11 @@ void placer::place(placed_publisher& publisher, const event_batch& batch, const 
   if (!stored && stored.error() == store_refusal::name_conflict && domains->own == no_domain &&
       domains_.split(*domains)) {
     domain = domains->own;
+    // What others call by the parent's name may be another block.
+    if (event.parent && parent_of(publisher, *domains, *event.parent) != parent) {
+      effect.is_parent_unknown = true;
+      return publisher.counters.refuse(placement_refusal::unknown_parent, blocks);
+    }
     stored = index_.store(domain, parent, keys_, hashes, stored_by);
   }
   if (!stored) return publisher.counters.refuse(placement_refusal::conflict, blocks);
@@ -323,6 +328,7 @@ void placer::clear(publisher_id publisher) {
   expected_.end(target.identity.pod, target.model);
   domains_.renew(target.domains, target.model);
   end_groups(target);
+  if (std::exchange(target.has_dropped, false)) apply_mark(target);
   if (!target.is_node()) return;
   target.pending.clear();
   if (target.names != no_domain) index_.end_domain(target.names);
@@ -352,11 +358,25 @@ void placer::mark(publisher_id publisher, member_mark state) {
   apply_mark(*found->second);
 }
 
+// Memory dropped blocks that a pod has: its scores may be too low.
+void placer::mark_dropped() {
+  const std::uint64_t evicted = index_.figures().evicted_held;
+  if (evicted == std::exchange(evicted_held_, evicted)) return;
+  for (const auto& [number, publisher] : publishers_) {
+    if (publisher->has_dropped) continue;
+    publisher->has_dropped = std::ranges::any_of(
+        publisher->holders, [&](const opened_holder& each) { return index_.holders().dropped(each.number) > 0; });
+    if (publisher->has_dropped) apply_mark(*publisher);
+  }
+}
+
 void placer::apply_mark(const placed_publisher& publisher) {
+  const member_mark state{.is_hidden = publisher.mark.is_hidden,
+                          .is_degraded = publisher.mark.is_degraded || publisher.has_dropped};
   const auto& [pod, model] = std::tie(publisher.identity.pod, publisher.model);
-  for (const std::uint16_t rank : publisher.ranks) members_.mark(pod, model, rank, publisher.mark);
+  for (const std::uint16_t rank : publisher.ranks) members_.mark(pod, model, rank, state);
   // Before its first batch a pod's only publisher stands for its first rank.
-  if (publisher.ranks.empty() && members_.publishers(pod, model) == 1) members_.mark(pod, model, 0, publisher.mark);
+  if (publisher.ranks.empty() && members_.publishers(pod, model) == 1) members_.mark(pod, model, 0, state);
 }
 
 bool placer::clear(std::string_view pod, std::string_view medium) {
@@ -502,10 +522,21 @@ block_number placer::block_of(const placed_publisher& publisher, const adapter_d
   const block_number own = index_.block_of(domains.own, hash);
   if (own != no_block) return own;
   const block_number shared = index_.block_of(domains.shared, hash);
-  if (shared == no_block) return no_block;
-  const bool is_held = std::ranges::any_of(
-      publisher.holders, [&](const opened_holder& each) { return index_.is_held(shared, each.number); });
-  return is_held ? shared : no_block;
+  return shared != no_block && is_held(publisher, shared) ? shared : no_block;
+}
+
+// The same of a parent. While events are lost, it may be one that this life of the engine has never published, and
+// whose name is another's: it counts only if it is held.
+block_number placer::parent_of(const placed_publisher& publisher, const adapter_domains& domains,
+                               std::uint64_t hash) const noexcept {
+  const block_number found = block_of(publisher, domains, hash);
+  if (found == no_block || !publisher.mark.is_degraded || is_held(publisher, found)) return found;
+  return domains.own != no_domain && index_.block_of(domains.own, hash) == found ? found : no_block;
+}
+
+bool placer::is_held(const placed_publisher& publisher, block_number block) const noexcept {
+  return std::ranges::any_of(publisher.holders,
+                             [&](const opened_holder& each) { return index_.is_held(block, each.number); });
 }
 
 }  // namespace cenote::indexer

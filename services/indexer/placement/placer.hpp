@@ -58,11 +58,12 @@ class placer {
               std::chrono::milliseconds ttl);
   /// The time for which expected blocks count, a fifth more at most.
   void set_expectation(std::chrono::milliseconds ttl) noexcept { expected_.set_ttl(ttl); }
-  /// Ends what is expected no more, and makes nodes' blocks count for pods that have come. To be called several times
-  /// a second.
+  /// Ends what is expected no more, makes nodes' blocks count for pods that have come, and marks those whose blocks
+  /// memory has dropped. To be called several times a second.
   void advance(feed_time now) {
     expected_.advance(now);
     members_.link();
+    mark_dropped();
   }
 
   /// Calls `visit(model, rank, kind, holder)` for each holder of a pod that has had blocks.
@@ -106,6 +107,10 @@ class placer {
                                    holder_kind kind) const noexcept;
   [[nodiscard]] block_number block_of(const placed_publisher& publisher, const adapter_domains& domains,
                                       std::uint64_t hash) const noexcept;
+  [[nodiscard]] block_number parent_of(const placed_publisher& publisher, const adapter_domains& domains,
+                                       std::uint64_t hash) const noexcept;
+  [[nodiscard]] bool is_held(const placed_publisher& publisher, block_number block) const noexcept;
+  void mark_dropped();
   void apply_mark(const placed_publisher& publisher);
   [[nodiscard]] bool add_rank(placed_publisher& publisher, std::uint32_t rank);
   void set_slots(placed_publisher& publisher, std::uint32_t slots);
@@ -119,6 +124,7 @@ class placer {
   expected_blocks expected_;
   publisher_map publishers_;
   std::map<std::pair<model_number, std::string>, machine_publishers> machines_;  ///< by the node's pod
+  std::uint64_t evicted_held_ = 0;  ///< when pods were marked last
   std::vector<std::uint64_t> keys_;
   std::vector<block_number> blocks_;
 };

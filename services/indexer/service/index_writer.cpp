@@ -70,8 +70,8 @@ void index_writer::close(publisher_id publisher) {
 }
 
 void index_writer::advance(feed_time now) {
-  index_.advance_clock(static_cast<std::uint32_t>(
-      1 + std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count()));
+  constexpr std::chrono::milliseconds clock_step{50};
+  index_.advance_clock(static_cast<std::uint32_t>(1 + now.time_since_epoch() / clock_step));
   placer_.set_expectation(std::chrono::milliseconds(expectation_.load(std::memory_order_relaxed)));
   run_tasks();
   placer_.advance(now);

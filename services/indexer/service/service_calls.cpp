@@ -178,8 +178,7 @@ result<void> service_calls::pods(const pod_visitor& visit) {
 }
 
 bool service_calls::has_pod(std::string_view pod) {
-  const auto table = parts_.events.publishers();
-  return std::ranges::any_of(table->rows, [&](const publisher_row& row) { return row.identity.pod == pod; });
+  return questions_.reader().has_pod(pod);
 }
 
 result<std::unique_ptr<pod_dump>> service_calls::dump(std::string_view pod) {
@@ -236,7 +235,11 @@ result<std::uint32_t> service_calls::speculate(const speculation& sent) {
   const auto own = sent.question.tokens.empty() ? sent.question.block_keys : questions_.keys_of(sent.question);
   if (own.empty()) return 0;
   const auto ttl = sent.ttl.value_or(std::chrono::hours(24));  // at most the configured one
-  std::vector<std::string> pods(sent.question.pods.begin(), sent.question.pods.end());
+  std::vector<std::string> pods;
+  for (const std::string_view pod : sent.question.pods) {
+    if (has_pod(pod)) pods.emplace_back(pod);
+  }
+  if (pods.empty()) return 0;
   const std::size_t bytes = own.size_bytes() + pods.size() * holder_table::most_name;
   auto posted = parts_.writer.post(
       [keys = std::vector(own.begin(), own.end()), model = std::string(sent.question.model),
@@ -295,7 +298,8 @@ std::string_view service_calls::unready_reason() {
   const auto is_awaited = [](const publisher_row& row) {
     return !row.is_bound && row.mark.state == publisher_state::connecting;
   };
-  if (age < settling_time && table->time == feed_time{}) return "publishers are being connected";
+  const auto configured = std::ranges::count_if(table->rows, [](const publisher_row& row) { return !row.is_bound; });
+  if (static_cast<std::size_t>(configured) < parts_.events.configured()) return "publishers are being connected";
   if (age < connection_time && std::ranges::any_of(table->rows, is_awaited)) return "publishers are being connected";
   return {};
 }

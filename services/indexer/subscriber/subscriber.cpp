@@ -94,6 +94,11 @@ std::shared_ptr<const publisher_table> subscriber::publishers() const {
   return table_;
 }
 
+std::size_t subscriber::configured() const {
+  const std::lock_guard lock(mutex_);
+  return settings_.size();
+}
+
 void subscriber::signal() const noexcept {
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof(one));  // full: it is readable already

@@ -43,6 +43,8 @@ class subscriber {
   [[nodiscard]] result<void> remove(std::string_view name);
   /// As of a moment ago; never null. The first one is empty.
   [[nodiscard]] std::shared_ptr<const publisher_table> publishers() const;
+  /// Publishers that were added and not removed; the table has them a moment later.
+  [[nodiscard]] std::size_t configured() const;
   /// As they are bound: each of `bind` with its ranks, ports in the place of `*`.
   [[nodiscard]] const std::vector<std::string>& bound_endpoints() const noexcept { return bound_endpoints_; }
   /// Has the sink's advance() called soon.
