@@ -7,7 +7,7 @@
 namespace cenote::config {
 
 /// Whether an indexer can start with these keys; a node does not ask. Errors: invalid_config, which names the key that
-/// somebody set, its place, and what would be right.
+/// is set, its place, and what would be right.
 [[nodiscard]] result<> check_indexer(const node_config& config);
 
 }  // namespace cenote::config

@@ -19,7 +19,7 @@ struct describer {
     for (const auto& value : values) text += (text.size() > 1 ? ", " : "") + describe(value);
     return text + "]";
   }
-  std::string operator()(const std::shared_ptr<const raw_value::table>& table) const {
+  std::string operator()(const std::shared_ptr<const raw_value::inline_table>& table) const {
     std::string text = "{";
     for (const auto& [name, value] : table->entries) {
       text += fmt::format("{}{} = {}", text.size() > 1 ? ", " : "", name, describe(value));

@@ -15,17 +15,18 @@ namespace cenote::config {
 /// A value of TOML. Readers flatten tables into dotted keys, but for those that are the value of a key.
 struct raw_value {
   using list = std::vector<raw_value>;
-  struct table;
+  struct inline_table;
   struct empty_table {};  ///< `[section]` without a key
   struct other {
     std::string kind;
   };  ///< what no key accepts: a date, a time, a table in a list
 
-  std::variant<bool, std::int64_t, double, std::string, list, std::shared_ptr<const table>, empty_table, other> data;
+  std::variant<bool, std::int64_t, double, std::string, list, std::shared_ptr<const inline_table>, empty_table, other>
+      data;
 };
 
 /// By name, in the order of names.
-struct raw_value::table {
+struct raw_value::inline_table {
   std::vector<std::pair<std::string, raw_value>> entries;
 };
 

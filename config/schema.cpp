@@ -848,11 +848,10 @@ constexpr std::array keys{
          .type = string_list,
          .fallback = "[]",
          .about = "Endpoints at which publishers connect, as [\"tcp://*:5557\"]."}),
-    bound<&node_config::events, &events_section::topic>(
-        {.name = "events.topic",
-         .type = string,
-         .fallback = "kv@",
-         .about = "The beginning of topics that are subscribed to."}),
+    bound<&node_config::events, &events_section::topic>({.name = "events.topic",
+                                                         .type = string,
+                                                         .fallback = "kv@",
+                                                         .about = "The beginning of topics that are subscribed to."}),
     bound<&node_config::events, &events_section::engine>(
         {.name = "events.engine",
          .type = choice,
@@ -883,7 +882,8 @@ constexpr std::array keys{
     bound<&node_config::discovery, &discovery_section::file>(
         {.name = "discovery.file",
          .type = string,
-         .about = "TOML file with further tables [publishers.<name>]; a new one in its place takes effect. Empty: none."}),
+         .about =
+             "TOML file with further tables [publishers.<name>]; a new one in its place takes effect. Empty: none."}),
     bound<&node_config::index, &index_section::memory>(
         {.name = "index.memory",
          .type = bytes,

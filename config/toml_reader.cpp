@@ -32,9 +32,9 @@ raw_value to_raw(const toml::node& node) {
     return {std::move(list)};
   }
   if (const auto* values = node.as_table()) {
-    auto table = std::make_shared<raw_value::table>();
+    auto table = std::make_shared<raw_value::inline_table>();
     for (const auto& [key, value] : *values) table->entries.emplace_back(std::string(key.str()), to_raw(value));
-    return {std::shared_ptr<const raw_value::table>(std::move(table))};
+    return {std::shared_ptr<const raw_value::inline_table>(std::move(table))};
   }
   return {raw_value::other{"a date or time"}};
 }

@@ -76,7 +76,7 @@ converted to_list(const key_schema& schema, const raw_value& raw) {
 }
 
 converted to_ratio_map(const key_schema& schema, const raw_value& raw) {
-  const auto* table = std::get_if<std::shared_ptr<const raw_value::table>>(&raw.data);
+  const auto* table = std::get_if<std::shared_ptr<const raw_value::inline_table>>(&raw.data);
   if (table == nullptr) return expected_instead(schema);
   std::map<std::string, double> ratios;
   for (const auto& [name, value] : (*table)->entries) {

@@ -46,8 +46,7 @@ constexpr std::array benches{
                   bench::run_gpu_kill},
     bench_command{"gpu_tier", "Blocks from DRAM to a device and back by the node, against one copy of as many bytes",
                   bench::run_gpu_tier},
-    bench_command{"indexer",
-                  "The indexer's index: stores, answers, removals, events and questions over HTTP",
+    bench_command{"indexer", "The indexer's index: stores, answers, removals, events and questions over HTTP",
                   bench::run_indexer_bench},
     bench_command{"remote",
                   "Blocks put to, got from and located on a Redis server, against a bare pipelined loop and "
@@ -123,8 +122,7 @@ void add_benches(CLI::App& app) {
     } else if (each.name == "records") {
       one->add_option("--memory", options->how.memory, "The segment, as /proc/PID/fd/NUMBER of the keeper")->required();
       one->add_option("--count", options->how.count, "How many records are read, from the first one on")->required();
-    } else if (each.name != "checksums" && each.name != "copies" && each.name != "machine" &&
-               each.name != "indexer") {
+    } else if (each.name != "checksums" && each.name != "copies" && each.name != "machine" && each.name != "indexer") {
       one->add_option("--socket", options->how.socket,
                       "Use the node at this socket; blocks of its other users may be evicted");
     }

@@ -124,8 +124,8 @@ class index_bench {
     }
     index_.reclaim();
     const double least = prompts_ * chain_length <= 2'000'000 ? 4.5 : 4.0;
-    out_.add(rate_figure("indexer", "store of new blocks, 64 an event" + suffix_, stores, plain,
-                         chain_length / million, "M blocks/s", {bound::kind::value_at_least, least}));
+    out_.add(rate_figure("indexer", "store of new blocks, 64 an event" + suffix_, stores, plain, chain_length / million,
+                         "M blocks/s", {bound::kind::value_at_least, least}));
     out_.add({.bench = "indexer",
               .name = "memory" + suffix_,
               .value = static_cast<double>(index_.bytes() - empty) / static_cast<double>(prompts_ * chain_length),
@@ -172,7 +172,7 @@ class index_bench {
   }
 
   template <class Depth>
-  void shared_row(const std::string& name, std::size_t pods, double most, Depth depth) {
+  void shared_row(const std::string& name, std::size_t pods, double bound_us, Depth depth) {
     std::array<std::uint64_t, chain_length> keys{};
     std::array<std::uint64_t, chain_length> hashes{};
     const std::uint64_t prompt = prompts_ + ++shared_;
@@ -189,7 +189,7 @@ class index_bench {
       sink_ += ask(reader, keys);
       times.add(time.seconds());
     }
-    out_.add(time_figure("indexer", name, times, {}, microseconds, "us", {bound::kind::value_at_most, most}));
+    out_.add(time_figure("indexer", name, times, {}, microseconds, "us", {bound::kind::value_at_most, bound_us}));
   }
 
   void shared() {
@@ -329,7 +329,8 @@ class event_bench {
       hashes.push_back(hash_at(prompt, i));
       for (std::size_t t = 0; t < block_tokens; ++t) tokens.push_back(token_at(prompt, i * block_tokens + t));
     }
-    const nlohmann::json parent = first_block == 0 ? nlohmann::json() : nlohmann::json(hash_at(prompt, first_block - 1));
+    const nlohmann::json parent =
+        first_block == 0 ? nlohmann::json() : nlohmann::json(hash_at(prompt, first_block - 1));
     const nlohmann::json event{"BlockStored", hashes, parent, tokens, block_tokens, nullptr, "GPU", nullptr};
     return nlohmann::json::to_msgpack({1.5, nlohmann::json::array({event}), 0});
   }
@@ -432,7 +433,7 @@ class event_bench {
     return {};
   }
 
-  /// Sends a request and reads its answer, whose length the head says.
+  /// Sends a request and reads its answer, whose length is in its head.
   static result<void> exchange(int socket, const std::string& head, std::span<const std::byte> body) {
     std::string request = head;
     request.append(reinterpret_cast<const char*>(body.data()), body.size());
@@ -461,7 +462,7 @@ class event_bench {
   report& out_;
   token_processor processor_;
   forest index_;
-  index_writer writer_;
+  indexer_writer writer_;
   std::uint64_t sink_ = 0;
 };
 

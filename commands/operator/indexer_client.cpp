@@ -143,8 +143,7 @@ exit_code show_scores(const service_options& options, const std::string& path) {
   }
   std::istream& source = path == "-" ? std::cin : file;
   const std::string question{std::istreambuf_iterator<char>(source), {}};
-  const auto printed =
-      print_answer(options, {.method = "POST", .target = "/v1/scores", .body = question}, scores_page);
+  const auto printed = print_answer(options, {.method = "POST", .target = "/v1/scores", .body = question}, scores_page);
   return printed ? exit_code::orderly : failed_with(printed.error());
 }
 

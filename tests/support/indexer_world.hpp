@@ -111,12 +111,27 @@ struct case_engine {
     for (std::size_t i = begin * block_tokens; i < end * block_tokens && !is_tokenless; ++i) run.push_back(tokens[i]);
     const auto optional = [&](const char* name) { return step.contains(name) ? step[name] : test::json(); };
     if (has_arrays) {
-      return {type,   names, parent, run,   block_tokens, nullptr, medium, optional("lora_name"), extra.empty() ? test::json() : lists,
-              group, optional("kv_cache_spec_kind"), optional("kv_cache_spec_sliding_window")};
+      return {type,
+              names,
+              parent,
+              run,
+              block_tokens,
+              nullptr,
+              medium,
+              optional("lora_name"),
+              extra.empty() ? test::json() : lists,
+              group,
+              optional("kv_cache_spec_kind"),
+              optional("kv_cache_spec_sliding_window")};
     }
-    test::json event{{"type", type},     {"block_hashes", names},        {"parent_block_hash", parent},
-                     {"token_ids", run}, {"block_size", block_tokens},   {"medium", medium},
-                     {"group_idx", group}, {"lora_name", optional("lora_name")}};
+    test::json event{{"type", type},
+                     {"block_hashes", names},
+                     {"parent_block_hash", parent},
+                     {"token_ids", run},
+                     {"block_size", block_tokens},
+                     {"medium", medium},
+                     {"group_idx", group},
+                     {"lora_name", optional("lora_name")}};
     if (!extra.empty()) event["extra_keys"] = lists;
     for (const char* const name : {"kv_cache_spec_kind", "kv_cache_spec_sliding_window"}) {
       if (step.contains(name)) event[name] = step[name];
@@ -179,11 +194,8 @@ struct indexer_world {
     }
     model = question.value("model_name", "m");
     lora_name = question.value("lora_name", "");
-    return questions.score({.model = model,
-                            .tokens = tokens,
-                            .pods = pods,
-                            .lora_name = lora_name,
-                            .extra_keys = extra.view()});
+    return questions.score(
+        {.model = model, .tokens = tokens, .pods = pods, .lora_name = lora_name, .extra_keys = extra.view()});
   }
   pod_scores scores(const test::json& question) {
     pod_scores all;
@@ -206,14 +218,14 @@ struct indexer_world {
   publisher_id next_ = 1;
 };
 
-inline void check_scores(const pod_scores& present, const test::json& expected, const std::string& where) {
-  BOOST_TEST(present.size() == expected.size(), where);
+inline void check_scores(const pod_scores& present, const test::json& expected, const std::string& place) {
+  BOOST_TEST(present.size() == expected.size(), place);
   for (const auto& [pod, score] : expected.items()) {
     const auto found = present.find(pod);
-    BOOST_TEST((found != present.end()), where << ": " << pod << " has no score");
+    BOOST_TEST((found != present.end()), place << ": " << pod << " has no score");
     if (found == present.end()) continue;
     BOOST_TEST(std::abs(found->second - score.get<double>()) < 1e-9,
-               where << ": " << pod << " has " << found->second << ", not " << score);
+               place << ": " << pod << " has " << found->second << ", not " << score);
   }
 }
 

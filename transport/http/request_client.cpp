@@ -72,8 +72,8 @@ class conversation {
 
   result<void> begin_tcp() {
     wire_failure failed;
-    const auto found = asio::ip::tcp::resolver(context_).resolve(service_.address.host,
-                                                                 std::to_string(service_.address.port), failed);
+    const auto found =
+        asio::ip::tcp::resolver(context_).resolve(service_.address.host, std::to_string(service_.address.port), failed);
     if (failed) return fail(error_code::system, service_.address.host + ": " + failed.message());
     if (!service_.ca.empty()) return begin_tls(found);
     auto stream = std::make_shared<asio::ip::tcp::socket>(context_);
@@ -83,7 +83,7 @@ class conversation {
     return {};
   }
 
-  result<void> begin_tls(const asio::ip::tcp::resolver::results_type& found) {
+  result<void> begin_tls(const asio::ip::tcp::resolver::results_type& addresses) {
     wire_failure failed;
     tls_.load_verify_file(service_.ca, failed);
     if (!failed && !service_.certificate.empty()) {
@@ -94,12 +94,13 @@ class conversation {
     tls_.set_verify_mode(asio::ssl::verify_peer);
     tls_.set_verify_callback(asio::ssl::host_name_verification(service_.address.host));
     auto stream = std::make_shared<asio::ssl::stream<asio::ip::tcp::socket>>(context_, tls_);
-    asio::async_connect(stream->next_layer(), found, [this, stream](wire_failure refused, const asio::ip::tcp::endpoint&) {
-      if (ends_with(refused)) return;
-      stream->async_handshake(asio::ssl::stream_base::client, [this, stream](wire_failure untrusted) {
-        if (!ends_with(untrusted)) write(stream);
-      });
-    });
+    asio::async_connect(
+        stream->next_layer(), addresses, [this, stream](wire_failure refused, const asio::ip::tcp::endpoint&) {
+          if (ends_with(refused)) return;
+          stream->async_handshake(asio::ssl::stream_base::client, [this, stream](wire_failure untrusted) {
+            if (!ends_with(untrusted)) write(stream);
+          });
+        });
     return {};
   }
 
@@ -116,8 +117,7 @@ class conversation {
   bool ends_with(wire_failure failed) {
     if (!failed) return false;
     const bool is_wire = failed.category() == beast::http::make_error_code(beast::http::error::bad_value).category();
-    failure_ = fail(is_wire ? error_code::malformed : error_code::system,
-                    name_of(service_) + ": " + failed.message());
+    failure_ = fail(is_wire ? error_code::malformed : error_code::system, name_of(service_) + ": " + failed.message());
     is_over_ = true;
     return true;
   }

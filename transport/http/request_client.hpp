@@ -31,7 +31,7 @@ struct service_answer {
   std::string body;
 };
 
-/// The answer, whatever its status. Errors: system (nobody answers there), deadline_exceeded, malformed (no HTTP, or
+/// The answer, whatever its status. Errors: system (nothing listens there), deadline_exceeded, malformed (no HTTP, or
 /// more than 1 GiB), invalid_argument (a certificate). Thread-safe.
 [[nodiscard]] result<service_answer> ask_service(const service_address& service, const service_request& request,
                                                  std::chrono::milliseconds limit);

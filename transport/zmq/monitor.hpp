@@ -10,8 +10,8 @@
 namespace cenote::zmq {
 
 enum class connection_change : std::uint8_t {
-  ready,  ///< the peer is of the right kind, and messages may come
-  gone,   ///< it is no more; messages that came may still be there
+  ready,    ///< the peer is of the right kind, and messages may come
+  gone,     ///< it is no more; messages that came may still be there
   refused,  ///< nothing listens there, or it cannot be reached; it is tried again
 };
 

@@ -379,7 +379,7 @@ bool feed::bridge(std::uint64_t seq, feed_time now) {
   hole_ = answer.expected;
   if (holes_ < hole_tries) {
     fail(now);
-    // What lies before the hole is there: the next answer begins with the end of it, behind earlier holes.
+    // All before the hole is there: the next answer begins with the end of it, behind earlier holes.
     if (wish_ && !has_given_up_ && run_.proof(options_.rules.repeats_unconfirmed)) wish_->kind = replay_kind::check;
     return false;
   }

@@ -107,8 +107,8 @@ void feeds::grant(feed_time now) {
   grant(doubtful_turns_, doubtful_replays_, options_.doubtful_replays, now);
 }
 
-void feeds::grant(schedule& turns, std::size_t& running, std::size_t most, feed_time now) {
-  while (running < most && !turns.empty() && turns.begin()->first <= now) {
+void feeds::grant(schedule& turns, std::size_t& running, std::size_t bound, feed_time now) {
+  while (running < bound && !turns.empty() && turns.begin()->first <= now) {
     const publisher_id next = turns.begin()->second;
     followed_publisher& chosen = entries_.at(next);
     chosen.batches.begin_replay(now);

@@ -89,7 +89,7 @@ class feeds {
 
     std::string name;
     feed batches;
-    feed_time alarm = feed_time::max(), turn = feed_time::max();  ///< as they stand in alarms_ and turns_
+    feed_time alarm = feed_time::max(), turn = feed_time::max();         ///< as they stand in alarms_ and turns_
     bool is_replaying = false, is_doubtful = false, is_unready = false;  ///< as it is counted
   };
   struct name_hash {
@@ -101,7 +101,7 @@ class feeds {
   void refresh(publisher_id publisher, followed_publisher& changed);
   void withdraw(publisher_id publisher, followed_publisher& target);
   void grant(feed_time now);
-  void grant(schedule& turns, std::size_t& running, std::size_t most, feed_time now);
+  void grant(schedule& turns, std::size_t& running, std::size_t bound, feed_time now);
 
   feeds_options options_;
   feeds_counters counters_;

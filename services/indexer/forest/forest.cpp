@@ -78,8 +78,7 @@ std::uint32_t forest::pass_known(position& cursor, std::span<const std::uint64_t
 
 // The number of blocks that are known; none if the rule of names were broken.
 std::optional<std::size_t> forest::count_known(name_domain domain, position cursor, std::span<const std::uint64_t> keys,
-                                               std::span<const std::uint64_t> hashes,
-                                               name_rule rule) const noexcept {
+                                               std::span<const std::uint64_t> hashes, name_rule rule) const noexcept {
   std::size_t known = 0;
   while (known < keys.size()) {
     const std::uint32_t count = pass_known(cursor, keys.subspan(known));

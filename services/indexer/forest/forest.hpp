@@ -89,8 +89,7 @@ class forest {
   /// GPU changes nothing; by another medium it wants a second removal.
   [[nodiscard]] std::expected<std::size_t, store_refusal> store(name_domain domain, block_number parent,
                                                                 std::span<const std::uint64_t> keys,
-                                                                std::span<const std::uint64_t> hashes,
-                                                                holder stored_by,
+                                                                std::span<const std::uint64_t> hashes, holder stored_by,
                                                                 name_rule rule = name_rule::several_names) noexcept;
   /// The holder has these blocks, which the index knows, too; unknown ones are counted, as those for which memory is
   /// out.

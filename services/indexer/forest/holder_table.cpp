@@ -138,8 +138,7 @@ void holder_table::drop_member(std::uint32_t number) noexcept {
   retired_.add(retired_kind::member, number);
 }
 
-std::expected<std::uint8_t, holder_refusal> holder_table::free_plane(holder_kind kind,
-                                                                     std::uint32_t member) noexcept {
+std::expected<std::uint8_t, holder_refusal> holder_table::free_plane(holder_kind kind, std::uint32_t member) noexcept {
   for (std::size_t i = 0; i < plane_count_; ++i) {
     if (plane_kinds_[i] == kind && holder_at(static_cast<std::uint8_t>(i), member) == 0) {
       return static_cast<std::uint8_t>(i);

@@ -56,7 +56,7 @@ enum class holder_refusal : std::uint8_t {
   return medium_of(kind) != gpu_medium && slot_of(kind) != expected_slot;
 }
 
-/// What has a number: a medium of a cache group of a data-parallel rank of a pod that serves a model.
+/// The name of a holder: a medium of a cache group of a data-parallel rank of a pod that serves a model.
 struct holder_name {
   std::string_view pod;
   std::uint16_t model = 0;  ///< its number in the model_table
@@ -66,13 +66,13 @@ struct holder_name {
 
 /// A rank of a pod: where its bits are in a set.
 struct pod_rank {
-  std::uint64_t hash = 0;    ///< of pod, model and rank
+  std::uint64_t hash = 0;      ///< of pod, model and rank
   std::uint64_t pod_hash = 0;  ///< of pod and model
-  std::uint32_t number = 0;  ///< below holder_table::member_bound()
+  std::uint32_t number = 0;    ///< below holder_table::member_bound()
   std::uint16_t model = 0;
   std::uint16_t rank = 0;
-  std::uint16_t length = 0;   ///< of the name, which lies behind this
-  std::uint32_t holders = 0;  ///< numbers that are in use, the writer's
+  std::uint16_t length = 0;             ///< of the name, which lies behind this
+  std::uint32_t holders = 0;            ///< numbers that are in use, the writer's
   std::atomic<std::uint32_t> slots{0};  ///< those of its cache groups, a bit each
 
   [[nodiscard]] std::string_view pod() const noexcept { return {reinterpret_cast<const char*>(this + 1), length}; }
@@ -85,7 +85,7 @@ struct holder_place {
   holder_kind kind = 0;
 };
 
-/// What is to be known about a rank of a pod besides its blocks.
+/// Facts about a rank of a pod besides its blocks.
 struct member_mark {
   bool is_hidden = false;    ///< it is left out of answers
   bool is_degraded = false;  ///< its events are lost for good: it may have more than the index knows
@@ -163,7 +163,7 @@ class holder_table {
   bool filter(std::span<const std::string_view> pods, std::uint16_t model, std::span<std::uint64_t> words,
               std::vector<std::uint64_t>& scratch) const;
   /// The bits of 64 members that are not hidden from answers. Readers, too.
-  [[nodiscard]] std::uint64_t shown(std::uint32_t word) const noexcept {
+  [[nodiscard]] std::uint64_t visible(std::uint32_t word) const noexcept {
     return ~marks_[word].hidden.load(std::memory_order_relaxed);
   }
   /// The bits of 64 members that have lost events for good. Readers, too.

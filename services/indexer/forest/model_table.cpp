@@ -15,7 +15,10 @@ constexpr unsigned model_bits = 6;
 }  // namespace
 
 model_table::model_table(retirement_list& retired, std::uint64_t seed)
-    : retired_(retired), seed_(seed), records_(retired.budget(), most_models, model_bits), names_(retired, most_models),
+    : retired_(retired),
+      seed_(seed),
+      records_(retired.budget(), most_models, model_bits),
+      names_(retired, most_models),
       users_(budget_allocator<model_users>(retired.budget())) {}
 
 model_table::~model_table() {
@@ -63,7 +66,8 @@ std::optional<model_number> model_table::obtain(std::string_view name) noexcept 
 // Gives a number that nothing uses to another name.
 bool model_table::rename(model_number number, std::string_view name) noexcept {
   model_record* const old = records_[number].load(std::memory_order_relaxed);
-  void* const memory = name.size() > most_name ? nullptr : retired_.budget().allocate(sizeof(model_record) + name.size());
+  void* const memory =
+      name.size() > most_name ? nullptr : retired_.budget().allocate(sizeof(model_record) + name.size());
   if (memory == nullptr) return false;
   model_facts first;
   first.number = number;

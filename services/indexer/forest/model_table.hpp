@@ -33,8 +33,8 @@ struct model_facts {
 
   model_number number = 0;
   std::uint8_t size_count = 0;
-  std::uint8_t slot_count = 1;  ///< slot 0 is there always
-  bool is_adapter = false;      ///< the name is one of an adapter of the model `number`
+  std::uint8_t slot_count = 1;                    ///< slot 0 is there always
+  bool is_adapter = false;                        ///< the name is one of an adapter of the model `number`
   std::array<std::uint32_t, most_sizes> sizes{};  ///< tokens a block, ascending
   std::array<slot_rule, most_slots> slots{};
 

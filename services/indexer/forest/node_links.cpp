@@ -13,8 +13,7 @@ node_links::~node_links() {
 bool node_links::replace(std::span<const std::uint32_t> nodes, std::span<const node_link> links) noexcept {
   link_table* made = nullptr;
   if (!nodes.empty()) {
-    const std::size_t bytes =
-        sizeof(link_table) + words_ * sizeof(std::uint64_t) + links.size() * sizeof(served_word);
+    const std::size_t bytes = sizeof(link_table) + words_ * sizeof(std::uint64_t) + links.size() * sizeof(served_word);
     void* const memory = retired_.budget().allocate(bytes);
     if (memory == nullptr) return false;
     made = new (memory) link_table{.bytes = bytes, .words = words_};
@@ -38,8 +37,7 @@ bool node_links::replace(std::span<const std::uint32_t> nodes, std::span<const n
 std::span<const served_word> node_links::served(std::uint32_t node) const noexcept {
   const link_table* const table = table_.load(std::memory_order_acquire);
   if (table == nullptr) return {};
-  const auto found =
-      std::ranges::equal_range(std::span(table->served(), table->count), node, {}, &served_word::node);
+  const auto found = std::ranges::equal_range(std::span(table->served(), table->count), node, {}, &served_word::node);
   return {found.data(), found.size()};
 }
 

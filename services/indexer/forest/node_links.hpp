@@ -56,7 +56,9 @@ class node_links {
     std::size_t words = 0;
     std::size_t count = 0;
 
-    [[nodiscard]] const std::uint64_t* nodes() const noexcept { return reinterpret_cast<const std::uint64_t*>(this + 1); }
+    [[nodiscard]] const std::uint64_t* nodes() const noexcept {
+      return reinterpret_cast<const std::uint64_t*>(this + 1);
+    }
     [[nodiscard]] std::uint64_t* nodes() noexcept { return reinterpret_cast<std::uint64_t*>(this + 1); }
     [[nodiscard]] const served_word* served() const noexcept {
       return reinterpret_cast<const served_word*>(nodes() + words);

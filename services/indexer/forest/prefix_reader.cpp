@@ -89,7 +89,7 @@ std::span<const set_word> prefix_reader::words_of(set_number set, set_word& sing
   for (const set_word& word : words) {
     const std::uint64_t nodes = word.bits & parts_->links.nodes(word.word);
     if (word.bits != nodes) expanded_.push_back({word.bits & ~nodes, word.word, word.plane, word.kind});
-    for (std::uint64_t bits = nodes & live(word) & parts_->holders.shown(word.word); bits != 0; bits &= bits - 1) {
+    for (std::uint64_t bits = nodes & live(word) & parts_->holders.visible(word.word); bits != 0; bits &= bits - 1) {
       const auto node = word.word * 64U + static_cast<std::uint32_t>(std::countr_zero(bits));
       for (const served_word& served : parts_->links.served(node)) {
         expanded_.push_back({served.bits, static_cast<std::uint16_t>(served.word), served_plane, word.kind});
@@ -135,7 +135,7 @@ bool prefix_reader::begin(set_number set) {
       state.best = {};
       state.word = word;
       state.moved = 0;
-      const std::uint64_t request = parts_->holders.shown(word) & (is_filtered_ ? filter_[word] : ~std::uint64_t{0});
+      const std::uint64_t request = parts_->holders.visible(word) & (is_filtered_ ? filter_[word] : ~std::uint64_t{0});
       state.alive = best_of(words.subspan(i, next - i), request, state.best);
       if (state.alive != 0) ++state_count_;
     }

@@ -24,8 +24,8 @@ struct medium_weights {
 struct prefix_question {
   std::span<const std::uint64_t> keys{};
   std::span<const std::string_view> pods{};  ///< only these; empty: all
-  const model_facts* model = nullptr;      ///< null: model 0, whose pods have one cache group
-  std::uint32_t block_tokens = 1;          ///< of the keys' blocks; windows are counted in them
+  const model_facts* model = nullptr;        ///< null: model 0, whose pods have one cache group
+  std::uint32_t block_tokens = 1;            ///< of the keys' blocks; windows are counted in them
 };
 
 /// The prefix that a rank of a pod has.
@@ -96,9 +96,8 @@ class prefix_reader {
   template <class Visit>
   void visit_pods(Visit&& visit) {
     const epoch_guard inside(*this);
-    visit_members([&](const pod_rank& member) {
-      visit(member, parts_->models.name(member.model), blocks_of(member.number));
-    });
+    visit_members(
+        [&](const pod_rank& member) { visit(member, parts_->models.name(member.model), blocks_of(member.number)); });
   }
   /// Whether a pod of this name has or had blocks, or has a publisher.
   [[nodiscard]] bool has_pod(std::string_view pod) const noexcept {

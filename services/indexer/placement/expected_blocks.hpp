@@ -24,7 +24,7 @@ class expected_blocks {
   /// The pod may have the blocks of these keys soon. `ttl` is at most the one that was set. False: a bound is reached.
   bool add(std::string_view pod, model_number model, std::span<const std::uint64_t> keys, feed_time now,
            std::chrono::milliseconds ttl);
-  /// The pod's events name these blocks: what they say counts from now on. Cheap where nothing is expected.
+  /// The pod's events name these blocks: the events count from now on. Cheap where nothing is expected.
   void end(std::string_view pod, model_number model, std::span<const block_number> blocks) noexcept;
   /// Nothing is expected of the pod any more.
   void end(std::string_view pod, model_number model) noexcept;

@@ -24,13 +24,13 @@ adapter_domains* name_domains::obtain(std::vector<adapter_domains>& present, mod
 bool name_domains::split(adapter_domains& changed) {
   const auto number = index_.begin_domain();
   if (!number) return false;
-  changed.own = *number;
+  changed.private_one = *number;
   return true;
 }
 
 void name_domains::renew(std::vector<adapter_domains>& present, model_number model) {
   for (adapter_domains& domains : present) {
-    if (domains.own != no_domain) index_.end_domain(std::exchange(domains.own, no_domain));
+    if (domains.private_one != no_domain) index_.end_domain(std::exchange(domains.private_one, no_domain));
     shared_domain& shared = shared_.find(std::pair{model, domains.lora_name})->second;
     if (shared.users > 1) continue;
     const auto number = index_.begin_domain();
@@ -42,7 +42,7 @@ void name_domains::renew(std::vector<adapter_domains>& present, model_number mod
 
 void name_domains::release(std::vector<adapter_domains>& present, model_number model) {
   for (const adapter_domains& domains : present) {
-    if (domains.own != no_domain) index_.end_domain(domains.own);
+    if (domains.private_one != no_domain) index_.end_domain(domains.private_one);
     const auto shared = shared_.find(std::pair{model, domains.lora_name});
     if (--shared->second.users > 0) continue;
     index_.end_domain(shared->second.number);

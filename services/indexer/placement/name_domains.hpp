@@ -16,7 +16,7 @@ namespace cenote::indexer {
 struct adapter_domains {
   std::string lora_name;
   name_domain shared = no_domain;
-  name_domain own = no_domain;  ///< no_domain: its hashes agree with those of others
+  name_domain private_one = no_domain;  ///< no_domain: its hashes agree with those of others
 };
 
 /// Counts the users of shared domains, and ends those without any. The writer's alone.
@@ -31,7 +31,7 @@ class name_domains {
                                         std::string_view lora_name);
   /// Gives the publisher a domain of its own for an adapter; false: there are too many.
   [[nodiscard]] bool split(adapter_domains& changed);
-  /// Forgets the names of hashes of the publisher's last life: those that nobody else has.
+  /// Forgets the names of hashes of the publisher's last life: those that no other publisher has.
   void renew(std::vector<adapter_domains>& present, model_number model);
   /// Ends the publisher's domains.
   void release(std::vector<adapter_domains>& present, model_number model);

@@ -20,7 +20,7 @@ class pending_names {
  public:
   static constexpr std::size_t most_names = std::size_t{1} << 20;  ///< of a node
 
-  explicit pending_names(index_budget& budget) : names_(allocator(budget)) {}
+  explicit pending_names(index_budget& budget) : names_(name_allocator(budget)) {}
 
   /// False: there is no room.
   [[nodiscard]] bool add(std::uint64_t hash, medium_number medium) noexcept;
@@ -34,9 +34,9 @@ class pending_names {
   [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
 
  private:
-  using allocator = budget_allocator<std::pair<const std::uint64_t, medium_mask>>;
+  using name_allocator = budget_allocator<std::pair<const std::uint64_t, medium_mask>>;
 
-  std::unordered_map<std::uint64_t, medium_mask, std::hash<std::uint64_t>, std::equal_to<>, allocator> names_;
+  std::unordered_map<std::uint64_t, medium_mask, std::hash<std::uint64_t>, std::equal_to<>, name_allocator> names_;
 };
 
 }  // namespace cenote::indexer

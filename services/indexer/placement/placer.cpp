@@ -32,7 +32,7 @@ result<void> placer::open(publisher_id publisher, const publisher_identity& iden
     return fail(error_code::invalid_argument, "publisher `" + identity.name + "` is open already");
   }
   const auto model =
-      index_.models().obtain(identity.model, [&](model_number each) { return index_.holders().has_members(each); });
+      index_.models().obtain(identity.model, [&](model_number number) { return index_.holders().has_members(number); });
   if (!model || !members_.add_publisher(identity.pod, *model, identity.node)) {
     if (model) members_.remove_publisher(identity.pod, *model);
     if (model) index_.models().release(*model);
@@ -119,7 +119,7 @@ void placer::store(placed_publisher& publisher, const event_batch& batch, const 
   place(publisher, batch, event, stored_by, effect);
 }
 
-// Blocks with their tokens: their keys say where they are.
+// Blocks with their tokens: their keys are their places.
 void placer::place(placed_publisher& publisher, const event_batch& batch, const engine_event& event, holder stored_by,
                    placement_effect& effect) {
   const std::uint32_t blocks = event.hashes.size;
@@ -144,13 +144,13 @@ void placer::place(placed_publisher& publisher, const event_batch& batch, const 
   keys_.resize(blocks);
   processor_.write_keys(run, space, keys_);
   const auto hashes = batch.hashes_of(event);
-  name_domain domain = domains->own != no_domain ? domains->own : domains->shared;
+  name_domain domain = domains->private_one != no_domain ? domains->private_one : domains->shared;
   auto stored = index_.store(domain, parent, keys_, hashes, stored_by,
-                             domains->own != no_domain ? name_rule::several_names : name_rule::one_name);
-  if (!stored && stored.error() == store_refusal::name_conflict && domains->own == no_domain &&
+                             domains->private_one != no_domain ? name_rule::several_names : name_rule::one_name);
+  if (!stored && stored.error() == store_refusal::name_conflict && domains->private_one == no_domain &&
       domains_.split(*domains)) {
-    domain = domains->own;
-    // What others call by the parent's name may be another block.
+    domain = domains->private_one;
+    // By the parent's name others may mean another block.
     if (event.parent && parent_of(publisher, *domains, *event.parent) != parent) {
       effect.is_parent_unknown = true;
       return publisher.counters.refuse(placement_refusal::unknown_parent, blocks);
@@ -163,7 +163,7 @@ void placer::place(placed_publisher& publisher, const event_batch& batch, const 
   resolve_pending(publisher, domain, hashes.first(*stored));
 }
 
-// What waits for these names: blocks that a router expected, and a node's that had no name yet.
+// Names that something waits for: blocks that a router expected, and a node's that had no name yet.
 void placer::resolve_pending(placed_publisher& publisher, name_domain domain, std::span<const std::uint64_t> hashes) {
   if (!expected_.empty()) {
     blocks_.clear();
@@ -293,19 +293,21 @@ void placer::end_holders(placed_publisher& publisher, Predicate&& is_ended) {
     index_.clear(each.number);
     if (is_alone) continue;
     for (const auto& [number, other] : publishers_) {
-      if (other.get() != &publisher) std::erase_if(other->holders, [&](const auto& one) { return one.number == each.number; });
+      if (other.get() != &publisher)
+        std::erase_if(other->holders, [&](const auto& one) { return one.number == each.number; });
     }
   }
   std::erase_if(publisher.holders, is_ended);
 }
 
-// What another publisher of the pod has, too, stays.
+// Holders of another publisher of the pod stay.
 void placer::end_shared_holders(placed_publisher& publisher) {
   const bool is_alone = members_.publishers(publisher.identity.pod, publisher.model) <= 1;
-  std::erase_if(publisher.holders, [&](const opened_holder& each) {
+  std::erase_if(publisher.holders, [&](const opened_holder& one) {
     return !is_alone && std::ranges::any_of(publishers_, [&](const auto& entry) {
       return entry.second.get() != &publisher &&
-             std::ranges::find(entry.second->holders, each.number, &opened_holder::number) != entry.second->holders.end();
+             std::ranges::find(entry.second->holders, one.number, &opened_holder::number) !=
+                 entry.second->holders.end();
     });
   });
   end_holders(publisher, [](const opened_holder&) { return true; });
@@ -465,7 +467,8 @@ cache_group* placer::group_of(placed_publisher& publisher, const engine_event& e
     if (found->block_tokens == 0) found->block_tokens = event.block_tokens;
     return &*found;
   }
-  cache_group added{.index = event.group, .use = use_of(event.attention), .slot = 0, .block_tokens = event.block_tokens};
+  cache_group added{
+      .index = event.group, .use = use_of(event.attention), .slot = 0, .block_tokens = event.block_tokens};
   const bool is_full = publisher.groups.size() == most_groups;
   if (added.use != group_use::ignored && (is_full || !add_group_slot(publisher, added, event))) {
     set_slots(publisher, publisher.slots | (1U << closed_slot));
@@ -479,7 +482,8 @@ bool placer::add_group_slot(placed_publisher& publisher, cache_group& added, con
   constexpr std::ptrdiff_t most_slots_of_publisher = 12;
   const auto is_first = [](const cache_group& group) { return group.use == group_use::prefix && group.slot == 0; };
   if (added.use == group_use::window || std::ranges::any_of(publisher.groups, is_first)) {
-    const auto count = std::ranges::count_if(publisher.groups, [](const cache_group& group) { return group.slot != 0; });
+    const auto count =
+        std::ranges::count_if(publisher.groups, [](const cache_group& group) { return group.slot != 0; });
     if (count == most_slots_of_publisher) return false;
     // A window of unknown length is the whole prefix: less than the truth, never more.
     const std::uint32_t window = added.use == group_use::window ? event.window_tokens : 0;
@@ -518,8 +522,8 @@ holder placer::open_holder(placed_publisher& publisher, std::uint16_t rank, hold
 // name only what it holds itself.
 block_number placer::block_of(const placed_publisher& publisher, const adapter_domains& domains,
                               std::uint64_t hash) const noexcept {
-  if (domains.own == no_domain) return index_.block_of(domains.shared, hash);
-  const block_number own = index_.block_of(domains.own, hash);
+  if (domains.private_one == no_domain) return index_.block_of(domains.shared, hash);
+  const block_number own = index_.block_of(domains.private_one, hash);
   if (own != no_block) return own;
   const block_number shared = index_.block_of(domains.shared, hash);
   return shared != no_block && is_held(publisher, shared) ? shared : no_block;
@@ -531,7 +535,7 @@ block_number placer::parent_of(const placed_publisher& publisher, const adapter_
                                std::uint64_t hash) const noexcept {
   const block_number found = block_of(publisher, domains, hash);
   if (found == no_block || !publisher.mark.is_degraded || is_held(publisher, found)) return found;
-  return domains.own != no_domain && index_.block_of(domains.own, hash) == found ? found : no_block;
+  return domains.private_one != no_domain && index_.block_of(domains.private_one, hash) == found ? found : no_block;
 }
 
 bool placer::is_held(const placed_publisher& publisher, block_number block) const noexcept {

@@ -47,7 +47,7 @@ class placer {
   void clear(publisher_id publisher);
   /// The publisher and its blocks go.
   void close(publisher_id publisher);
-  /// Leaves its pod out of answers, or says that it has lost events.
+  /// Leaves its pod out of answers, or marks it as one that has lost events.
   void mark(publisher_id publisher, member_mark state);
   /// All blocks of a pod go, in one medium or in all. False if the medium is unknown.
   bool clear(std::string_view pod, std::string_view medium);
@@ -124,7 +124,7 @@ class placer {
   expected_blocks expected_;
   publisher_map publishers_;
   std::map<std::pair<model_number, std::string>, machine_publishers> machines_;  ///< by the node's pod
-  std::uint64_t evicted_held_ = 0;  ///< when pods were marked last
+  std::uint64_t evicted_held_ = 0;                                               ///< when pods were marked last
   std::vector<std::uint64_t> keys_;
   std::vector<block_number> blocks_;
 };

@@ -24,7 +24,7 @@ struct score_question {
 /// The longest prefix of a pod's best rank.
 struct pod_score {
   std::string_view pod{};
-  double score = 0;         ///< sum of the weights of its blocks, in blocks of the smallest size
+  double score = 0;  ///< sum of the weights of its blocks, in blocks of the smallest size
   std::uint32_t blocks = 0;
   std::uint32_t tokens = 0;
   std::uint16_t dp_rank = 0;
@@ -33,9 +33,9 @@ struct pod_score {
 
 /// Valid until the next question.
 struct score_answer {
-  std::span<const pod_score> scores{};  ///< best first, then by name
-  std::uint32_t blocks = 0;           ///< whole blocks of the question
-  std::uint32_t block_tokens = 0;     ///< tokens of the smallest blocks; 0: the model is unknown
+  std::span<const pod_score> scores{};           ///< best first, then by name
+  std::uint32_t blocks = 0;                      ///< whole blocks of the question
+  std::uint32_t block_tokens = 0;                ///< tokens of the smallest blocks; 0: the model is unknown
   std::span<const std::string_view> degraded{};  ///< pods that have lost events for good
 };
 

@@ -114,7 +114,8 @@ void scorer::find_degraded(model_number model) {
     places.emplace_back(degraded_names_.size(), member.pod().size());
     degraded_names_ += member.pod();
   });
-  for (const auto& [first, length] : places) degraded_.push_back(std::string_view(degraded_names_).substr(first, length));
+  for (const auto& [first, length] : places)
+    degraded_.push_back(std::string_view(degraded_names_).substr(first, length));
   std::ranges::sort(degraded_);
   const auto rest = std::ranges::unique(degraded_);
   degraded_.erase(rest.begin(), rest.end());

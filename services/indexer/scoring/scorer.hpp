@@ -40,8 +40,7 @@ class scorer {
     pod_score score;
   };
 
-  scorer(prefix_reader reader, const token_processor& processor)
-      : reader_(std::move(reader)), processor_(&processor) {}
+  scorer(prefix_reader reader, const token_processor& processor) : reader_(std::move(reader)), processor_(&processor) {}
 
   void walk(const score_question& question, const model_facts& facts, std::uint32_t block_tokens);
   [[nodiscard]] std::size_t write_first_keys(const score_question& question, const key_space& space);

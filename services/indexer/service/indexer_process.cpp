@@ -55,7 +55,7 @@ std::map<std::string, publisher_options> publishers_of(const config::node_config
 
 token_processor processor_of(const config::index_section& index) {
   if (index.key == config::index_key::fnv64_cbor) return {key_chain::fnv64_cbor, index.seed};
-  // A random seed makes keys that nobody can aim at.
+  // A random seed makes keys that cannot be aimed at.
   return {key_chain::xxh3, index.seed.empty() ? std::to_string(random_number()) : index.seed};
 }
 
@@ -175,13 +175,13 @@ indexer_process::publisher_map indexer_process::wanted_publishers() const {
 }
 
 // Adds what is new, removes what is gone, and does both for what has changed.
-void indexer_process::follow(const publisher_map& wanted) {
+void indexer_process::follow(const publisher_map& next_publishers) {
   for (const auto& [name, options] : followed_) {
-    const auto found = wanted.find(name);
-    if (found == wanted.end() || !(found->second == options)) (void)events_->remove(name);
+    const auto found = next_publishers.find(name);
+    if (found == next_publishers.end() || !(found->second == options)) (void)events_->remove(name);
   }
-  publisher_map next;
-  for (const auto& [name, options] : wanted) {
+  publisher_map done;
+  for (const auto& [name, options] : next_publishers) {
     const auto found = followed_.find(name);
     if (found == followed_.end() || !(found->second == options)) {
       if (auto added = events_->add(options); !added) {
@@ -190,17 +190,17 @@ void indexer_process::follow(const publisher_map& wanted) {
         continue;
       }
     }
-    next.emplace(name, options);
+    done.emplace(name, options);
   }
-  followed_ = std::move(next);
+  followed_ = std::move(done);
 }
 
 std::optional<indexer_process::file_mark> indexer_process::mark_of(const std::string& path) {
-  struct stat about {};
-  if (::stat(path.c_str(), &about) != 0) return std::nullopt;
-  return file_mark{.inode = about.st_ino,
-                   .size = static_cast<std::uint64_t>(about.st_size),
-                   .modified_ns = about.st_mtim.tv_sec * 1'000'000'000 + about.st_mtim.tv_nsec};
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return file_mark{.inode = status.st_ino,
+                   .size = static_cast<std::uint64_t>(status.st_size),
+                   .modified_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 
 // A file that is away or wrong changes nothing: the last known publishers stay.

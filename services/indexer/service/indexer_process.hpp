@@ -12,7 +12,7 @@
 #include "core/error.hpp"
 #include "services/indexer/forest/forest.hpp"
 #include "services/indexer/keys/token_processor.hpp"
-#include "services/indexer/service/index_writer.hpp"
+#include "services/indexer/service/indexer_writer.hpp"
 #include "services/indexer/service/shared_weights.hpp"
 #include "services/indexer/subscriber/subscriber.hpp"
 #include "transport/http/request_server.hpp"
@@ -41,7 +41,7 @@ class indexer_process {
 
  private:
   using publisher_map = std::map<std::string, publisher_options>;
-  /// Tells one file from the next in its place.
+  /// The difference between one file and the next in its place.
   struct file_mark {
     std::uint64_t inode = 0, size = 0;
     std::int64_t modified_ns = 0;
@@ -52,13 +52,13 @@ class indexer_process {
 
   [[nodiscard]] result<void> open_server(const config::node_config& config);
   void set_weights(const config::node_config& config);
-  void follow(const publisher_map& wanted);
+  void follow(const publisher_map& next_publishers);
   [[nodiscard]] publisher_map wanted_publishers() const;
   [[nodiscard]] static std::optional<file_mark> mark_of(const std::string& path);
 
   token_processor processor_;
   forest index_;
-  index_writer writer_;
+  indexer_writer writer_;
   shared_weights weights_;
   std::unique_ptr<subscriber> events_;
   std::unique_ptr<http::request_server> server_;

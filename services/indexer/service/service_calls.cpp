@@ -30,12 +30,12 @@ struct copied_blocks {
 
 class copied_dump final : public pod_dump {
  public:
-  explicit copied_dump(std::future<std::vector<copied_blocks>> parts) : coming_(std::move(parts)) {}
+  explicit copied_dump(std::future<std::vector<copied_blocks>> parts) : answer_(std::move(parts)) {}
 
   bool next(const dump_visitor& visit) override {
-    if (coming_.valid()) {
-      if (coming_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return true;
-      parts_ = coming_.get();
+    if (answer_.valid()) {
+      if (answer_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return true;
+      parts_ = answer_.get();
     }
     constexpr std::size_t some_blocks = 1024;
     for (std::size_t blocks = 0; next_ < parts_.size() && blocks < some_blocks;) {
@@ -54,7 +54,7 @@ class copied_dump final : public pod_dump {
   }
 
  private:
-  std::future<std::vector<copied_blocks>> coming_;  ///< from the writer
+  std::future<std::vector<copied_blocks>> answer_;  ///< from the writer
   std::vector<copied_blocks> parts_;
   std::size_t next_ = 0;
 };
@@ -206,16 +206,14 @@ result<bool> service_calls::clear(std::string_view pod, std::string_view medium)
   if (!is_known) {
     return fail(error_code::invalid_argument, "no pod has blocks in `" + std::string(medium) + "`");
   }
-  auto done = carry_out(
-      [name = std::string(pod), cleared = std::string(medium)](forest&, placer& publishers) {
-        (void)publishers.clear(name, cleared);
-      },
-      pod.size() + medium.size());
+  auto done = carry_out([name = std::string(pod), cleared = std::string(medium)](
+                            forest&, placer& publishers) { (void)publishers.clear(name, cleared); },
+                        pod.size() + medium.size());
   if (!done) return std::unexpected(done.error());
   return true;
 }
 
-result<void> service_calls::carry_out(index_writer::task action, std::size_t bytes) {
+result<void> service_calls::carry_out(indexer_writer::writer_task action, std::size_t bytes) {
   auto done = std::make_shared<std::promise<void>>();
   auto end = done->get_future();
   auto posted = parts_.writer.post(
@@ -242,8 +240,8 @@ result<std::uint32_t> service_calls::speculate(const speculation& sent) {
   if (pods.empty()) return 0;
   const std::size_t bytes = own.size_bytes() + pods.size() * holder_table::most_name;
   auto posted = parts_.writer.post(
-      [keys = std::vector(own.begin(), own.end()), model = std::string(sent.question.model),
-       pods = std::move(pods), ttl](forest&, placer& publishers) {
+      [keys = std::vector(own.begin(), own.end()), model = std::string(sent.question.model), pods = std::move(pods),
+       ttl](forest&, placer& publishers) {
         for (const std::string& pod : pods) {
           (void)publishers.expect(pod, model, keys, std::chrono::steady_clock::now(), ttl);
         }
@@ -264,8 +262,8 @@ result<void> service_calls::add_publisher(const publisher_settings& settings) {
   if (!settings.engine.empty()) {
     const auto engine = enum_named<event_engine>(settings.engine);
     if (!engine) {
-      return fail(error_code::invalid_argument, "engine `" + std::string(settings.engine) +
-                                                    "` is unknown; it is auto, vllm, sglang or cenote");
+      return fail(error_code::invalid_argument,
+                  "engine `" + std::string(settings.engine) + "` is unknown; it is auto, vllm, sglang or cenote");
     }
     options.engine = *engine;
   }
@@ -289,7 +287,8 @@ void service_calls::write_metrics(std::string& out) {
   out += metrics_page(parts_.writer.figures(), *parts_.events.publishers());
 }
 
-// Publishers that are away do not keep an indexer from being ready for ever, and those that connect to it need a moment.
+// Publishers that are away do not keep an indexer from being ready for ever, and those that connect to it need a
+// moment.
 std::string_view service_calls::unready_reason() {
   const auto age = std::chrono::steady_clock::now() - parts_.start;
   if (age < settling_time && !parts_.events.bound_endpoints().empty()) return "publishers have not connected yet";

@@ -10,7 +10,7 @@
 
 #include "services/indexer/http/indexer_calls.hpp"
 #include "services/indexer/scoring/scorer.hpp"
-#include "services/indexer/service/index_writer.hpp"
+#include "services/indexer/service/indexer_writer.hpp"
 #include "services/indexer/service/shared_weights.hpp"
 #include "services/indexer/subscriber/subscriber.hpp"
 
@@ -20,7 +20,7 @@ namespace cenote::indexer {
 struct service_parts {
   forest& index;
   const token_processor& processor;
-  index_writer& writer;
+  indexer_writer& writer;
   subscriber& events;
   const shared_weights& weights;
   feed_time start;  ///< of the service
@@ -53,7 +53,7 @@ class service_calls final : public indexer_calls {
   [[nodiscard]] bool has_pod(std::string_view pod);
   /// Has the writer do something, and waits until it is done, a moment at most: what an operator asks for is done when
   /// it is answered, unless the writer is at a large batch.
-  [[nodiscard]] result<void> carry_out(index_writer::task action, std::size_t bytes);
+  [[nodiscard]] result<void> carry_out(indexer_writer::writer_task action, std::size_t bytes);
 
   service_parts parts_;
   scorer questions_;

@@ -59,7 +59,8 @@ std::string metrics_page(const writer_figures& figures, const publisher_table& p
     page.gauge("cenote_indexer_publishers_by_state", "Publishers, by state.", static_cast<double>(count),
                {{"state", std::string(name_of(each))}});
   }
-  for (std::size_t i = 0; i < std::min(publishers.rows.size(), most_shown); ++i) add_publisher(page, publishers.rows[i]);
+  for (std::size_t i = 0; i < std::min(publishers.rows.size(), most_shown); ++i)
+    add_publisher(page, publishers.rows[i]);
   return page.text();
 }
 

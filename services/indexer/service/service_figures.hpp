@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/figure.hpp"
-#include "services/indexer/service/index_writer.hpp"
+#include "services/indexer/service/indexer_writer.hpp"
 #include "services/indexer/subscriber/publisher_table.hpp"
 
 namespace cenote::indexer {
@@ -53,8 +53,7 @@ struct figure_table<indexer::placement_counters> {
   static constexpr auto rows = std::to_array<figure<all>>({
       {"", "cenote_indexer_batches_total", counter, "batches", "Batches of events that were applied.", &all::batches},
       {"", "cenote_indexer_blocks_stored_total", counter, "blocks", "Blocks that events have stored.", &all::stored},
-      {"", "cenote_indexer_blocks_removed_total", counter, "blocks", "Blocks that events have removed.",
-       &all::removed},
+      {"", "cenote_indexer_blocks_removed_total", counter, "blocks", "Blocks that events have removed.", &all::removed},
       {"", "cenote_indexer_clears_total", counter, "events", "Events that cleared all blocks of a medium.",
        &all::clears},
   });
@@ -77,8 +76,8 @@ struct figure_table<indexer::subscriber_counters> {
        &all::refused_publishers},
       {"", "cenote_indexer_replays_refused_total", counter, "replays", "Replays that found no socket.",
        &all::refused_replays},
-      {"", "cenote_indexer_publishers_expired_total", counter, "publishers",
-       "Publishers that were away for too long.", &all::expired},
+      {"", "cenote_indexer_publishers_expired_total", counter, "publishers", "Publishers that were away for too long.",
+       &all::expired},
   });
 };
 

@@ -1,9 +1,9 @@
 // The socket of one request for a replay or a snapshot.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
-#include <array>
 #include <string>
 #include <string_view>
 

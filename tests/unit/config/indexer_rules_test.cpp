@@ -54,8 +54,9 @@ BOOST_AUTO_TEST_CASE(what_is_no_table_of_ratios_is_refused_by_name) {
 }
 
 BOOST_AUTO_TEST_CASE(publishers_are_tables_by_name) {
-  const auto config = good(load_text("[publishers.a]\nendpoint = \"tcp://10.0.0.7:5557\"\nnode = \"n1\"\n"
-                                     "[publishers.\"b c\"]\nendpoint = \"tcp://10.0.0.8:5557\"\nclear = \"all\"\n"));
+  const auto config =
+      good(load_text("[publishers.a]\nendpoint = \"tcp://10.0.0.7:5557\"\nnode = \"n1\"\n"
+                     "[publishers.\"b c\"]\nendpoint = \"tcp://10.0.0.8:5557\"\nclear = \"all\"\n"));
   BOOST_TEST(config.publishers.size() == 2U);
   BOOST_TEST(config.publishers.at("a").node == "n1");
   BOOST_TEST((config.publishers.at("b c").clear == cleared_media::all));

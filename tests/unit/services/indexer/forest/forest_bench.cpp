@@ -48,7 +48,8 @@ class bench {
       chains_.push_back(chain(i + 1, length));
       names_.push_back(chain(~i, length));
     }
-    for (std::size_t i = 0; i < pods; ++i) holders_.push_back(*index_.holders().open({.pod = "pod" + std::to_string(i)}));
+    for (std::size_t i = 0; i < pods; ++i)
+      holders_.push_back(*index_.holders().open({.pod = "pod" + std::to_string(i)}));
   }
 
   void run() {

@@ -12,8 +12,8 @@ namespace {
 void use_in_all_ways(forest& index, std::size_t rounds) {
   std::mt19937_64 random(3);
   for (std::size_t i = 0; i < rounds; ++i) {
-    const holder who =
-        *index.holders().open({.pod = "pod" + std::to_string(random() % 50), .kind = kind_of(0, static_cast<medium_number>(random() % 3))});
+    const holder who = *index.holders().open(
+        {.pod = "pod" + std::to_string(random() % 50), .kind = kind_of(0, static_cast<medium_number>(random() % 3))});
     const numbers keys = chain(random() % 300, 1 + random() % 200);
     const auto domain = static_cast<name_domain>(random() % 3);
     const numbers names = names_of(keys, domain);

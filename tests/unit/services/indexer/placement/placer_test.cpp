@@ -15,15 +15,15 @@ using test::json;
 
 const json all_cleared{{"type", "AllBlocksCleared"}};
 
-json stored(const std::string& prompt, const json& more = json::object()) {
+json stored(const std::string& prompt, const json& fields = json::object()) {
   json event{{"type", "BlockStored"}, {"of", prompt}};
-  event.update(more);
+  event.update(fields);
   return event;
 }
 
-json removed(const std::string& prompt, const json& more = json::object()) {
+json removed(const std::string& prompt, const json& fields = json::object()) {
   json event{{"type", "BlockRemoved"}, {"of", prompt}};
-  event.update(more);
+  event.update(fields);
   return event;
 }
 
@@ -131,15 +131,17 @@ BOOST_AUTO_TEST_CASE(sizes_and_groups_of_one_publisher_take_no_room_of_others) {
     hostile.block_tokens = size;
     world.publish(strange, hostile, {stored("A:0:64")});
     world.publish(strange, hostile,
-                  {stored("A:0:64", {{"group_idx", size}, {"kv_cache_spec_kind", "sliding_window"},
+                  {stored("A:0:64", {{"group_idx", size},
+                                     {"kv_cache_spec_kind", "sliding_window"},
                                      {"kv_cache_spec_sliding_window", 100 + size}})});
   }
   const case_engine engine;
   const publisher_id number = world.open(engine);
-  world.publish(number, engine,
-                {stored("A:0:64", {{"group_idx", 0}, {"kv_cache_spec_kind", "full_attention"}}),
-                 stored("A:0:64", {{"group_idx", 1}, {"kv_cache_spec_kind", "sliding_window"},
-                                   {"kv_cache_spec_sliding_window", 33}})});
+  world.publish(
+      number, engine,
+      {stored("A:0:64", {{"group_idx", 0}, {"kv_cache_spec_kind", "full_attention"}}),
+       stored("A:0:64",
+              {{"group_idx", 1}, {"kv_cache_spec_kind", "sliding_window"}, {"kv_cache_spec_sliding_window", 33}})});
   check_scores(world.scores(json{{"of", "A:0:64"}}), json{{engine.pod, 4}}, "beside a strange pod");
   world.publish(number, engine, {removed("A:0:64", {{"blocks", {3, 4}}, {"group_idx", 1}})});
   BOOST_TEST(world.questions.score({.model = "m", .tokens = world.tokens}).scores[0].blocks == 3U);

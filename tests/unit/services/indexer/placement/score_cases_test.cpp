@@ -36,7 +36,8 @@ void run_case(const json& one) {
     const std::string place = name + ", step " + std::to_string(++number);
     if (step.contains("publish")) {
       const opened_case& publisher = publishers.at(step["publish"]);
-      world.publish(publisher.number, publisher.engine, step["events"].get<std::vector<json>>(), step.value("dp_rank", 0U));
+      world.publish(publisher.number, publisher.engine, step["events"].get<std::vector<json>>(),
+                    step.value("dp_rank", 0U));
     } else if (step.contains("restart")) {
       world.blocks.clear(publishers.at(step["restart"]).number);
     } else if (step.contains("close")) {

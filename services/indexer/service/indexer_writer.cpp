@@ -1,5 +1,5 @@
 // The lock is held for the queue and for copies of figures, never while the index changes.
-#include "services/indexer/service/index_writer.hpp"
+#include "services/indexer/service/indexer_writer.hpp"
 
 #include <algorithm>
 #include <string>
@@ -11,21 +11,21 @@ namespace cenote::indexer {
 
 namespace {
 
-constexpr std::size_t swept_runs = 65'536;  // a tick: some milliseconds
+constexpr std::size_t swept_runs = 65'536;                // a tick: some milliseconds
 constexpr std::size_t kept_batch = std::size_t{1} << 20;  // elements of a batch's arrays that are kept for the next
 
-void add(placement_counters& sum, const placement_counters& more) noexcept {
-  sum.batches += more.batches;
-  sum.stored += more.stored;
-  sum.removed += more.removed;
-  sum.clears += more.clears;
-  for (std::size_t i = 0; i < sum.refused.size(); ++i) sum.refused[i] += more.refused[i];
-  for (std::size_t i = 0; i < sum.faults.size(); ++i) sum.faults[i] += more.faults[i];
+void add(placement_counters& sum, const placement_counters& part) noexcept {
+  sum.batches += part.batches;
+  sum.stored += part.stored;
+  sum.removed += part.removed;
+  sum.clears += part.clears;
+  for (std::size_t i = 0; i < sum.refused.size(); ++i) sum.refused[i] += part.refused[i];
+  for (std::size_t i = 0; i < sum.faults.size(); ++i) sum.faults[i] += part.faults[i];
 }
 
 }  // namespace
 
-void index_writer::open(publisher_id publisher, const publisher_identity& identity) {
+void indexer_writer::open(publisher_id publisher, const publisher_identity& identity) {
   if (auto opened = placer_.open(publisher, identity); !opened) {
     ++present_.refused_publishers;
     log_warn(logger("indexer"), "a publisher finds no room in the index", {{"reason", opened.error().message()}});
@@ -35,7 +35,7 @@ void index_writer::open(publisher_id publisher, const publisher_identity& identi
   open_.push_back(publisher);
 }
 
-batch_effect index_writer::apply(publisher_id publisher, std::string_view topic, const feed_apply& batch) {
+batch_effect indexer_writer::apply(publisher_id publisher, std::string_view topic, const feed_apply& batch) {
   const auto adapter = adapters_.find(publisher);
   if (adapter == adapters_.end()) return {};
   const auto begin = std::chrono::steady_clock::now();
@@ -54,22 +54,22 @@ batch_effect index_writer::apply(publisher_id publisher, std::string_view topic,
   return effect;
 }
 
-void index_writer::clear(publisher_id publisher, clear_reason /*reason*/) {
+void indexer_writer::clear(publisher_id publisher, clear_reason /*reason*/) {
   placer_.clear(publisher);
 }
 
-void index_writer::mark(publisher_id publisher, const feed_mark& mark) {
+void indexer_writer::mark(publisher_id publisher, const feed_mark& mark) {
   placer_.mark(publisher, {.is_hidden = !mark.is_in_answers, .is_degraded = mark.is_degraded});
 }
 
-void index_writer::close(publisher_id publisher) {
+void indexer_writer::close(publisher_id publisher) {
   if (const placed_publisher* const closed = placer_.find(publisher)) add(closed_, closed->counters);
   placer_.close(publisher);
   adapters_.erase(publisher);
   std::erase(open_, publisher);
 }
 
-void index_writer::advance(feed_time now) {
+void indexer_writer::advance(feed_time now) {
   constexpr std::chrono::milliseconds clock_step{50};
   index_.advance_clock(static_cast<std::uint32_t>(1 + now.time_since_epoch() / clock_step));
   placer_.set_expectation(std::chrono::milliseconds(expectation_.load(std::memory_order_relaxed)));
@@ -79,23 +79,23 @@ void index_writer::advance(feed_time now) {
   publish_figures(now);
 }
 
-void index_writer::run_tasks() {
-  std::vector<task> tasks;
+void indexer_writer::run_tasks() {
+  std::vector<writer_task> tasks;
   {
     const std::lock_guard lock(mutex_);
     tasks.swap(tasks_);
     task_bytes_ = 0;
   }
-  for (const task& each : tasks) each(index_, placer_);
+  for (const writer_task& each : tasks) each(index_, placer_);
 }
 
 // Blocks of dead holders give their memory back within a few ticks, whatever else there is to do.
-void index_writer::sweep() {
+void indexer_writer::sweep() {
   (void)index_.sweep(swept_runs);
   index_.reclaim();
 }
 
-void index_writer::publish_figures(feed_time now) {
+void indexer_writer::publish_figures(feed_time now) {
   constexpr std::size_t few_publishers = 256;
   if (now >= next_sum_ || open_.size() <= few_publishers) {
     next_sum_ = now + std::chrono::seconds(1);
@@ -107,7 +107,7 @@ void index_writer::publish_figures(feed_time now) {
   published_ = present_;
 }
 
-result<void> index_writer::post(task action, std::size_t bytes) {
+result<void> indexer_writer::post(writer_task action, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (tasks_.size() >= most_tasks || task_bytes_ + bytes > most_task_bytes) {
     return fail(error_code::limit_exceeded,
@@ -118,7 +118,7 @@ result<void> index_writer::post(task action, std::size_t bytes) {
   return {};
 }
 
-writer_figures index_writer::figures() const {
+writer_figures indexer_writer::figures() const {
   const std::lock_guard lock(mutex_);
   return published_;
 }

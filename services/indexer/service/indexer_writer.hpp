@@ -30,15 +30,15 @@ struct writer_figures {
 };
 
 /// Calls of batch_sink come from the subscriber's thread; post() and figures() from any.
-class index_writer final : public batch_sink {
+class indexer_writer final : public batch_sink {
  public:
-  using task = std::function<void(forest&, placer&)>;
+  using writer_task = std::function<void(forest&, placer&)>;
 
   static constexpr std::size_t most_tasks = 65'536;
   static constexpr std::size_t most_task_bytes = std::size_t{64} << 20;
 
   /// Both outlive it.
-  index_writer(forest& index, const token_processor& keys) noexcept : index_(index), placer_(index, keys) {}
+  indexer_writer(forest& index, const token_processor& keys) noexcept : index_(index), placer_(index, keys) {}
 
   void open(publisher_id publisher, const publisher_identity& identity) override;
   batch_effect apply(publisher_id publisher, std::string_view topic, const feed_apply& batch) override;
@@ -47,9 +47,9 @@ class index_writer final : public batch_sink {
   void close(publisher_id publisher) override;
   void advance(feed_time now) override;
 
-  /// Has the writer do something soon; `bytes` is the memory that the task holds. Errors: limit_exceeded: too much
-  /// waits.
-  [[nodiscard]] result<void> post(task action, std::size_t bytes);
+  /// Has the writer do something soon; `bytes` is the memory that the writer_task holds. Errors: limit_exceeded: too
+  /// much waits.
+  [[nodiscard]] result<void> post(writer_task action, std::size_t bytes);
   void set_expectation(std::chrono::milliseconds ttl) { expectation_.store(ttl.count(), std::memory_order_relaxed); }
   /// As of a moment ago.
   [[nodiscard]] writer_figures figures() const;
@@ -70,7 +70,7 @@ class index_writer final : public batch_sink {
   std::atomic<std::int64_t> expectation_{2000};
 
   mutable std::mutex mutex_;  ///< of what stands below
-  std::vector<task> tasks_;
+  std::vector<writer_task> tasks_;
   std::size_t task_bytes_ = 0;
   writer_figures published_;
 };
