@@ -106,7 +106,7 @@ class actor_fixture {
     auto versions = memory::shared_file::create("test-versions", memory::version_table::segment_bytes);
     BOOST_REQUIRE(index && versions);
     auto seen = memory::shared_file::adopt(std::move(*index->fd().duplicate()), index->size());
-    auto writer = memory::indexer_writer::create(std::move(*index));
+    auto writer = memory::index_writer::create(std::move(*index));
     auto table = memory::version_table::create(std::move(*versions));
     BOOST_REQUIRE(seen && writer && table);
     auto view = memory::index_memory::open(std::move(*seen), memory::access::read_only);

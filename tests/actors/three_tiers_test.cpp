@@ -174,7 +174,7 @@ class node_of_three {
     auto versions = memory::shared_file::create("test-versions", memory::version_table::segment_bytes);
     BOOST_REQUIRE((records && index && versions));
     auto seen = memory::shared_file::adopt(std::move(*index->fd().duplicate()), index->size());
-    auto writer = memory::indexer_writer::create(std::move(*index));
+    auto writer = memory::index_writer::create(std::move(*index));
     auto table = memory::version_table::create(std::move(*versions));
     BOOST_REQUIRE((seen && writer && table));
     index_ = std::move(*memory::index_memory::open(std::move(*seen), memory::access::read_only));

@@ -43,7 +43,7 @@ class local_owner {
   local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32_t pin_slots, device* home = nullptr);
 
   [[nodiscard]] memory::index_reader reader() const { return index_.reader(); }
-  [[nodiscard]] memory::indexer_writer& index() { return index_; }
+  [[nodiscard]] memory::index_writer& index() { return index_; }
   [[nodiscard]] const memory::version_table& versions() const { return versions_; }
   [[nodiscard]] memory::session_memory session() const { return session_; }
   [[nodiscard]] std::uint32_t blocks() const { return blocks_; }
@@ -67,7 +67,7 @@ class local_owner {
   std::uint64_t stride_;
   memory::slab_mapping slab_;
   memory::segment session_segment_;
-  memory::indexer_writer index_;
+  memory::index_writer index_;
   memory::version_table versions_;
   memory::session_memory session_;
   std::vector<full_key> keys_;  ///< by block; empty: blank

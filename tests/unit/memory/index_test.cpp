@@ -37,23 +37,23 @@ std::uint64_t number_in(std::uint64_t value) {
   return (std::uint64_t{ref.slab() - 1} << 18) | ref.block();
 }
 
-indexer_writer fresh() {
+index_writer fresh() {
   auto memory = shared_file::create("index", index_segment_bytes);
   BOOST_REQUIRE(memory.has_value());
-  auto writer = indexer_writer::create(std::move(*memory));
+  auto writer = index_writer::create(std::move(*memory));
   BOOST_REQUIRE(writer.has_value());
   return std::move(*writer);
 }
 
-indexer_writer opened(const indexer_writer& other) {
+index_writer opened(const index_writer& other) {
   auto memory = shared_file::adopt(std::move(*other.file().fd().duplicate()), index_segment_bytes);
   BOOST_REQUIRE(memory.has_value());
-  auto writer = indexer_writer::open(std::move(*memory));
+  auto writer = index_writer::open(std::move(*memory));
   BOOST_REQUIRE(writer.has_value());
   return std::move(*writer);
 }
 
-std::uint64_t allocated(const indexer_writer& index) {
+std::uint64_t allocated(const index_writer& index) {
   struct stat status {};
   ::fstat(index.file().fd().get(), &status);
   return static_cast<std::uint64_t>(status.st_blocks) * 512;

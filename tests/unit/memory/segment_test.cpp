@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(records_and_indexes_of_another_layout_are_not_opened) {
   BOOST_TEST((refused_table.error().code() == error_code::layout_mismatch));
   auto nothing = shared_file::create("nothing", index_segment_bytes);
   BOOST_REQUIRE(nothing.has_value());
-  BOOST_TEST(!indexer_writer::open(std::move(*nothing)).has_value());
+  BOOST_TEST(!index_writer::open(std::move(*nothing)).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(punched_memory_reads_as_zero_and_is_given_back) {

@@ -131,7 +131,7 @@ BOOST_FIXTURE_TEST_CASE(a_forked_child_does_not_have_a_readers_window, fixture, 
 }
 
 BOOST_AUTO_TEST_CASE(an_index_rewritten_again_and_again_stays_within_a_few_tables) {
-  auto writer = std::move(*indexer_writer::create(std::move(*shared_file::create("index", index_segment_bytes))));
+  auto writer = std::move(*index_writer::create(std::move(*shared_file::create("index", index_segment_bytes))));
   const std::uint64_t before = address_space();
   for (std::uint64_t n = 0; n < 2'000'000; ++n) {  // 300 entries at a time: a new table every few hundred
     BOOST_REQUIRE(writer.insert({n * 0x9e3779b97f4a7c15U, n + 1}, index_value::make(block_ref(1, 1), 2)).has_value());
@@ -143,11 +143,10 @@ BOOST_AUTO_TEST_CASE(an_index_rewritten_again_and_again_stays_within_a_few_table
 
 BOOST_AUTO_TEST_CASE(an_instance_without_blocks_takes_less_than_a_mebibyte) {
   const std::uint64_t before = address_space();
-  std::vector<indexer_writer> indexes;
+  std::vector<index_writer> indexes;
   std::vector<version_table> tables;
   for (int i = 0; i < 100; ++i) {
-    indexes.push_back(
-        std::move(*indexer_writer::create(std::move(*shared_file::create("index", index_segment_bytes)))));
+    indexes.push_back(std::move(*index_writer::create(std::move(*shared_file::create("index", index_segment_bytes)))));
     tables.push_back(
         std::move(*version_table::create(std::move(*shared_file::create("versions", version_table::segment_bytes)))));
   }
@@ -156,7 +155,7 @@ BOOST_AUTO_TEST_CASE(an_instance_without_blocks_takes_less_than_a_mebibyte) {
 
 BOOST_AUTO_TEST_CASE(an_index_that_cannot_grow_takes_what_its_table_has_room_for, *needs_native_kernel()) {
   if (!can_be_scarce) return;
-  auto writer = std::move(*indexer_writer::create(std::move(*shared_file::create("index", index_segment_bytes))));
+  auto writer = std::move(*index_writer::create(std::move(*shared_file::create("index", index_segment_bytes))));
   const auto key_of = [](std::uint64_t n) { return block_key{n * 0x9e3779b97f4a7c15U, n + 1}; };
   const auto value_of = [](std::uint32_t n, std::uint64_t version) {
     return index_value::make(block_ref(1, n), version);
@@ -173,7 +172,7 @@ BOOST_AUTO_TEST_CASE(an_index_that_cannot_grow_takes_what_its_table_has_room_for
 
 BOOST_AUTO_TEST_CASE(an_index_with_room_for_its_blocks_needs_no_more_address_space) {
   if (!can_be_scarce) return;
-  auto writer = std::move(*indexer_writer::create(std::move(*shared_file::create("index", index_segment_bytes))));
+  auto writer = std::move(*index_writer::create(std::move(*shared_file::create("index", index_segment_bytes))));
   constexpr std::uint64_t blocks = 20'000;
   BOOST_REQUIRE(writer.make_room_for(blocks).has_value());
   const scarce_address_space none(0);
@@ -197,7 +196,7 @@ BOOST_AUTO_TEST_CASE(an_index_whose_old_table_cannot_be_mapped_does_not_show_it_
   const auto value_of = [](std::uint32_t n, std::uint64_t version) {
     return index_value::make(block_ref(1, n), version);
   };
-  static_cast<void>(indexer_writer::create(again()));
+  static_cast<void>(index_writer::create(again()));
   const auto seen = std::move(*index_memory::open(again(), access::read_only));
   const index_reader reader(seen.tables);
   const auto table_of = [&](unsigned shift) -> const index_table* {
@@ -206,7 +205,7 @@ BOOST_AUTO_TEST_CASE(an_index_whose_old_table_cannot_be_mapped_does_not_show_it_
   };
   std::uint32_t n = 0;
   {
-    auto writer = std::move(*indexer_writer::open(again()));
+    auto writer = std::move(*index_writer::open(again()));
     for (;; ++n) {  // until a table in front of the old one takes over
       BOOST_REQUIRE(n < 100'000U);
       BOOST_REQUIRE(writer.insert(key_of(n), value_of(n, 2)).has_value());
@@ -219,7 +218,7 @@ BOOST_AUTO_TEST_CASE(an_index_whose_old_table_cannot_be_mapped_does_not_show_it_
   BOOST_REQUIRE(reader.find(key_of(moved)) == value_of(moved, 2));
   const std::uint64_t end = table_of(0)->offset + table_of(0)->slots * sizeof(index_entry);
   const scarce_address_space tight(2 * page_bytes + (end + page_bytes - 1) / page_bytes * page_bytes);
-  auto next = indexer_writer::open(again());
+  auto next = index_writer::open(again());
   BOOST_REQUIRE(next.has_value());
   BOOST_TEST(!next->migrating());
   next->reconcile([](const block_key&, std::uint64_t) { return true; });

@@ -29,8 +29,8 @@ struct fixture : bare_parts {
     of.table.erase(gone.number);
   }
   result<void> add_again(instance& other, const std::string& id) {
-    using memory::indexer_writer, memory::shared_file, memory::version_table;
-    auto index = indexer_writer::create(shared_file::create("test-index", memory::index_segment_bytes).value());
+    using memory::index_writer, memory::shared_file, memory::version_table;
+    auto index = index_writer::create(shared_file::create("test-index", memory::index_segment_bytes).value());
     auto versions = version_table::create(shared_file::create("test-versions", version_table::segment_bytes).value());
     return of.table.add_instance(other.number, spec_of(id), std::move(*index), std::move(*versions), now);
   }

@@ -114,7 +114,7 @@ instance_number node::add(const instance_spec& spec) {
   const instance_number number = next_instance_++;
   using memory::access, memory::index_memory, memory::shared_file, memory::version_table;
   auto index =
-      must(memory::indexer_writer::create(must(shared_file::create("test-index", memory::index_segment_bytes))));
+      must(memory::index_writer::create(must(shared_file::create("test-index", memory::index_segment_bytes))));
   auto versions = must(version_table::create(must(shared_file::create("test-versions", version_table::segment_bytes))));
   instances.emplace(number,
                     kept_instance{spec, must(index_memory::open(copy_of(index.file()), access::read_write)),

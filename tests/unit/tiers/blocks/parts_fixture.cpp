@@ -10,7 +10,7 @@ bare_parts::bare_parts(store_options with) : of(std::move(with), memory::record_
 
 instance& bare_parts::add(const std::string& id, const std::string& group) {
   using memory::shared_file;
-  auto index = memory::indexer_writer::create(shared_file::create("test-index", memory::index_segment_bytes).value());
+  auto index = memory::index_writer::create(shared_file::create("test-index", memory::index_segment_bytes).value());
   auto versions =
       memory::version_table::create(shared_file::create("test-versions", memory::version_table::segment_bytes).value());
   const instance_number number = next_instance_++;

@@ -215,7 +215,7 @@ BOOST_AUTO_TEST_CASE(an_index_full_of_lies_is_repaired) {
   at.tier.reset();
   {
     const auto& index = at.instances.at(in).index.file;
-    auto writer = *memory::indexer_writer::open(
+    auto writer = *memory::index_writer::open(
         std::move(*memory::shared_file::adopt(std::move(*index.fd().duplicate()), index.size())));
     writer.reconcile([](const block_key&, std::uint64_t) { return true; });
     const auto insert = [&](std::uint64_t k, std::uint64_t value) {
