@@ -82,8 +82,8 @@ local_owner::local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32
       stride_(stride),
       slab_(new_slab(blocks * stride, home)),
       session_segment_(must(memory::segment::create("test-session", memory::session_memory::segment_bytes(pin_slots)))),
-      index_(must(memory::index_writer::create(
-          must(memory::shared_file::create("test-index", memory::index_segment_bytes))))),
+      index_(must(
+          memory::index_writer::create(must(memory::shared_file::create("test-index", memory::index_segment_bytes))))),
       versions_(must(memory::version_table::create(
           must(memory::shared_file::create("test-versions", memory::version_table::segment_bytes))))),
       session_(memory::session_memory::create(session_segment_, 1, pin_slots)),
