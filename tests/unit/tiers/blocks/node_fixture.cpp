@@ -113,8 +113,7 @@ node::node(store_options with) : options(std::move(with)), records_(must(memory:
 instance_number node::add(const instance_spec& spec) {
   const instance_number number = next_instance_++;
   using memory::access, memory::index_memory, memory::shared_file, memory::version_table;
-  auto index =
-      must(memory::index_writer::create(must(shared_file::create("test-index", memory::index_segment_bytes))));
+  auto index = must(memory::index_writer::create(must(shared_file::create("test-index", memory::index_segment_bytes))));
   auto versions = must(version_table::create(must(shared_file::create("test-versions", version_table::segment_bytes))));
   instances.emplace(number,
                     kept_instance{spec, must(index_memory::open(copy_of(index.file()), access::read_write)),
