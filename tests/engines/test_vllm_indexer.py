@@ -197,6 +197,7 @@ def compared_blind(pods: list[Pod], count: int) -> None:
             pod.complete(prompts.draw(), 4)
 
 
+@pytest.mark.skipif(not FULL, reason="a minute and more: with CENOTE_TEST_FULL=1")
 def test_a_window_and_full_attention_together_are_what_an_engine_finds(
     sliding: Path, start_pod: Any, start_indexer: Any
 ) -> None:
