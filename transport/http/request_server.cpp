@@ -364,7 +364,7 @@ class request_server::connection_state : public std::enable_shared_from_this<con
 
   [[nodiscard]] bool handle(reply_event* event);
   void resume();
-  [[nodiscard]] bool refuse(request_refusal refusal);
+  [[nodiscard]] bool refuse(const request_refusal& refusal);
   [[nodiscard]] bool send(http_reply& reply);
   [[nodiscard]] bool send_parts(std::string_view head, std::string_view body);
   [[nodiscard]] bool finish_part();
@@ -539,7 +539,7 @@ void request_server::connection_state::resume() {
   if (handle(event.get())) proceed();
 }
 
-bool request_server::connection_state::refuse(request_refusal refusal) {
+bool request_server::connection_state::refuse(const request_refusal& refusal) {
   is_last_ = true;
   return send(thread_.refuse(refusal));
 }
