@@ -24,13 +24,6 @@ constexpr std::size_t shortest_secret = 16;
 constexpr std::size_t longest_secret = 4096;
 constexpr std::size_t own_secret_bytes = 32;
 
-/// By its numbers: a name that looks like them may mean any address. What "localhost" means is looked at when the node
-/// listens, as is every other name.
-bool is_loopback(const std::string& host) {
-  const auto number = numeric_address({host, 0});
-  return number ? number->is_loopback() : host == "localhost";
-}
-
 /// UCX may listen on other devices than that of the address.
 bool leaves_device(const cluster_section& cluster) {
   const auto is_about_devices = [](const std::string& each) {
@@ -82,6 +75,11 @@ std::optional<key_fault> address_fault(const cluster_section& cluster) {
 }
 
 }  // namespace
+
+bool is_loopback(const std::string& host) {
+  const auto number = numeric_address({host, 0});
+  return number ? number->is_loopback() : host == "localhost";
+}
 
 bool is_trusted(const cluster_section& cluster) {
   return !cluster.secret_file.empty() && cluster.trusted_network;

@@ -6,18 +6,12 @@
 
 #include "config/cluster_rules.hpp"
 #include "config/value.hpp"
-#include "core/socket_address.hpp"
 
 namespace cenote::config {
 
 namespace {
 
 constexpr std::size_t longest_name = 256;  // bytes
-
-bool is_local(const std::string& host) {
-  const auto address = numeric_address({host, 0});
-  return address ? address->is_loopback() : host == "localhost";
-}
 
 std::optional<key_fault> publisher_fault(const node_config& config) {
   for (const auto& [name, publisher] : config.publishers) {
@@ -44,7 +38,7 @@ std::optional<key_fault> indexer_fault(const node_config& config) {
     return key_fault{"indexer.tls_ca", "needs indexer.tls_cert and indexer.tls_key"};
   }
   const bool is_guarded = !indexer.token_file.empty() || !indexer.tls_ca.empty() || indexer.trusted_network;
-  if (indexer.listen && !is_guarded && !is_local(indexer.listen->host)) {
+  if (indexer.listen && !is_guarded && !is_loopback(indexer.listen->host)) {
     return key_fault{"indexer.listen",
                      "is not for loopback alone: that needs indexer.token_file, or client certificates by "
                      "indexer.tls_ca, or indexer.trusted_network = true"};
