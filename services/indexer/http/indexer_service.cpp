@@ -138,6 +138,13 @@ void write_pod(json_writer& json, const pod_status& status, const indexer_calls&
   json.end_object();
 }
 
+void write_pod_and_score(json_writer& json, const pod_score& score) {
+  json.name("pod");
+  json.text(score.pod);
+  json.name("score");
+  json.real(score.score);
+}
+
 }  // namespace
 
 struct indexer_service::route {
@@ -248,10 +255,7 @@ void indexer_service::answer_scores(const http_request& request, http_reply& rep
   json.begin_list();
   for (const pod_score& each : answer.scores) {
     json.begin_object();
-    json.name("pod");
-    json.text(each.pod);
-    json.name("score");
-    json.real(each.score);
+    write_pod_and_score(json, each);
     json.name("blocks");
     json.number(each.blocks);
     json.name("tokens");
@@ -282,10 +286,7 @@ void indexer_service::answer_pod_scores(const http_request& request, http_reply&
   json.begin_list();
   for (const pod_score& each : answer.scores) {
     json.begin_object();
-    json.name("pod");
-    json.text(each.pod);
-    json.name("score");
-    json.real(each.score);
+    write_pod_and_score(json, each);
     json.end_object();
   }
   json.end_list();
