@@ -268,8 +268,13 @@ def test_groups_that_nobody_configured_share_one_account(start_node: StartNode, 
         assert 0 < group["kept"] <= 64 * MiB // 10
     assert {each["account"] for each in status["instances"]} == {"default"}
     assert "invented3" in {each["group"] for each in status["instances"]}
-    fill(victim, "w", 300, 64 * KiB)
-    assert victim.match(blocks.keys_of("w", 0, 300)).resident == 300
+    keys = blocks.keys_of("w", 0, 300)
+
+    def all_stored() -> bool:  # a put is refused while its place is on its way down
+        fill(victim, "w", 300, 64 * KiB)
+        return victim.match(keys).resident == 300
+
+    until("the victim has all of its blocks", all_stored)
 
 
 @both_tiers

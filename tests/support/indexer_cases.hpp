@@ -12,13 +12,15 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/folders.hpp"
+
 namespace cenote::test {
 
 using nlohmann::json;
 
 /// A file of the shared cases; empty, with a message, where there is none.
 inline std::filesystem::path shared_case(std::string_view name) {
-  const auto path = std::filesystem::path(CENOTE_SOURCE_DIR) / "../shared/cases" / name;
+  const auto path = cenote::testing::source_folder() / "../shared/cases" / name;
   if (std::filesystem::exists(path)) return path;
   BOOST_TEST_MESSAGE("left out: there is no " << path.string());
   return {};
@@ -26,7 +28,7 @@ inline std::filesystem::path shared_case(std::string_view name) {
 
 /// A file of the project's own cases.
 inline std::filesystem::path own_case(std::string_view name) {
-  return std::filesystem::path(CENOTE_SOURCE_DIR) / "tests/data/indexer" / name;
+  return cenote::testing::source_folder() / "tests/data/indexer" / name;
 }
 
 inline json read_json(const std::filesystem::path& path) {

@@ -189,8 +189,8 @@ struct indexer_world {
       extra = table_of(lists);
     }
     pods.clear();
-    for (const test::json& pod : question.value("pod_identifiers", test::json::array())) {
-      pods.push_back(pod.get_ref<const std::string&>());
+    if (question.contains("pod_identifiers")) {
+      for (const test::json& pod : question["pod_identifiers"]) pods.push_back(pod.get_ref<const std::string&>());
     }
     model = question.value("model_name", "m");
     lora_name = question.value("lora_name", "");

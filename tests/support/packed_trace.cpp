@@ -7,9 +7,9 @@
 
 namespace cenote::testing {
 
-simulation::trace load_packed_trace(const std::string& path) {
+simulation::trace load_packed_trace(const std::filesystem::path& path) {
   std::ifstream file(path);
-  if (!file) throw std::runtime_error("cannot read " + path);
+  if (!file) throw std::runtime_error("cannot read " + path.string());
   simulation::trace made;
   std::vector<std::uint64_t> ids;
   for (std::string text; std::getline(file, text);) {
@@ -23,7 +23,7 @@ simulation::trace load_packed_trace(const std::string& path) {
       if (line.peek() == '-') line.ignore() >> last;
       for (std::uint64_t id = first; id <= last; ++id) ids.push_back(id);
     }
-    if (ids.empty()) throw std::runtime_error("a bad line in " + path + ": " + text);
+    if (ids.empty()) throw std::runtime_error("a bad line in " + path.string() + ": " + text);
     made.add(time, tokens, ids);
   }
   return made;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/folders.hpp"
+
 namespace cenote::testing {
 
 /// Such tests run without sanitizers, which see nothing in them and make them ten times as slow:
@@ -26,7 +28,7 @@ struct source_file {
 
 /// All C++ files of these folders, in the order of their paths.
 inline std::vector<source_file> product_sources(std::initializer_list<const char*> folders) {
-  const std::filesystem::path root = CENOTE_SOURCE_DIR;
+  const std::filesystem::path& root = cenote::testing::source_folder();
   std::vector<source_file> files;
   for (const char* folder : folders) {
     for (const auto& each : std::filesystem::recursive_directory_iterator(root / folder)) {

@@ -21,6 +21,7 @@
 
 #include "client/c_api_support.hpp"
 #include "client/call_gate.hpp"
+#include "tests/support/folders.hpp"
 #include "tests/unit/client/session_fixture.hpp"
 
 namespace handle_test {
@@ -457,7 +458,7 @@ class callers {
 /// The functions of cenote.h.
 std::set<std::string> declared_functions() {
   std::ostringstream text;
-  text << std::ifstream(std::filesystem::path(CENOTE_SOURCE_DIR) / "client" / "cenote.h").rdbuf();
+  text << std::ifstream(cenote::testing::source_folder() / "client" / "cenote.h").rdbuf();
   const std::string header = text.str();
   static const std::regex declaration(R"(CENOTE_API [^;(]*?(cenote_\w+)\()");
   std::set<std::string> found;

@@ -7,6 +7,7 @@
 #include "config/document.hpp"
 #include "config/nearest.hpp"
 #include "config/value.hpp"
+#include "tests/support/folders.hpp"
 #include "tests/unit/config/config_support.hpp"
 
 using namespace cenote;
@@ -150,10 +151,10 @@ BOOST_AUTO_TEST_CASE(nothing_near_gives_no_suggestion) {
 }
 
 BOOST_AUTO_TEST_CASE(the_documentation_is_written_from_the_schema) {
-  std::ifstream file(CENOTE_SOURCE_DIR "/docs/configuration.md");
+  std::ifstream file(cenote::testing::source_folder() / "docs/configuration.md");
   const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (std::getenv("CENOTE_TEST_WRITE_DOCS") != nullptr) {
-    std::ofstream(CENOTE_SOURCE_DIR "/docs/configuration.md") << document_schema();
+    std::ofstream(cenote::testing::source_folder() / "docs/configuration.md") << document_schema();
     return;
   }
   BOOST_TEST((page == document_schema()),

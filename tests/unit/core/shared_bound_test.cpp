@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/folders.hpp"
 #include "tests/support/product_sources.hpp"
 
 namespace cenote::shared_bound_test {
@@ -196,7 +197,7 @@ const std::map<std::string, std::string> bounds_of_states{
 
 /// The enumerators of `name`, as a source has them.
 std::vector<std::string> enumerators(const std::string& file, const std::string& name) {
-  const std::string text = text_of(std::filesystem::path(CENOTE_SOURCE_DIR) / file);
+  const std::string text = text_of(cenote::testing::source_folder() / file);
   const std::size_t begin = text.find("enum class " + name + " ");
   const std::string body = text.substr(begin, text.find("};", begin) - begin);
   static const std::regex enumerator(R"(\n  (\w+) = \d+,)");
@@ -258,7 +259,7 @@ BOOST_AUTO_TEST_CASE(every_bound_in_the_source_has_a_share_or_a_reason,
   for (const node_bound_row& row : node_bound_table) shared.insert(std::string(row.place));
   for (const auto& [name, file] : bounds_in_source())
     BOOST_TEST((shared.contains(name) || without_share.contains(name)), name << " in " << file << " has no share");
-  const std::string limits = text_of(std::filesystem::path(CENOTE_SOURCE_DIR) / "config/schema.cpp");
+  const std::string limits = text_of(cenote::testing::source_folder() / "config/schema.cpp");
   for (const auto& place : shared) {
     if (place.find('.') != std::string::npos) BOOST_TEST(limits.find('"' + place + '"') != std::string::npos, place);
   }
@@ -277,7 +278,7 @@ BOOST_AUTO_TEST_CASE(every_state_of_memory_that_clients_hold_has_a_share_or_a_re
 
 BOOST_AUTO_TEST_CASE(every_key_that_bounds_what_clients_take_has_a_share_or_a_reason) {
   static const std::regex key(R"re(\.name = "((?:gpu|instances|limits|session)\.\w+|node\.max_\w+)")re");
-  const std::string schema = text_of(std::filesystem::path(CENOTE_SOURCE_DIR) / "config/schema.cpp");
+  const std::string schema = text_of(cenote::testing::source_folder() / "config/schema.cpp");
   std::set<std::string> shared;
   for (const node_bound_row& row : node_bound_table) shared.insert(std::string(row.place));
   std::size_t found = 0;

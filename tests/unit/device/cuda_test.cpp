@@ -11,6 +11,7 @@
 #include "tests/support/fake_cuda.h"
 #include "tests/support/fake_cuda_kernels.hpp"
 #include "tests/unit/device/engine_tensors.hpp"
+#include "tests/unit/device/fake_drivers.hpp"
 
 namespace cenote {
 
@@ -35,12 +36,13 @@ struct fixture {
   fixture& operator=(const fixture&) = delete;
 
   cuda::cuda_device& open(std::span<const std::byte> kernels = image) {
-    auto opened = cuda::cuda_device::open("0", {.library = FAKE_CUDA, .kernels = kernels, .costs = cuda::both_costs{}});
+    auto opened =
+        cuda::cuda_device::open("0", {.library = testing::fake_cuda, .kernels = kernels, .costs = cuda::both_costs{}});
     BOOST_REQUIRE_MESSAGE(opened, (opened ? "" : opened.error().describe()));
     device = std::move(*opened);
     return *device;
   }
-  static std::string refusal(std::string_view name, const std::string& library = FAKE_CUDA) {
+  static std::string refusal(std::string_view name, const std::string& library = testing::fake_cuda) {
     const auto opened = cuda::cuda_device::open(name, {.library = library, .kernels = image});
     if (opened) return "";
     BOOST_TEST((opened.error().code() == error_code::unsupported));
@@ -90,7 +92,7 @@ BOOST_AUTO_TEST_CASE(without_a_driver_there_is_no_device) {
 }
 
 BOOST_AUTO_TEST_CASE(an_old_driver_is_refused_with_the_name_of_what_it_lacks) {
-  const std::string said = refusal("0", FAKE_CUDA_OLD);
+  const std::string said = refusal("0", testing::fake_cuda_old);
   BOOST_TEST(says(said, "for CUDA 11.4"));
   BOOST_TEST(says(said, "has no cuMemCreate: it is too old"));
 }

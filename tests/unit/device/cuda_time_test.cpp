@@ -9,6 +9,7 @@
 #include "device/cuda/cuda_device.hpp"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/fake_cuda_kernels.hpp"
+#include "tests/unit/device/fake_drivers.hpp"
 
 namespace cenote {
 
@@ -23,8 +24,8 @@ constexpr std::byte timed_kernels[8]{};
 struct timed_fixture {
   timed_fixture() {
     fake_cuda_reset();
-    auto opened =
-        cuda::cuda_device::open("0", {.library = FAKE_CUDA, .kernels = timed_kernels, .costs = cuda::both_costs{}});
+    auto opened = cuda::cuda_device::open(
+        "0", {.library = testing::fake_cuda, .kernels = timed_kernels, .costs = cuda::both_costs{}});
     BOOST_REQUIRE(opened);
     gpu = std::move(*opened);
     moving = gpu->make_stream().value();

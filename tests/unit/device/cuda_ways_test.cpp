@@ -10,6 +10,7 @@
 #include "device/cuda/cuda_device.hpp"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/fake_cuda_kernels.hpp"
+#include "tests/unit/device/fake_drivers.hpp"
 #include "tests/unit/device/moved_shapes.hpp"
 
 namespace cenote {
@@ -35,7 +36,7 @@ struct ways_fixture {
   ways_fixture(const ways_fixture&) = delete;
   ways_fixture& operator=(const ways_fixture&) = delete;
 
-  cuda::cuda_device& open(const std::string& library = FAKE_CUDA, cuda::both_costs costs = {}) {
+  cuda::cuda_device& open(const std::string& library = testing::fake_cuda, cuda::both_costs costs = {}) {
     auto opened = cuda::cuda_device::open("0", {.library = library, .kernels = kernels_of_the_fake, .costs = costs});
     BOOST_REQUIRE_MESSAGE(opened, (opened ? "" : opened.error().describe()));
     device = std::move(*opened);
@@ -193,10 +194,10 @@ BOOST_AUTO_TEST_CASE(each_way_moves_thousands_of_shapes_as_their_axes_say) {
 }
 
 BOOST_AUTO_TEST_CASE(every_generation_of_drivers_moves_the_same_bytes) {
-  for (const auto& [library, call] : {std::pair{FAKE_CUDA, "cuMemcpyBatchAsync_v2"},
-                                      {FAKE_CUDA_12, "cuMemcpyBatchAsync"},
-                                      {FAKE_CUDA_NO_BATCH, "cuMemcpyAsync"}}) {
-    void* const loaded = ::dlopen(library, RTLD_NOW);
+  for (const auto& [library, call] : {std::pair{testing::fake_cuda, "cuMemcpyBatchAsync_v2"},
+                                      {testing::fake_cuda_12, "cuMemcpyBatchAsync"},
+                                      {testing::fake_cuda_no_batch, "cuMemcpyAsync"}}) {
+    void* const loaded = ::dlopen(library.c_str(), RTLD_NOW);
     BOOST_REQUIRE(loaded != nullptr);
     const auto run_kernels =
         reinterpret_cast<decltype(&fake_cuda_run_kernels)>(::dlsym(loaded, "fake_cuda_run_kernels"));
@@ -292,7 +293,7 @@ BOOST_AUTO_TEST_CASE(no_call_ends_a_graph_that_an_engine_captures_in_another_str
 }
 
 BOOST_AUTO_TEST_CASE(a_device_measures_its_costs_when_it_is_opened) {
-  auto opened = cuda::cuda_device::open("0", {.library = FAKE_CUDA, .kernels = kernels_of_the_fake});
+  auto opened = cuda::cuda_device::open("0", {.library = testing::fake_cuda, .kernels = kernels_of_the_fake});
   BOOST_REQUIRE(opened);
   for (const copy_costs& costs : {(*opened)->costs().to_pages, (*opened)->costs().to_blocks}) {
     for (const double cost : {costs.byte, costs.call, costs.batched_row, costs.kernel_byte}) BOOST_TEST(cost > 0);
@@ -303,7 +304,7 @@ BOOST_AUTO_TEST_CASE(a_device_measures_its_costs_when_it_is_opened) {
 
 BOOST_AUTO_TEST_CASE(costs_that_cannot_be_measured_are_the_usual_ones) {
   fake_cuda_fail("cuMemHostAlloc", 2);
-  auto opened = cuda::cuda_device::open("0", {.library = FAKE_CUDA, .kernels = kernels_of_the_fake});
+  auto opened = cuda::cuda_device::open("0", {.library = testing::fake_cuda, .kernels = kernels_of_the_fake});
   BOOST_REQUIRE(opened);
   BOOST_TEST((*opened)->costs().to_pages.byte == usual_copy_costs.byte);
 }

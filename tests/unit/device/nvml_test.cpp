@@ -1,5 +1,6 @@
 // The driver's list of processes, from a library that has it from a file.
 #include "device/nvml.hpp"
+#include "tests/unit/device/fake_drivers.hpp"
 
 #include <unistd.h>
 
@@ -48,7 +49,7 @@ BOOST_AUTO_TEST_SUITE(the_drivers_processes)
 
 BOOST_FIXTURE_TEST_CASE(those_of_all_gpus_are_listed_as_they_are_at_each_look, fixture) {
   say("17 4\n\n23\n");
-  const auto nvml = open_nvml(FAKE_NVML);
+  const auto nvml = open_nvml(cenote::testing::fake_nvml);
   BOOST_REQUIRE(nvml);
   BOOST_TEST(listed(**nvml) == (std::vector<pid_t>{17, 4, 23}), boost::test_tools::per_element());
   say("\n\n");
@@ -61,14 +62,14 @@ BOOST_FIXTURE_TEST_CASE(however_many_they_are, fixture) {
   std::iota(wanted.begin(), wanted.end(), 1);
   for (const pid_t each : wanted) line += std::to_string(each) + " ";
   say(line + "\n");
-  const auto nvml = open_nvml(FAKE_NVML);
+  const auto nvml = open_nvml(cenote::testing::fake_nvml);
   BOOST_REQUIRE(nvml);
   BOOST_TEST(listed(**nvml) == wanted, boost::test_tools::per_element());
 }
 
 BOOST_FIXTURE_TEST_CASE(a_gpu_that_is_lost_or_tells_nobody_has_none_and_any_other_failure_is_no_answer, fixture) {
   say("error 15\n7\nerror 3\nerror 4\n");
-  const auto nvml = open_nvml(FAKE_NVML);
+  const auto nvml = open_nvml(cenote::testing::fake_nvml);
   BOOST_REQUIRE(nvml);
   BOOST_TEST(listed(**nvml) == std::vector<pid_t>{7}, boost::test_tools::per_element());
   say("7\nerror 999\n");
@@ -80,8 +81,9 @@ BOOST_FIXTURE_TEST_CASE(a_gpu_that_is_lost_or_tells_nobody_has_none_and_any_othe
 
 BOOST_FIXTURE_TEST_CASE(what_cannot_be_used_says_why, fixture) {
   BOOST_TEST(refusal("libno-such-nvml.so").starts_with("no NVML: libno-such-nvml.so"));
-  BOOST_TEST(refusal(FAKE_NVML_OLD).ends_with("has no nvmlDeviceGetComputeRunningProcesses: it is too old"));
-  BOOST_TEST(refusal(FAKE_NVML) == "nvmlInit: Driver Not Loaded");
+  BOOST_TEST(
+      refusal(cenote::testing::fake_nvml_old).ends_with("has no nvmlDeviceGetComputeRunningProcesses: it is too old"));
+  BOOST_TEST(refusal(cenote::testing::fake_nvml) == "nvmlInit: Driver Not Loaded");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,5 +1,6 @@
 // How far `auto` stays behind the best of its candidates: whole traces, so not among the quick tests of policies.
 #include "tiers/eviction/automatic.hpp"
+#include "tests/support/folders.hpp"
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
@@ -19,7 +20,8 @@ using simulation::trace;
 namespace {
 
 trace load(const std::string& name) {
-  return full(testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/" + name + ".txt"));
+  return full(
+      testing::load_packed_trace(testing::source_folder() / "tests/data/traces" / (std::string(name) + ".txt")));
 }
 
 /// In points of prefix-token hits: at most `regret` below the best candidate, at most `below_lru` below LRU; and few

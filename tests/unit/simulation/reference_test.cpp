@@ -8,13 +8,14 @@
 #include <sstream>
 
 #include "simulation/tier_simulation.hpp"
+#include "tests/support/folders.hpp"
 #include "tests/support/packed_trace.hpp"
 
 namespace cenote::simulation {
 
 namespace {
 
-const std::string data = CENOTE_TEST_DATA;
+const std::string data = testing::source_folder() / "tests/data";
 
 const trace& load(const std::string& name) {
   static std::map<std::string, trace> loaded;

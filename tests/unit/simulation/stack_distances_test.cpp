@@ -5,6 +5,7 @@
 #include <random>
 
 #include "simulation/workload.hpp"
+#include "tests/support/folders.hpp"
 #include "tests/support/packed_trace.hpp"
 
 namespace cenote::simulation {
@@ -48,7 +49,7 @@ BOOST_AUTO_TEST_CASE(one_pass_has_what_each_capacity_alone_has) {
 }
 
 BOOST_AUTO_TEST_CASE(it_is_right_on_a_recorded_trace) {
-  const trace of = testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/synthetic.txt");
+  const trace of = testing::load_packed_trace(testing::source_folder() / "tests/data/traces/synthetic.txt");
   const lru_curve curve(of);
   for (const std::uint32_t capacity : {500U, 4'000U, 20'000U}) check(of, capacity, curve);
 }

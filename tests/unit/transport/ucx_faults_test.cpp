@@ -16,6 +16,7 @@
 
 #include "core/random_number.hpp"
 #include "core/unique_fd.hpp"
+#include "tests/support/folders.hpp"
 #include "tests/support/network_peer.hpp"
 #include "tests/unit/transport/station.hpp"
 
@@ -32,7 +33,7 @@ class other_node {
   explicit other_node(std::vector<std::string> arguments) {
     std::array<int, 2> in{}, out{};
     BOOST_REQUIRE(::pipe2(in.data(), O_CLOEXEC) == 0 && ::pipe2(out.data(), O_CLOEXEC) == 0);
-    arguments.insert(arguments.begin(), CENOTE_NETWORK_PEER);
+    arguments.insert(arguments.begin(), cenote::testing::program_folder() / "network_peer");
     std::vector<char*> words;
     for (std::string& each : arguments) words.push_back(each.data());
     words.push_back(nullptr);

@@ -9,6 +9,7 @@
 #include "actors/consensus_report.hpp"
 #include "actors/nvme_report.hpp"
 #include "actors/tier_stack.hpp"
+#include "tests/support/folders.hpp"
 #include "worker/metrics_document.hpp"
 #include "worker/metrics_text.hpp"
 #include "worker/status_json.hpp"
@@ -229,10 +230,10 @@ BOOST_AUTO_TEST_CASE(metrics_have_the_sum_of_what_users_have_named_and_none_of_t
 }
 
 BOOST_AUTO_TEST_CASE(the_documentation_is_written_from_the_tables) {
-  std::ifstream file(CENOTE_SOURCE_DIR "/docs/metrics.md");
+  std::ifstream file(cenote::testing::source_folder() / "docs/metrics.md");
   const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (std::getenv("CENOTE_TEST_WRITE_DOCS") != nullptr) {
-    std::ofstream(CENOTE_SOURCE_DIR "/docs/metrics.md") << document_metrics();
+    std::ofstream(cenote::testing::source_folder() / "docs/metrics.md") << document_metrics();
     return;
   }
   BOOST_TEST((page == document_metrics()),

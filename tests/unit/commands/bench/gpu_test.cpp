@@ -7,6 +7,7 @@
 
 #include "commands/bench/gpu_stage.hpp"
 #include "tests/support/fake_cuda.h"
+#include "tests/support/folders.hpp"
 
 namespace cenote::bench {
 
@@ -41,7 +42,10 @@ std::map<std::string, int> rows_of_a_gpu() {
 
 /// The driver that carries calls out on host memory, under the name that a device looks for.
 struct with_fake_driver {
-  with_fake_driver() : library(::dlopen(FAKE_CUDA_DRIVER, RTLD_NOW | RTLD_LOCAL)) { BOOST_REQUIRE(library != nullptr); }
+  with_fake_driver()
+      : library(::dlopen((testing::program_folder() / "fake_cuda/libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    BOOST_REQUIRE(library != nullptr);
+  }
   with_fake_driver(const with_fake_driver&) = delete;
   with_fake_driver& operator=(const with_fake_driver&) = delete;
   ~with_fake_driver() {

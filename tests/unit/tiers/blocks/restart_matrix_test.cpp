@@ -18,6 +18,7 @@
 
 #include "memory/lower_hints.hpp"
 #include "memory/store_point.hpp"
+#include "tests/support/folders.hpp"
 #include "tests/unit/tiers/blocks/killed_worker.hpp"
 #include "tests/unit/tiers/blocks/random_work.hpp"
 
@@ -40,7 +41,7 @@ bool full_counts() {
 
 /// One name a line, as scripts/store_points.py writes them.
 std::vector<std::string> points_of_the_sources() {
-  std::ifstream in(CENOTE_STORE_POINTS);
+  std::ifstream in(cenote::testing::program_folder() / "store_points.txt");
   std::vector<std::string> names;
   for (std::string line; std::getline(in, line);) names.push_back(line);
   return names;

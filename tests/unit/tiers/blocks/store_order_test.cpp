@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "simulation/simulation.hpp"
+#include "tests/support/folders.hpp"
 #include "tests/support/packed_trace.hpp"
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
@@ -53,6 +54,10 @@ std::vector<std::size_t> play(world& world, const simulation::trace& trace, std:
   return hits;
 }
 
+simulation::trace test_trace(const std::string& name) {
+  return cenote::testing::load_packed_trace(cenote::testing::source_folder() / "tests/data/traces" / (name + ".txt"));
+}
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::size_t requests_played = 200;
 #else
@@ -65,8 +70,7 @@ BOOST_AUTO_TEST_SUITE(store_order)
 
 BOOST_AUTO_TEST_CASE(lru_in_the_store_hits_exactly_what_the_simulation_in_reverse_order_does) {
   for (const std::string name : {"conversation", "synthetic"}) {
-    const auto part = cenote::testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/" + name + ".txt")
-                          .first(requests_played);
+    const auto part = test_trace(name).first(requests_played);
     for (const std::uint32_t capacity : {500U, 3'000U}) {
       world test(exact(capacity));
       const auto hits = play(test, part, part.requests().size());
@@ -79,7 +83,7 @@ BOOST_AUTO_TEST_CASE(lru_in_the_store_hits_exactly_what_the_simulation_in_revers
 }
 
 BOOST_AUTO_TEST_CASE(each_policy_in_the_store_hits_what_its_simulation_does) {
-  const auto whole = cenote::testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/conversation.txt");
+  const auto whole = test_trace("conversation");
   const auto part = whole.full_blocks(requests_played);
   for (const std::string_view name : eviction::policy_names()) {
     world test(exact(1'000, std::string(name)));
@@ -152,8 +156,7 @@ BOOST_AUTO_TEST_CASE(a_session_that_goes_on_outlives_younger_ones_under_tblru) {
 }
 
 BOOST_AUTO_TEST_CASE(every_policy_serves_a_trace_within_the_capacity) {
-  const auto part =
-      cenote::testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/synthetic.txt").first(150);
+  const auto part = test_trace("synthetic").first(150);
   for (const std::string_view name : eviction::policy_names()) {
     world test(exact(400, std::string(name)));
     play(test, part, part.requests().size());

@@ -1,3 +1,4 @@
+#include "tests/support/folders.hpp"
 #include "tiers/eviction/registry.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -11,7 +12,7 @@ namespace cenote::eviction {
 
 namespace {
 
-constexpr const char* page_path = CENOTE_SOURCE_DIR "/docs/policies.md";
+const std::filesystem::path page_path = cenote::testing::source_folder() / "docs/policies.md";
 
 std::string_view name_of(policy_use use) {
   switch (use) {
