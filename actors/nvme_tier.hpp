@@ -48,6 +48,7 @@ class nvme_tier : public nvme_tier_actor::base {
     std::vector<std::pair<std::uint32_t, std::string>> not_on{};  ///< paths that did not do it, and why
   };
 
+  class listing;
   void reload(const config::node_config& config);
   /// A transfer that a path's engine has.
   struct start {
