@@ -82,9 +82,7 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
       },
       [this](catalog_saved_atom, const save_report_ptr& report) { take_saved(*report); },
       [this](broke_atom, std::uint32_t path, const std::string& what) { take_broken(path, what); },
-      [this](changes_atom, const change_question_ptr& question) {
-        answer_changes(store_->changes(), listing(*store_, specs_), *question);
-      },
+      [this](changes_atom, const change_question_ptr& question) { tell_changes(*question); },
       [this](report_atom) { return report(); },
       [this](tick_atom) { tick(); },
       [this](reload_atom, const config_ptr& config) { reload(*config); },
@@ -97,8 +95,8 @@ class nvme_tier::listing final : public block_listing {
   listing(const nvme::store& store, const std::unordered_map<std::uint32_t, instance_spec>& specs) noexcept
       : store_(store), specs_(specs) {}
 
-  block_place list(block_place first, std::size_t most, std::vector<block_change>& into) const override {
-    return store_.list(first, most, into);
+  block_place list(block_place first, std::size_t steps, std::vector<block_change>& blocks) const override {
+    return store_.list(first, steps, blocks);
   }
   [[nodiscard]] std::optional<change_subject> subject_of(std::uint32_t instance) const override {
     const auto found = specs_.find(instance);
@@ -110,6 +108,10 @@ class nvme_tier::listing final : public block_listing {
   const nvme::store& store_;
   const std::unordered_map<std::uint32_t, instance_spec>& specs_;
 };
+
+void nvme_tier::tell_changes(const change_question& question) {
+  answer_changes(store_->changes(), listing(*store_, specs_), question);
+}
 
 void nvme_tier::reload(const config::node_config& config) {
   ttls_ = nvme_ttls_of(config);

@@ -49,6 +49,7 @@ class nvme_tier : public nvme_tier_actor::base {
   };
 
   class listing;
+  void tell_changes(const change_question& question);
   void reload(const config::node_config& config);
   /// A transfer that a path's engine has.
   struct start {

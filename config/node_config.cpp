@@ -176,11 +176,12 @@ result<> check_water_marks(const settings_map& settings, const std::string& tier
   return low_is_default ? refuse_pair(settings, high, low, "below") : refuse_pair(settings, low, high, "above");
 }
 
-/// How the endpoint is written is looked at here, whether it can be had when the node starts.
+/// Looks at the form of endpoints alone: the publisher binds them, and tries again.
 result<> check_publish(const node_config& config) {
   const publish_section& publish = config.publish;
-  for (const auto& [key, endpoint] : {std::pair<std::string_view, const std::string&>("publish.endpoint", publish.endpoint),
-                                      std::pair<std::string_view, const std::string&>("publish.replay", publish.replay)}) {
+  for (const auto& [key, endpoint] :
+       {std::pair<std::string_view, const std::string&>("publish.endpoint", publish.endpoint),
+        std::pair<std::string_view, const std::string&>("publish.replay", publish.replay)}) {
     const bool is_known = endpoint.starts_with("tcp://") || endpoint.starts_with("ipc://");
     if (!endpoint.empty() && !is_known)
       return refuse(config.settings, key, "must be tcp://address:port, tcp://*:port or ipc:///path");
@@ -192,7 +193,8 @@ result<> check_publish(const node_config& config) {
   if (!publish.name.empty() && !is_plain_name(publish.name))
     return refuse(config.settings, "publish.name", "must be 1 to 64 letters, digits, `.`, `_` or `-`");
   if (!publish.endpoint.empty() && publish.name.empty() && config.cluster.name.empty())
-    return refuse(config.settings, "publish.endpoint", "needs a name for the node's topics: publish.name or cluster.name");
+    return refuse(config.settings, "publish.endpoint",
+                  "needs a name for the node's topics: publish.name or cluster.name");
   return {};
 }
 

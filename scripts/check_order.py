@@ -30,7 +30,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("cuda", "sim"),
         ("open",),
     ),
-    "transport": (("local", "http", "peer"), ("ucx",)),
+    "transport": (("local", "http", "peer", "zmq"), ("ucx",)),
     "actors": (
         (
             "actor_alarm",

@@ -2,17 +2,18 @@
 
 namespace cenote {
 
-void block_changes::note(block_place at, const block_change& change) {
+void block_changes::note(block_place place, const block_change& change) {
   for (auto& [number, each] : readers_) {
-    if (at < each.next) add(each, change);
+    if (place < each.next) add(each, change);
   }
 }
 
-void block_changes::note_move(block_place from, block_place to, block_change change) {
+void block_changes::note_move(block_place origin, block_place target, block_change change) {
   for (auto& [number, each] : readers_) {
-    const bool was_named = from < each.next;
-    if (was_named == (to < each.next)) continue;
-    change.kind = was_named ? change_kind::removed : change_kind::stored;  // removed: its walk comes to it once more
+    const bool was_named = origin < each.next;
+    if (was_named == (target < each.next)) continue;
+    change.kind =
+        was_named ? block_change_kind::removed : block_change_kind::stored;  // removed: its walk comes to it once more
     add(each, change);
   }
 }
@@ -32,13 +33,13 @@ void block_changes::add(reader_state& reader, const block_change& change) {
   if (reader.waiting.size() == 1 && ring_) ring_();
 }
 
-std::optional<change_run> block_changes::read(change_reader number, std::size_t most, const block_listing& tier) {
+std::optional<change_run> block_changes::read(change_reader number, std::size_t steps, const block_listing& tier) {
   if (readers_.size() >= most_readers && !readers_.contains(number)) return std::nullopt;
   reader_state& reader = readers_[number];
   change_run run;
   run.begins_anew = std::exchange(reader.begins_anew, false);
   run.changes = std::exchange(reader.waiting, {});
-  if (reader.next != end_of_places) reader.next = tier.list(reader.next, most, run.changes);
+  if (reader.next != end_of_places) reader.next = tier.list(reader.next, steps, run.changes);
   run.is_complete = reader.next == end_of_places;
   name_subjects(reader, run, tier);
   return run;
@@ -48,7 +49,7 @@ std::optional<change_run> block_changes::read(change_reader number, std::size_t 
 void block_changes::name_subjects(reader_state& reader, change_run& run, const block_listing& tier) {
   std::optional<std::uint32_t> last;
   for (const block_change& each : run.changes) {
-    if (each.kind == change_kind::ended) {
+    if (each.kind == block_change_kind::ended) {
       reader.named.erase(each.instance);
       last.reset();
     } else if (last != each.instance) {

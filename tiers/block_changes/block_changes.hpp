@@ -18,16 +18,16 @@
 
 namespace cenote {
 
-enum class change_kind : std::uint8_t {
+enum class block_change_kind : std::uint8_t {
   stored,   ///< the block is found in this tier from now on
   removed,  ///< … no more
   cleared,  ///< no block of the instance is found here any more
   ended,    ///< the same, and the instance's number never comes again
 };
-CENOTE_ENUM_NAMES(change_kind, stored, removed, cleared, ended);
+CENOTE_ENUM_NAMES(block_change_kind, stored, removed, cleared, ended);
 
 struct block_change {
-  change_kind kind = change_kind::stored;
+  block_change_kind kind = block_change_kind::stored;
   std::uint32_t instance = 0;  ///< the DRAM tier's number
   std::uint32_t group = 0;     ///< … and the key: nothing when a whole instance is meant
   full_key key{};
@@ -44,7 +44,8 @@ struct change_subject {
   std::uint32_t groups = 1;
 };
 
-/// What a reader gets at once. Carried out in order, runs leave it with the tier's own list as far as the walk has come.
+/// Changes for one reader. Carried out in order, runs leave it with the tier's own list as far as the walk has
+/// come.
 struct change_run {
   bool begins_anew = false;              ///< whatever was read before is void: the first run, or changes were lost
   bool is_complete = false;              ///< the walk is through: after this run the reader knows all that is here
@@ -60,8 +61,9 @@ class block_listing {
   block_listing& operator=(const block_listing&) = delete;
   virtual ~block_listing() = default;
 
-  /// Appends what is at the places from `first` on, after a look at about `most` of them. Returns the place to go on at.
-  virtual block_place list(block_place first, std::size_t most, std::vector<block_change>& into) const = 0;
+  /// Appends what is at the places from `first` on, after a look at about `most` of them. Returns the place to go on
+  /// at.
+  virtual block_place list(block_place first, std::size_t steps, std::vector<block_change>& blocks) const = 0;
   /// Nothing for an instance that is not here.
   [[nodiscard]] virtual std::optional<change_subject> subject_of(std::uint32_t instance) const = 0;
 };
@@ -79,26 +81,30 @@ class block_changes {
   [[nodiscard]] bool has_readers() const noexcept { return !readers_.empty(); }
 
   // ---- the tier
-  void stored(block_place at, std::uint32_t instance, std::uint32_t group, const full_key& key) {
-    if (has_readers()) [[unlikely]] note(at, {change_kind::stored, instance, group, key});
+  void stored(block_place place, std::uint32_t instance, std::uint32_t group, const full_key& key) {
+    if (has_readers()) [[unlikely]]
+      note(place, {block_change_kind::stored, instance, group, key});
   }
-  void removed(block_place at, std::uint32_t instance, std::uint32_t group, const full_key& key) {
-    if (has_readers() && !is_clearing_) [[unlikely]] note(at, {change_kind::removed, instance, group, key});
+  void removed(block_place place, std::uint32_t instance, std::uint32_t group, const full_key& key) {
+    if (has_readers() && !is_clearing_) [[unlikely]]
+      note(place, {block_change_kind::removed, instance, group, key});
   }
   /// The block is at another place now.
-  void moved(block_place from, block_place to, std::uint32_t instance, std::uint32_t group, const full_key& key) {
-    if (has_readers()) [[unlikely]] note_move(from, to, {change_kind::stored, instance, group, key});
+  void moved(block_place origin, block_place target, std::uint32_t instance, std::uint32_t group, const full_key& key) {
+    if (has_readers()) [[unlikely]]
+      note_move(origin, target, {block_change_kind::stored, instance, group, key});
   }
   /// Every block of the instance goes, or has gone.
-  void ended(std::uint32_t instance) {
-    if (has_readers()) [[unlikely]] note_all({change_kind::ended, instance});
+  void end_instance(std::uint32_t instance) {
+    if (has_readers()) [[unlikely]]
+      note_all({block_change_kind::ended, instance});
   }
 
   /// While it lives, all blocks of these instances go, and nothing else does or comes: one change an instance names it.
   class clear_guard {
    public:
     clear_guard(block_changes& changes, std::span<const std::uint32_t> instances) : changes_(changes) {
-      for (const std::uint32_t each : instances) changes_.note_all({change_kind::cleared, each});
+      for (const std::uint32_t each : instances) changes_.note_all({block_change_kind::cleared, each});
       changes_.is_clearing_ = true;
     }
     clear_guard(const clear_guard&) = delete;
@@ -112,21 +118,21 @@ class block_changes {
   // ---- readers
   /// What there is for the reader, which is new if its number is; `most` bounds the steps of its walk. Nothing: there
   /// are most_readers others.
-  [[nodiscard]] std::optional<change_run> read(change_reader reader, std::size_t most, const block_listing& tier);
+  [[nodiscard]] std::optional<change_run> read(change_reader reader, std::size_t steps, const block_listing& tier);
   void close(change_reader reader) noexcept { readers_.erase(reader); }
-  /// `ring` is called on the tier's thread when something waits for a reader for whom nothing did.
+  /// `ring` is called on the tier's thread when a change waits for a reader that had none.
   void set_alarm(std::function<void()> ring) { ring_ = std::move(ring); }
 
  private:
   struct reader_state {
-    block_place next = 0;               ///< of its walk: it hears of changes below
+    block_place next = 0;               ///< of its walk: it gets changes below
     bool begins_anew = true;            ///< its next run does
     std::vector<block_change> waiting;  ///< at most most_waiting_
     std::set<std::uint32_t> named;      ///< instances whose subjects it has
   };
 
-  void note(block_place at, const block_change& change);
-  void note_move(block_place from, block_place to, block_change change);
+  void note(block_place place, const block_change& change);
+  void note_move(block_place origin, block_place target, block_change change);
   void note_all(const block_change& change);
   void add(reader_state& reader, const block_change& change);
   static void name_subjects(reader_state& reader, change_run& run, const block_listing& tier);

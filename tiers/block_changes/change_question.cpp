@@ -7,7 +7,7 @@ void answer_changes(block_changes& changes, const block_listing& tier, const cha
   changes.set_alarm(question.ring);
   change_answer answer;
   for (const change_reader each : question.readers) {
-    if (auto run = changes.read(each, question.most, tier)) answer.runs.emplace_back(each, std::move(*run));
+    if (auto run = changes.read(each, question.steps, tier)) answer.runs.emplace_back(each, std::move(*run));
   }
   question.answer(std::move(answer));
 }

@@ -1,4 +1,4 @@
-// How a thread outside a tier reads the tier's changes: a question, and an answer on the tier's thread.
+// Reads of a tier's changes from another thread: a question, and an answer on the tier's thread.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ struct change_answer {
 };
 
 struct change_question {
-  std::vector<change_reader> readers;  ///< new ones begin with this
-  std::vector<change_reader> closed;   ///< … end with this, before the others are read
-  std::size_t most = 4096;             ///< steps of each walk
-  std::function<void()> ring;          ///< see block_changes::set_alarm()
+  std::vector<change_reader> readers;         ///< new ones begin with this
+  std::vector<change_reader> closed;          ///< … end with this, before the others are read
+  std::size_t steps = 4096;                   ///< steps of each walk
+  std::function<void()> ring;                 ///< see block_changes::set_alarm()
   std::function<void(change_answer)> answer;  ///< must not block
 };
 

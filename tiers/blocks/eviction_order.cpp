@@ -89,7 +89,7 @@ bool eviction_order::is_in_policy(std::uint32_t record) const noexcept {
          transfers_.in_policy(record);
 }
 
-void eviction_order::change_kind(pool& group, std::uint32_t record, block_kind kind, boot_time now) {
+void eviction_order::block_change_kind(pool& group, std::uint32_t record, block_kind kind, boot_time now) {
   if (kind_of(record) == kind) return;
   bounded_.prepare(record, kind);
   const bool is_ordered = is_in_policy(record);

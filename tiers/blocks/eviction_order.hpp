@@ -29,13 +29,13 @@ class eviction_order {
   /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller
   /// for some tenths of a microsecond a block. Unknown names are refused.
   result<void> set_policy(const std::string& name, boot_time now);
-  /// Has set_kind() and change_kind() not fail. Throws std::bad_alloc.
+  /// Has set_kind() and block_change_kind() not fail. Throws std::bad_alloc.
   void prepare_kind(std::uint32_t record, block_kind kind) { bounded_.prepare(record, kind); }
   /// Of a block that is in no order yet. Throws std::bad_alloc if it was not prepared.
   void set_kind(std::uint32_t record, block_kind kind) { bounded_.set_kind(record, kind); }
   [[nodiscard]] block_kind kind_of(std::uint32_t record) const noexcept { return bounded_.kind_of(record); }
   /// Of a block that may be in its pool's order.
-  void change_kind(pool& group, std::uint32_t record, block_kind kind, boot_time now);
+  void block_change_kind(pool& group, std::uint32_t record, block_kind kind, boot_time now);
   /// The victim cannot go now: the next one shall be another, if there is one.
   void skip_victim(pool& group, std::uint32_t record, boot_time now);
   /// The policies of a new pool.

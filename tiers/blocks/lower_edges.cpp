@@ -208,7 +208,7 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
       if (moved.leaves)  // it is in no order
         order_.set_kind(number, block_kind::copy);
       else
-        order_.change_kind(from, number, block_kind::copy, now);
+        order_.block_change_kind(from, number, block_kind::copy, now);
     }
   } else if (state_.options.edges[moved.edge].may_forget) {
     forget_copy(home, moved.ref, flag);  // whether it has it still is not known

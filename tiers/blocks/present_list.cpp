@@ -4,7 +4,7 @@
 
 namespace cenote::blocks {
 
-block_place present_list::list(block_place first, std::size_t most, std::vector<block_change>& into) const {
+block_place present_list::list(block_place first, std::size_t steps, std::vector<block_change>& blocks) const {
   constexpr std::size_t steps_of_slab = 16;  // also of one without blocks
   auto next = state_.by_record.upper_bound(static_cast<std::uint32_t>(std::min<block_place>(first, ~std::uint32_t{0})));
   if (next != state_.by_record.begin()) --next;  // the slab that `first` lies in, or one that has been walked through
@@ -14,10 +14,10 @@ block_place present_list::list(block_place first, std::size_t most, std::vector<
     const block_place end = begin + home.what.count;
     if (end <= first || home.present == 0) continue;
     for (block_place at = std::max(begin, first); at < end; ++at, ++looked) {
-      if (looked >= most) return at;
+      if (looked >= steps) return at;
       const memory::block_record& record = state_.records[static_cast<std::uint32_t>(at)];
       if (record.state() != memory::block_state::present) continue;
-      into.push_back({change_kind::stored, home.owner->number, home.what.group, record.get_key()});
+      blocks.push_back({block_change_kind::stored, home.owner->number, home.what.group, record.get_key()});
     }
   }
   return end_of_places;

@@ -11,7 +11,7 @@ class present_list final : public block_listing {
  public:
   explicit present_list(const state& state) noexcept : state_(state) {}
 
-  block_place list(block_place first, std::size_t most, std::vector<block_change>& into) const override;
+  block_place list(block_place first, std::size_t steps, std::vector<block_change>& blocks) const override;
   [[nodiscard]] std::optional<change_subject> subject_of(std::uint32_t instance) const override;
 
  private:

@@ -175,7 +175,7 @@ class store {
   void follow(const handover::order& what, boot_time now);
   [[nodiscard]] std::vector<handover::news> take_news();
 
-  // ---- what is here, for others: see tiers/block_changes
+  // ---- changes of present blocks: see tiers/block_changes
   [[nodiscard]] block_changes& changes() noexcept;
   [[nodiscard]] const block_listing& listing() const noexcept;
 

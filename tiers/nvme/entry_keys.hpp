@@ -1,4 +1,4 @@
-// Full keys by number, for those who have to name blocks to others: the tier itself needs 16 bytes of a key only.
+// Full keys by number, which events name blocks by: the tier itself needs 16 bytes of a key only.
 #pragma once
 
 #include <array>

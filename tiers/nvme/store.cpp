@@ -98,7 +98,7 @@ bool store::bind(instance_number number, instance_identity identity, memory::hin
   const auto found = instance_of(identity);
   if (!found) return false;
   const std::uint16_t which = *found;
-  if (instances_[which].number != 0) told_.ended(instances_[which].number);
+  if (instances_[which].number != 0) block_changes_.end_instance(instances_[which].number);
   instances_[which].number = number;
   instances_[which].hints = std::move(hints);
   by_number_[number] = which;
@@ -114,7 +114,7 @@ void store::unbind(instance_number number) {
   by_number_.erase(number);
   instance_entry& left = instances_[*which];
   if (left.number != number) return;  // bound again meanwhile
-  told_.ended(number);
+  block_changes_.end_instance(number);
   left.number = 0;
   left.hints = {};
   none_unused_ = false;
@@ -177,28 +177,29 @@ void store::show(std::uint32_t entry, bool visible) {
   } else {
     owner.hints.erase(shown.key());
   }
-  if (told_.has_readers()) note_change(entry, visible ? change_kind::stored : change_kind::removed);
+  if (block_changes_.has_readers())
+    note_change(entry, visible ? block_change_kind::stored : block_change_kind::removed);
 }
 
-void store::note_change(std::uint32_t entry, change_kind what) {
+void store::note_change(std::uint32_t entry, block_change_kind kind) {
   const auto key = keys_.find(entry);
   if (!key) return;
   const instance_number owner = instances_[entries_[entry].instance].number;
-  if (what == change_kind::stored)
-    told_.stored(entry, owner, key->group, key->full);
+  if (kind == block_change_kind::stored)
+    block_changes_.stored(entry, owner, key->group, key->full);
   else
-    told_.removed(entry, owner, key->group, key->full);
+    block_changes_.removed(entry, owner, key->group, key->full);
 }
 
-block_place store::list(block_place first, std::size_t most, std::vector<block_change>& into) const {
+block_place store::list(block_place first, std::size_t steps, std::vector<block_change>& blocks) const {
   const block_place end = entries_.end();
-  const block_place stop = first + std::min<block_place>(most, end - std::min(first, end));
+  const block_place stop = first + std::min<block_place>(steps, end - std::min(first, end));
   for (block_place at = first; at < stop; ++at) {
     const auto number = static_cast<std::uint32_t>(at);
     const block_entry& each = entries_[number];
     if (each.sectors == 0 || !is_found(each)) continue;
     if (const auto key = keys_.find(number))
-      into.push_back({change_kind::stored, instances_[each.instance].number, key->group, key->full});
+      blocks.push_back({block_change_kind::stored, instances_[each.instance].number, key->group, key->full});
   }
   return stop < end ? stop : end_of_places;
 }
@@ -703,7 +704,7 @@ std::uint64_t store::remove(instance_number number, std::span<const block_key> k
 /// The caller's one change a path says it all.
 std::uint64_t store::erase_all_of(std::uint16_t instance) {
   const instance_number number = instances_[instance].number;
-  const block_changes::clear_guard whole(told_, {&number, number != 0 ? 1U : 0U});
+  const block_changes::clear_guard whole(block_changes_, {&number, number != 0 ? 1U : 0U});
   std::uint64_t removed = 0;
   const std::size_t changes = changes_.size();
   for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
@@ -753,7 +754,7 @@ std::uint64_t store::clear_all() {
   writing_.clear();
   std::vector<instance_number> bound_ones;
   for (const auto& [number, instance] : by_number_) bound_ones.push_back(number);
-  const block_changes::clear_guard whole(told_, bound_ones);
+  const block_changes::clear_guard whole(block_changes_, bound_ones);
   std::uint64_t removed = 0;
   const std::size_t changes = changes_.size();
   for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {

@@ -42,7 +42,7 @@ struct store_options {
   double high_water = 1.0;             ///< of the capacity: eviction ahead of need starts above; 1: never
   double low_water = 1.0;              ///< … and ends below
   std::uint32_t errors_to_retire = 4;  ///< I/O errors in a row that take a path out of service
-  bool keeps_keys = false;             ///< whole keys, so that changes have names; else readers of them get nothing
+  bool keeps_keys = false;             ///< whole keys, which changes need: without them readers get none
   std::size_t most_changes = block_changes::usual_waiting;  ///< that may wait for a reader
 };
 
@@ -163,10 +163,10 @@ class store {
 
   [[nodiscard]] store_status status() const;
 
-  // ---- what is here and can be found, for others, each block at the number of its entry
-  [[nodiscard]] block_changes& changes() noexcept { return told_; }
+  // ---- changes of blocks that can be found, each at the number of its entry
+  [[nodiscard]] block_changes& changes() noexcept { return block_changes_; }
   /// See block_listing::list().
-  block_place list(block_place first, std::size_t most, std::vector<block_change>& into) const;
+  block_place list(block_place first, std::size_t steps, std::vector<block_change>& blocks) const;
 
  private:
   struct instance_entry {
@@ -231,7 +231,7 @@ class store {
   void note_erased(std::uint32_t path, instance_identity identity, const block_key& key);
   void show(std::uint32_t entry, bool visible);
   [[nodiscard]] bool is_found(const block_entry& entry) const noexcept;
-  void note_change(std::uint32_t entry, change_kind what);
+  void note_change(std::uint32_t entry, block_change_kind kind);
   std::uint64_t erase_all_of(std::uint16_t instance);
   void answer(const transfer& block, transfer_result outcome);
   std::uint64_t forget_instance(std::uint16_t instance);
@@ -240,7 +240,7 @@ class store {
   store_options options_;
   entry_table entries_;
   entry_keys keys_;  ///< of entries, if they are kept
-  block_changes told_{options_.most_changes};
+  block_changes block_changes_{options_.most_changes};
   eviction::block_links links_;
   std::map<std::uint64_t, size_class> classes_;  ///< by length in bytes
   std::vector<path_entry> paths_;

@@ -22,14 +22,14 @@ class change_list {
   }
 
   /// False: too many others read.
-  bool read(block_changes& from, const block_listing& tier, std::size_t most = 4096) {
-    const auto run = from.read(reader, most, tier);
+  bool read(block_changes& changes_of_tier, const block_listing& tier, std::size_t steps = 4096) {
+    const auto run = changes_of_tier.read(reader, steps, tier);
     if (run) take(*run);
     return run.has_value();
   }
-  void read_all(block_changes& from, const block_listing& tier) {
+  void read_all(block_changes& changes_of_tier, const block_listing& tier) {
     do {
-      if (!read(from, tier)) return;
+      if (!read(changes_of_tier, tier)) return;
     } while (!is_complete);
   }
 
@@ -58,14 +58,14 @@ class change_list {
   void take(const block_change& change) {
     const name what = name_of(change.instance, change.group, change.key);
     switch (change.kind) {
-      case change_kind::stored:
+      case block_change_kind::stored:
         if (!blocks.insert(what).second) wrong = "a block was stored twice";
         break;
-      case change_kind::removed:
+      case block_change_kind::removed:
         if (blocks.erase(what) == 0) wrong = "a block was removed that was not there";
         break;
-      case change_kind::ended: subjects.erase(change.instance); [[fallthrough]];
-      case change_kind::cleared:
+      case block_change_kind::ended: subjects.erase(change.instance); [[fallthrough]];
+      case block_change_kind::cleared:
         ++clears;
         std::erase_if(blocks, [&](const name& each) { return std::get<0>(each) == change.instance; });
         break;

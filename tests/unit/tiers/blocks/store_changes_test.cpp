@@ -1,4 +1,4 @@
-// What a store tells of its blocks: a list kept from it is the store's own, whatever happens.
+// Changes of a store: a list kept from them is the store's own, in every case.
 #include <boost/test/unit_test.hpp>
 
 #include "core/checksum.hpp"
@@ -27,38 +27,39 @@ store_options small_store(std::size_t most_changes) {
 }
 
 /// By the index, which knows nothing of changes.
-std::set<change_list::name> names_in(const node& at) {
+std::set<change_list::name> names_in(const node& holder) {
   std::set<change_list::name> all;
-  for (const auto& [number, each] : at.instances) {
+  for (const auto& [number, each] : holder.instances) {
     for (std::uint64_t n = 0; n < all_keys; ++n) {
       const full_key key = key_of(n, 8 + n % 57);
-      if (at.tier->is_present(number, 0, key)) all.insert(change_list::name_of(number, 0, key));
+      if (holder.tier->is_present(number, 0, key)) all.insert(change_list::name_of(number, 0, key));
     }
   }
   return all;
 }
 
 struct crowd {
-  explicit crowd(std::uint64_t seed, std::size_t most_changes) : at(small_store(most_changes)), work(at, seed, all_keys) {
-    const auto a = at.add(spec_of("a", 8192, 2, "team"));
-    const auto b = at.add(spec_of("b", 4096, 1, "team"));
-    const auto c = at.add(spec_of("c", 8192, 1));
+  explicit crowd(std::uint64_t seed, std::size_t most_changes)
+      : holder(small_store(most_changes)), work(holder, seed, all_keys) {
+    const auto a = holder.add(spec_of("a", 8192, 2, "team"));
+    const auto b = holder.add(spec_of("b", 4096, 1, "team"));
+    const auto c = holder.add(spec_of("c", 8192, 1));
     for (const instance_number in : {a, a, b, c}) work.add_client(in);
   }
   void check(std::uint64_t seed) {
-    list.read_all(at.tier->changes(), at.tier->listing());
+    list.read_all(holder.tier->changes(), holder.tier->listing());
     if (!list.wrong.empty()) BOOST_FAIL("seed " << seed << ": " << list.wrong);
-    if (list.blocks != names_in(at)) BOOST_FAIL("seed " << seed << ": the list differs from what can be found");
+    if (list.blocks != names_in(holder)) BOOST_FAIL("seed " << seed << ": the list differs from what can be found");
   }
 
-  node at;
+  node holder;
   random_work work;
   change_list list;
 };
 
 struct world {
-  world() : at(with_edge()), a(at, at.add(spec_of("a", 64 << 10))) {
-    list.read_all(at.tier->changes(), at.tier->listing());
+  world() : holder(with_edge()), a(holder, holder.add(spec_of("a", 64 << 10))) {
+    list.read_all(holder.tier->changes(), holder.tier->listing());
   }
   static store_options with_edge() {
     store_options options = options_of(4 << 20, 1 << 20);
@@ -67,16 +68,16 @@ struct world {
     return options;
   }
   std::size_t blocks() {
-    list.read_all(at.tier->changes(), at.tier->listing());
+    list.read_all(holder.tier->changes(), holder.tier->listing());
     BOOST_TEST(list.wrong == "");
     std::size_t present = 0;
-    for (const auto& [number, each] : at.instances) present += at.present(number);
+    for (const auto& [number, each] : holder.instances) present += holder.present(number);
     BOOST_TEST(list.blocks.size() == present);
     return list.blocks.size();
   }
   bool has(std::uint64_t n) { return list.blocks.contains(change_list::name_of(a.in, 0, key_of(n))); }
 
-  node at;
+  node holder;
   client a;
   change_list list;
 };
@@ -88,18 +89,18 @@ store_options with_moves() {
 struct moving : bare_parts {
   moving() : bare_parts(with_moves()) {}
   block_ref store(std::uint64_t key) {
-    const block_ref ref = blank(in);
-    slab& home = *slab_of(in, ref);
+    const block_ref ref = blank(shared);
+    slab& home = *slab_of(shared, ref);
     fill(home.block(ref), 4096, key_of(key));
-    of.blocks.publish(in, home, ref, key_of(key), now, checksum_of(home.block(ref), 4096));
-    of.order.enter_order(group, record_of(in, ref), now);
+    of.blocks.publish(shared, home, ref, key_of(key), now, checksum_of(home.block(ref), 4096));
+    of.order.enter_order(group, record_of(shared, ref), now);
     return ref;
   }
-  void read(std::size_t most = 4096) { BOOST_TEST(list.read(of.all.changes, of.listing, most)); }
+  void read(std::size_t steps = 4096) { BOOST_TEST(list.read(of.all.changes, of.listing, steps)); }
 
-  instance& in = add();
-  session& holder = attach(in);
-  pool& group = pool_in(in);
+  instance& shared = add();
+  session& holder = attach(shared);
+  pool& group = pool_in(shared);
   slab& victim = *group.slabs.front();
   change_list list;
 };
@@ -114,14 +115,15 @@ BOOST_AUTO_TEST_CASE(after_random_operations_a_list_of_changes_is_what_can_be_fo
     std::mt19937_64 random(seed);
     for (int step = 0; step < 8'000; ++step) {
       if (const auto wrong = each.work.step(); !wrong.empty()) BOOST_FAIL("seed " << seed << ": " << wrong);
-      if (random() % 32 == 0) BOOST_REQUIRE(each.list.read(each.at.tier->changes(), each.at.tier->listing(), random() % 50));
+      if (random() % 32 == 0)
+        BOOST_REQUIRE(each.list.read(each.holder.tier->changes(), each.holder.tier->listing(), random() % 50));
       if (step % 199 == 0) each.check(seed);
     }
     each.check(seed);
     BOOST_TEST(each.list.beginnings == 1U);
-    BOOST_TEST(each.at.status().counters.slabs_moved > 0U);
-    BOOST_TEST(each.at.status().counters.moved > 0U);
-    BOOST_TEST(each.at.status().counters.evicted > 100U);
+    BOOST_TEST(each.holder.status().counters.slabs_moved > 0U);
+    BOOST_TEST(each.holder.status().counters.moved > 0U);
+    BOOST_TEST(each.holder.status().counters.evicted > 100U);
   }
 }
 
@@ -131,7 +133,8 @@ BOOST_AUTO_TEST_CASE(so_it_is_after_changes_were_lost_again_and_again) {
     std::mt19937_64 random(seed);
     for (int step = 0; step < 8'000; ++step) {
       if (const auto wrong = each.work.step(); !wrong.empty()) BOOST_FAIL("seed " << seed << ": " << wrong);
-      if (random() % 40 == 0) BOOST_REQUIRE(each.list.read(each.at.tier->changes(), each.at.tier->listing(), random() % 50));
+      if (random() % 40 == 0)
+        BOOST_REQUIRE(each.list.read(each.holder.tier->changes(), each.holder.tier->listing(), random() % 50));
       if (step % 499 == 0) each.check(seed);
     }
     each.check(seed);
@@ -146,7 +149,7 @@ BOOST_AUTO_TEST_CASE(a_reader_of_the_next_worker_finds_what_was_taken_over) {
   }
   each.check(20);
   const auto before = each.list.blocks;
-  (void)each.at.restart();
+  (void)each.holder.restart();
   each.list = {};
   each.check(20);
   BOOST_TEST((each.list.blocks == before));
@@ -166,16 +169,16 @@ BOOST_FIXTURE_TEST_CASE(a_block_comes_by_a_put_and_goes_by_its_removal_or_a_clea
 }
 
 BOOST_FIXTURE_TEST_CASE(a_block_comes_back_from_a_tier_below_and_leaves_by_eviction, world) {
-  BOOST_TEST((at.tier->load(a.in, 0, key_of(5), at.now).state == prefetch::load_state::loading));
+  BOOST_TEST((holder.tier->load(a.in, 0, key_of(5), holder.now).state == prefetch::load_state::loading));
   BOOST_TEST(blocks() == 0U);  // it is on its way
-  const auto loads = at.tier->take_loads();
+  const auto loads = holder.tier->take_loads();
   BOOST_REQUIRE(loads.size() == 1U);
   const transfer_outcome loaded{loads[0].token};
-  (void)at.tier->transferred({&loaded, 1}, at.now);
+  (void)holder.tier->transferred({&loaded, 1}, holder.now);
   BOOST_TEST(blocks() == 1U);
   BOOST_TEST(has(5));
   for (std::uint64_t n = 100; n < 200; ++n) {
-    at.now += tenths(1);
+    holder.now += tenths(1);
     a.put(key_of(n));
   }
   BOOST_TEST(blocks() > 10U);
@@ -183,10 +186,10 @@ BOOST_FIXTURE_TEST_CASE(a_block_comes_back_from_a_tier_below_and_leaves_by_evict
 }
 
 BOOST_FIXTURE_TEST_CASE(a_load_that_fails_never_was_here, world) {
-  BOOST_TEST((at.tier->load(a.in, 0, key_of(5), at.now).state == prefetch::load_state::loading));
-  const auto loads = at.tier->take_loads();
+  BOOST_TEST((holder.tier->load(a.in, 0, key_of(5), holder.now).state == prefetch::load_state::loading));
+  const auto loads = holder.tier->take_loads();
   const transfer_outcome failed{loads.at(0).token, transfer_result::failed};
-  (void)at.tier->transferred({&failed, 1}, at.now);
+  (void)holder.tier->transferred({&failed, 1}, holder.now);
   BOOST_TEST(blocks() == 0U);
   BOOST_TEST(list.changes == 0U);
 }
@@ -195,14 +198,14 @@ BOOST_FIXTURE_TEST_CASE(an_instance_that_is_given_up_ends, world) {
   a.put(key_of(1));
   BOOST_TEST(blocks() == 1U);
   a.ask({a.entry_of(operation::clear, blank{})});
-  at.bury(a.number);
-  at.tier->set_life({.empty = tenths(1)});
+  holder.bury(a.number);
+  holder.tier->set_life({.empty = tenths(1)});
   for (int i = 0; i < 3; ++i) {
-    at.now += tenths(100);
-    at.tier->tick(at.now);
-    at.pump();
+    holder.now += tenths(100);
+    holder.tier->tick(holder.now);
+    holder.pump();
   }
-  list.read_all(at.tier->changes(), at.tier->listing());
+  list.read_all(holder.tier->changes(), holder.tier->listing());
   BOOST_TEST(list.blocks.empty());
   BOOST_TEST(list.subjects.empty());
 }
@@ -247,7 +250,7 @@ BOOST_FIXTURE_TEST_CASE(a_corrupt_block_that_a_move_drops_is_gone, moving) {
   BOOST_TEST(of.moves.drain(victim, now));
   read();
   BOOST_TEST(list.wrong == "");
-  BOOST_TEST((list.blocks == std::set{change_list::name_of(in.number, 0, key_of(2))}));
+  BOOST_TEST((list.blocks == std::set{change_list::name_of(shared.number, 0, key_of(2))}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
