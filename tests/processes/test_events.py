@@ -74,8 +74,7 @@ def mirrored(node: Node, session: Any, keys: list[bytes], read: Callable[[], Mir
 
 
 def joined(session: Any, subscriber: Socket, endpoints: Endpoints) -> tuple[Mirror, list[bytes]]:
-    """A list that live batches go on from, and the keys of the blocks that were put until one came: a subscription needs
-    a moment."""
+    """A list that live batches go on from, and the keys that were put until one came, which takes a moment."""
     keys: list[bytes] = []
 
     def hears() -> bool:
@@ -161,8 +160,11 @@ def test_each_model_has_a_topic_and_numbers_of_its_own(start: StartNode, attach:
 
     other_topic = b"kv@node:n1@org/other"
     for request in (bytes(8), b"snapshot"):
-        until("the first model's blocks are told", lambda: answer_of(TOPIC, request).blocks["CPU"] == set(a))
-        until("the other model's are", lambda: answer_of(other_topic, request).blocks["CPU"] == set(b))
+        until(
+            "the first model's blocks are told",
+            lambda request=request: answer_of(TOPIC, request).blocks["CPU"] == set(a),
+        )
+        until("the other model's are", lambda request=request: answer_of(other_topic, request).blocks["CPU"] == set(b))
     topics = {name for name, _, payload in answers(endpoints.replay, bytes(8), LIMIT) if payload}
     assert topics == {TOPIC, other_topic}
     ends = [name for name, _, payload in answers(endpoints.replay, b"snapshot", 1.0) if not payload]
@@ -179,7 +181,13 @@ def test_strangers_cost_neither_memory_nor_others_their_answers(
     silent = [Socket(DEALER, endpoints.replay) for _ in range(20)]
     try:
         for each in silent:
-            for request in ((b"",), (b"", b"nonsense"), (b"", b"short"), (b"a", b"b", b"c", b"d", b"e"), (b"", bytes(8))):
+            for request in (
+                (b"",),
+                (b"", b"nonsense"),
+                (b"", b"short"),
+                (b"a", b"b", b"c", b"d", b"e"),
+                (b"", bytes(8)),
+            ):
                 each.send(*request)
             for _ in range(200):
                 each.send(b"", b"snapshot")
