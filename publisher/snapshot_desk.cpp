@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <utility>
 
 namespace cenote::publishing {
@@ -69,11 +70,13 @@ void snapshot_desk::finish(const event_rows& rows) {
   if (!std::all_of(through.begin(), through.begin() + static_cast<std::ptrdiff_t>(media_), std::identity())) return;
   const auto all = rows.rows();
   for (const auto& [topic, next] : all) active_->frames.push_back({topic, next, nullptr});
+  std::set<std::string> unknown;
   for (const snapshot_peer& each : active_->peers) {
     const auto is_its = [&](const auto& row) { return each.topic.empty() || *row.first == each.topic; };
-    if (std::ranges::any_of(all, is_its)) continue;
-    active_->frames.push_back({std::make_shared<const std::string>(each.topic), 0, nullptr, true});
+    if (std::ranges::none_of(all, is_its)) unknown.insert(each.topic);
   }
+  for (const std::string& each : unknown)
+    active_->frames.push_back({std::make_shared<const std::string>(each), 0, nullptr, true});
   active_->has_ended = true;
 }
 

@@ -215,6 +215,7 @@ BOOST_AUTO_TEST_CASE(who_asks_again_and_who_is_too_many_is_known) {
   of.step();
   BOOST_TEST(of.askers.size() == most_asking_peers);
   BOOST_TEST(of.askers["1"].next.at("other topic") == 0U);
+  for (const auto& [name, each] : of.askers) BOOST_TEST(each.frames == 1U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

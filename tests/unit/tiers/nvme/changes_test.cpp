@@ -19,7 +19,7 @@ tier_options with_keys(std::uint32_t paths = 1, std::size_t most_changes = block
   options.store.paths = paths;
   options.store.keeps_keys = true;
   options.store.most_changes = most_changes;
-  options.bytes = 1 * MiB;
+  options.block_bytes = {{1, 32 * KiB}, {2, 32 * KiB}};  // 128 on a path
   return options;
 }
 
