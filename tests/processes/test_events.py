@@ -108,7 +108,7 @@ def test_live_events_a_replay_and_a_snapshot_say_what_dram_and_nvme_hold(
         mirrored(node, session, keys, read_live)
         keys += put(session, "b", 50)
         mirrored(node, session, keys, read_live)
-        assert run_cenote("clear", "--socket", node.socket).returncode == 0
+        assert run_cenote("clear", "--all", "--socket", node.socket).returncode == 0
         mirrored(node, session, keys, read_live)
         assert live.blocks == {"CPU": set(), "DISK": set()}
         assert live.clears > 0, "NVMe was cleared as a whole"
