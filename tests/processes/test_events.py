@@ -171,6 +171,29 @@ def test_each_model_has_a_topic_and_numbers_of_its_own(start: StartNode, attach:
     assert ends[0] in topics
 
 
+def test_of_two_instances_of_one_model_one_is_cleared_alone(
+    start: StartNode, attach: Attach, endpoints: Endpoints
+) -> None:
+    node = start("nvme.ingest=all", capacity="16MiB")
+    one = attach(node, "one", block=BLOCK, spec=MODEL)
+    other = attach(node, "other", block=BLOCK, spec={**MODEL, "dtype": "fp8"})
+    with Socket(SUB, endpoints.live) as subscriber:
+        live, keys = joined(one, subscriber, endpoints)
+        put(one, "a", 20)
+        kept = set(put(other, "b", 20))
+        until("all are on NVMe", lambda: node.status()["nvme"]["blocks"] == 40 + len(keys))
+        assert run_cenote("clear", "--instance", "one", "--socket", node.socket).returncode == 0
+
+        def is_followed() -> bool:
+            live.follow(subscriber)
+            assert live.wrong == []
+            return live.blocks == {"CPU": kept, "DISK": kept}
+
+        until("what is left is known", is_followed)
+    for read in (Mirror.replay, Mirror.snapshot):
+        assert read(endpoints.replay, LIMIT).blocks == {"CPU": kept, "DISK": kept}
+
+
 def test_strangers_cost_neither_memory_nor_others_their_answers(
     start: StartNode, attach: Attach, endpoints: Endpoints
 ) -> None:
