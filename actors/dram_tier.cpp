@@ -178,6 +178,9 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         store_->follow(*order, boot_now());
         flush_outbox();
       },
+      [this](changes_atom, const change_question_ptr& question) {
+        answer_changes(store_->changes(), store_->listing(), *question);
+      },
   };
 }
 

@@ -36,6 +36,7 @@ struct block_tier_role {
 ///   report, clear, corrupt, reload, evict, turn               (node, itself)
 ///   tick                                                      (the data path, every tick_interval)
 ///   transfers_done, copies_lost, drained, cleared             (the tiers below)
+///   changes                                                   (the publisher)
 ///   register_planner, command                                 (the planner of prefetches)
 class dram_tier final : public dram_tier_actor::base {
  public:

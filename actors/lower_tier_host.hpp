@@ -49,6 +49,8 @@ class lower_tier_host {
                                  const std::function<void(remote::unconfirmed_removals)>& answer) {
     answer({});
   }
+  /// Puts questions about the changes of what the tier holds on this machine. Empty: it holds nothing here.
+  [[nodiscard]] virtual std::function<void(change_question_ptr)> changes() { return {}; }
   /// Ends what is under way. The actors have ended.
   virtual void stop() = 0;
 };

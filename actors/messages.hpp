@@ -24,6 +24,7 @@
 #include "core/instance_spec.hpp"
 #include "memory/block_record.hpp"
 #include "memory/instance_memory.hpp"
+#include "tiers/block_changes/change_question.hpp"
 #include "tiers/blocks/provisioner.hpp"
 #include "tiers/blocks/types.hpp"
 #include "tiers/prefetch/commands.hpp"
@@ -148,6 +149,7 @@ using index_list = std::vector<std::uint32_t>;
 using handover_order_ptr = std::shared_ptr<const handover::order>;
 using handover_news_ptr = std::shared_ptr<const handover::news>;
 using device_news_ptr = std::shared_ptr<const device_news>;
+using change_question_ptr = std::shared_ptr<const change_question>;
 
 }  // namespace cenote
 
@@ -184,6 +186,7 @@ CAF_ADD_TYPE_ID(cenote, (cenote::slab_places_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::handover_order_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::handover_news_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::device_news_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::change_question_ptr))
 
 CAF_ADD_ATOM(cenote, cenote, run_atom, "run")
 CAF_ADD_ATOM(cenote, cenote, open_instance_atom, "instance")
@@ -232,6 +235,7 @@ CAF_ADD_ATOM(cenote, cenote, removed_atom, "removed")
 CAF_ADD_ATOM(cenote, cenote, add_tier_atom, "add_tier")
 CAF_ADD_ATOM(cenote, cenote, cleared_atom, "cleared")
 CAF_ADD_ATOM(cenote, cenote, clear_node_atom, "clear_n")
+CAF_ADD_ATOM(cenote, cenote, changes_atom, "changes")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
 
@@ -265,6 +269,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::slab_places_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::handover_order_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::handover_news_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::device_news_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::change_question_ptr)
 
 namespace cenote {
 
@@ -328,7 +333,7 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::reacts_to<turn_atom>, caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
     caf::reacts_to<command_atom, prefetch_commands_ptr>, caf::reacts_to<follow_atom, handover_order_ptr>,
     caf::replies_to<hear_removals_atom, removal_listener, bool>::with<outcome>,
-    caf::replies_to<removed_atom, removals_ptr>::with<outcome>>;
+    caf::replies_to<removed_atom, removals_ptr>::with<outcome>, caf::reacts_to<changes_atom, change_question_ptr>>;
 
 /// Makes instances for the DRAM tier: see actors/instance_maker.hpp.
 using instance_maker_actor =

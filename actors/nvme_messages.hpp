@@ -48,6 +48,7 @@ namespace cenote {
 using nvme_tier_actor =
     lower_tier_actor::extend<caf::reacts_to<path_atom, opened_path_ptr>, caf::reacts_to<io_atom, io_done_ptr>,
                              caf::reacts_to<catalog_saved_atom, save_report_ptr>,
-                             caf::reacts_to<broke_atom, std::uint32_t, std::string>>;
+                             caf::reacts_to<broke_atom, std::uint32_t, std::string>,
+                             caf::reacts_to<changes_atom, change_question_ptr>>;
 
 }  // namespace cenote

@@ -38,6 +38,7 @@ nvme::store_options store_options_of(const config::node_config& config) {
   options.policy = config.nvme.policy;
   options.high_water = config.nvme.high_water;
   options.low_water = config.nvme.low_water;
+  options.keeps_keys = !config.publish.endpoint.empty();
   return options;
 }
 
@@ -49,6 +50,7 @@ nvme::device_options device_options_of(const config::node_config& config) {
   options.queue_depth = config.nvme.queue_depth;
   options.require_mount = config.nvme.require_mount;
   options.engine = config.nvme.engine;
+  options.keeps_keys = !config.publish.endpoint.empty();
   return options;
 }
 
@@ -115,6 +117,12 @@ class nvme_host final : public lower_tier_host {
     if (!checked) return {};
     auto opened = gate_.wait(patience_with_paths);
     return opened ? opened : std::unexpected(opened.error().in("nvme"));
+  }
+  [[nodiscard]] std::function<void(change_question_ptr)> changes() override {
+    return [to = caf::actor_cast<caf::weak_actor_ptr>(actor_)](change_question_ptr question) {
+      if (const auto still = to.lock())
+        caf::anon_send(caf::actor_cast<nvme_tier_actor>(still), changes_atom_v, std::move(question));
+    };
   }
   void stop() override { devices_->stop(); }
 

@@ -82,10 +82,35 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
       },
       [this](catalog_saved_atom, const save_report_ptr& report) { take_saved(*report); },
       [this](broke_atom, std::uint32_t path, const std::string& what) { take_broken(path, what); },
+      [this](changes_atom, const change_question_ptr& question) { tell_changes(*question); },
       [this](report_atom) { return report(); },
       [this](tick_atom) { tick(); },
       [this](reload_atom, const config_ptr& config) { reload(*config); },
   };
+}
+
+/// The store knows instances by their identities alone.
+class nvme_tier::listing final : public block_listing {
+ public:
+  listing(const nvme::store& store, const std::unordered_map<std::uint32_t, instance_spec>& specs) noexcept
+      : store_(store), specs_(specs) {}
+
+  block_place list(block_place first, std::size_t steps, std::vector<tier_change>& blocks) const override {
+    return store_.list(first, steps, blocks);
+  }
+  [[nodiscard]] std::optional<change_subject> subject_of(std::uint32_t instance) const override {
+    const auto found = specs_.find(instance);
+    if (found == specs_.end()) return std::nullopt;
+    return change_subject{instance, found->second.model, static_cast<std::uint32_t>(found->second.groups.size())};
+  }
+
+ private:
+  const nvme::store& store_;
+  const std::unordered_map<std::uint32_t, instance_spec>& specs_;
+};
+
+void nvme_tier::tell_changes(const change_question& question) {
+  answer_changes(store_->changes(), listing(*store_, specs_), question);
 }
 
 void nvme_tier::reload(const config::node_config& config) {
@@ -194,7 +219,7 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
     if (late_.contains(owner, block.key)) {
       ++removed;
     } else {
-      refused += store_->adopt(opened.path, block, owner) ? 0 : 1;
+      refused += store_->adopt(opened.path, block, owner, opened.keys.find(block.number)) ? 0 : 1;
     }
   }
   log_info(log, "serving a path",

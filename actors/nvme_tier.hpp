@@ -48,6 +48,8 @@ class nvme_tier : public nvme_tier_actor::base {
     std::vector<std::pair<std::uint32_t, std::string>> not_on{};  ///< paths that did not do it, and why
   };
 
+  class listing;
+  void tell_changes(const change_question& question);
   void reload(const config::node_config& config);
   /// A transfer that a path's engine has.
   struct start {

@@ -176,6 +176,28 @@ result<> check_water_marks(const settings_map& settings, const std::string& tier
   return low_is_default ? refuse_pair(settings, high, low, "below") : refuse_pair(settings, low, high, "above");
 }
 
+/// Looks at the form of endpoints alone: the publisher binds them, and tries again.
+result<> check_publish(const node_config& config) {
+  const publish_section& publish = config.publish;
+  for (const auto& [key, endpoint] :
+       {std::pair<std::string_view, const std::string&>("publish.endpoint", publish.endpoint),
+        std::pair<std::string_view, const std::string&>("publish.replay", publish.replay)}) {
+    const bool is_known = endpoint.starts_with("tcp://") || endpoint.starts_with("ipc://");
+    if (!endpoint.empty() && !is_known)
+      return refuse(config.settings, key, "must be tcp://address:port, tcp://*:port or ipc:///path");
+  }
+  if (!publish.replay.empty() && publish.endpoint.empty())
+    return refuse(config.settings, "publish.replay", "needs publish.endpoint, at which events are published first");
+  if (!publish.replay.empty() && publish.replay == publish.endpoint)
+    return refuse(config.settings, "publish.replay", "must be another one than publish.endpoint");
+  if (!publish.name.empty() && !is_plain_name(publish.name))
+    return refuse(config.settings, "publish.name", "must be 1 to 64 letters, digits, `.`, `_` or `-`");
+  if (!publish.endpoint.empty() && publish.name.empty() && config.cluster.name.empty())
+    return refuse(config.settings, "publish.endpoint",
+                  "needs a name for the node's topics: publish.name or cluster.name");
+  return {};
+}
+
 result<> check_together(const node_config& config) {
   const auto& settings = config.settings;
   if (config.node.threads == 1)
@@ -197,6 +219,7 @@ result<> check_together(const node_config& config) {
     return checked;
   if (auto checked = check_gpu(config); !checked) return checked;
   if (const auto fault = cluster_fault(config.cluster)) return refuse(settings, fault->key, fault->why);
+  if (auto checked = check_publish(config); !checked) return checked;
   if (const auto levels = parse_level_spec(config.log.level); !levels)
     return refuse(settings, "log.level", levels.error().message());
   return {};

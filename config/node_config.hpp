@@ -108,6 +108,12 @@ struct remote_section {
   std::chrono::nanoseconds lookup_timeout{};  ///< of the question what is there
 };
 
+struct publish_section {
+  std::string endpoint;  ///< at which KV events are published; empty: none are
+  std::string replay;    ///< at which they can be asked for again; empty: nowhere
+  std::string name;      ///< of the node in topics; empty: cluster_section::name
+};
+
 struct prefetch_section {
   prefetch_policy policy = prefetch_policy::timeout;
   std::chrono::nanoseconds base{};
@@ -209,6 +215,7 @@ struct node_config {
   nvme_section nvme;
   remote_section remote;
   cluster_section cluster;
+  publish_section publish;
   prefetch_section prefetch;
   session_section session;
   gpu_section gpu;

@@ -407,6 +407,22 @@ constexpr std::array keys{
          .type = string_list,
          .fallback = "[]",
          .about = "Variables for UCX, `UCX_KEY=value`; they win over Cenote's own."}),
+    bound<&node_config::publish, &publish_section::endpoint>(
+        {.name = "publish.endpoint",
+         .type = string,
+         .about = "ZeroMQ endpoint at which the node publishes what DRAM and NVMe hold and what leaves them, as KV "
+                  "events: `tcp://address:port`, `tcp://*:port` or `ipc:///path`. Whoever can reach it reads them. "
+                  "Empty: nothing is published."}),
+    bound<&node_config::publish, &publish_section::replay>(
+        {.name = "publish.replay",
+         .type = string,
+         .about = "Endpoint of the same form at which subscribers ask for missed events, or for all that is here now. "
+                  "Empty: nobody can."}),
+    bound<&node_config::publish, &publish_section::name>(
+        {.name = "publish.name",
+         .type = string,
+         .about = "The node's name in topics, `kv@node:<name>@<model>`: 1 to 64 letters, digits, `.`, `_`, `-`. Empty: "
+                  "`cluster.name`."}),
     bound<&node_config::prefetch, &prefetch_section::policy>(
         {.name = "prefetch.policy",
          .type = choice,

@@ -35,6 +35,7 @@
 #include "worker/device_host.hpp"
 #include "worker/kept_entries.hpp"
 #include "worker/kill_at.hpp"
+#include "worker/publisher/publisher.hpp"
 #include "worker/recovery.hpp"
 #include "worker/server.hpp"
 
@@ -218,6 +219,7 @@ class worker {
     for (const blocks::session_number number : suspects) server_->end_suspect(number);
     open_devices(std::move(of_devices), handed.epoch);
     if (auto serving = server_->serve(std::move(handed.listener)); !serving) return serving;
+    if (auto publishing = publish_events(); !publishing) return publishing;
     watch_over_all();
     if (auto ready = keeper_.ready(); !ready) return ready;
     provisioner_->fill_reserve(std::move(reserve));  // only now: it has words for the keeper, too
@@ -398,6 +400,28 @@ class worker {
                          }});
   }
 
+  /// Of DRAM, and of the first tier below it that holds blocks on this machine.
+  result<void> publish_events() {
+    if (config_->publish.endpoint.empty()) return {};
+    using publishing::event_medium;
+    std::vector<publishing::change_source> sources;
+    sources.push_back({event_medium::CPU, [to = caf::actor_cast<caf::weak_actor_ptr>(tiers_.top)](auto question) {
+                         if (const auto still = to.lock())
+                           caf::anon_send(caf::actor_cast<dram_tier_actor>(still), changes_atom_v,
+                                          change_question_ptr(std::move(question)));
+                       }});
+    for (const auto& each : lower_) {
+      if (auto changes = each->changes(); changes && sources.size() == 1)
+        sources.push_back({event_medium::DISK, std::move(changes)});
+    }
+    const std::string& name = config_->publish.name.empty() ? config_->cluster.name : config_->publish.name;
+    auto made =
+        publishing::publisher::start({config_->publish.endpoint, config_->publish.replay, name}, std::move(sources));
+    if (!made) return std::unexpected(made.error().in("publish"));
+    publisher_ = std::move(*made);
+    return {};
+  }
+
   /// How many of the configured ones an earlier worker had open.
   [[nodiscard]] std::uint32_t devices_taken_over(
       const std::map<tier_number, std::vector<local::registry_entry>>& entries) const {
@@ -564,6 +588,7 @@ class worker {
     const watchdog limit(config_->node.drain_timeout + std::chrono::seconds(2) +
                          device_count() * gpu::copy_thread::patience);
     if (http_) http_->stop();  // its pages ask the server
+    publisher_.reset();        // what is stored from now on is in the next worker's first batches
     if (cluster_) cluster_->leave();
     server_->drain(keeper_is_dead);
     {
@@ -629,6 +654,7 @@ class worker {
   std::shared_ptr<health> alive_ = std::make_shared<health>();
   std::unique_ptr<server> server_;
   std::unique_ptr<http::server> http_;
+  std::unique_ptr<publishing::publisher> publisher_;  ///< null: nothing is published
   std::atomic<std::shared_ptr<const metrics_place>> metrics_{std::make_shared<const metrics_place>()};
   clock::time_point next_http_ = clock::time_point::max();  ///< when a port that is taken is tried again
   pulse pulse_;
@@ -689,6 +715,7 @@ int run_worker(const worker_options& options) {
       keeper.fatal(network.error().describe());
       return exit_config;
     }
+    if (config->publish.name.empty()) config->publish.name = config->cluster.name;
     config->cluster.name.clear();  // engines use this node, in a cluster or alone
   }
   auto signals = take_signals();

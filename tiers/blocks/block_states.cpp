@@ -21,6 +21,19 @@ using memory::index_value;
 /// `checksum`: of the bytes, as far as somebody took it.
 void block_states::publish(instance& instance, slab& home, block_ref ref, const full_key& key, boot_time now,
                            std::optional<std::uint64_t> checksum, block_kind kind) {
+  make_present(instance, home, ref, key, now, checksum, kind);
+  state_.changes.stored(home.what.first_record + ref.block(), instance.number, home.what.group, key);
+}
+
+void block_states::publish_moved(instance& instance, slab& home, block_ref ref, std::uint32_t origin, boot_time now,
+                                 std::optional<std::uint64_t> checksum, block_kind kind) {
+  const full_key key = state_.records[origin].get_key();
+  make_present(instance, home, ref, key, now, checksum, kind);
+  state_.changes.moved(origin, home.what.first_record + ref.block(), instance.number, home.what.group, key);
+}
+
+void block_states::make_present(instance& instance, slab& home, block_ref ref, const full_key& key, boot_time now,
+                                std::optional<std::uint64_t> checksum, block_kind kind) {
   order_.prepare_kind(home.what.first_record + ref.block(), kind);
   memory::block_record& record = state_.record_of(home, ref);
   const std::uint32_t version_index = version_index_of(home, ref);
@@ -76,6 +89,7 @@ std::uint64_t block_states::forget_blocks(instance& instance, std::span<const bl
     memory::block_record& record = state_.record_of(home, refs[i]);
     instance.index.erase(reduce_key(record.get_key().view(), home.what.group));
     const std::uint32_t number = home.what.first_record + refs[i].block();
+    state_.note_removed(home, refs[i]);
     order_.leave_order(pool_of(home), number, departure::removed, now);
     --home.present;
     home.touch_sum -= count_of(record.last_use());

@@ -25,12 +25,18 @@ class block_states {
 
   void publish(instance& instance, slab& home, memory::block_ref ref, const full_key& key, boot_time now,
                std::optional<std::uint64_t> checksum = {}, block_kind kind = block_kind::own);
+  /// The same for the copy of a block that was at record `origin`, which is free already but for its key.
+  void publish_moved(instance& instance, slab& home, memory::block_ref ref, std::uint32_t origin, boot_time now,
+                     std::optional<std::uint64_t> checksum, block_kind kind);
   void free_block(instance& instance, slab& home, memory::block_ref ref);
   std::uint64_t forget_blocks(instance& instance, std::span<const memory::block_ref> refs, boot_time now);
   void rescan_zombies(instance& instance);
   void restore(instance& instance, slab& home, memory::block_ref ref);
 
  private:
+  void make_present(instance& instance, slab& home, memory::block_ref ref, const full_key& key, boot_time now,
+                    std::optional<std::uint64_t> checksum, block_kind kind);
+
   state& state_;
   accounts& accounts_;
   prefetch_holds& holds_;

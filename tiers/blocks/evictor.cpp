@@ -123,6 +123,7 @@ std::uint32_t evictor::release_blocks(pool& pool, std::span<const block_ref> ref
     --home.present;
     home.touch_sum -= count_of(record.last_use());
     in.index.erase(reduce_key(record.get_key().view(), home.what.group));
+    state_.note_removed(home, refs[i]);
     const bool lost = state_.options.has_lower() && (record.flags & memory::block_record::flags_below) == 0;
     state_.counters.demotions_dropped += lost ? 1 : 0;
     blocks_.free_block(in, home, refs[i]);

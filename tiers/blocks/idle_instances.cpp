@@ -141,6 +141,7 @@ void idle_instances::give_up(instance_number number) {
   while (!in.slabs.empty()) space_.drop_slab(*in.slabs.begin()->second);
   chains_.forget(in);
   state_.requests.forget(number);
+  state_.changes.end_instance(number);
   slab_request request{.what = slab_request::kind::forget, .slab = {}};
   request.slab.instance = number;
   request.index = std::move(in.index).release();

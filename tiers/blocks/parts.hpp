@@ -20,6 +20,7 @@
 #include "tiers/blocks/pin_shares.hpp"
 #include "tiers/blocks/prefetch_holds.hpp"
 #include "tiers/blocks/prefetch_requests.hpp"
+#include "tiers/blocks/present_list.hpp"
 #include "tiers/blocks/recovery.hpp"
 #include "tiers/blocks/request_chains.hpp"
 #include "tiers/blocks/session_table.hpp"
@@ -65,6 +66,7 @@ struct parts {
   expiry expire{all, blocks, edges};
   submissions submit{all,  payers, transfers, blocks, in_hands,    allocate,
                      kept, edges,  chains,    clear,  prefetching, checks};
+  present_list listing{all};
   recovery recover{all, payers, transfers, order, blocks, in_hands, space, table, attached};
 };
 

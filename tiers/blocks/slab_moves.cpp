@@ -151,6 +151,7 @@ bool slab_moves::drain(slab& victim, boot_time now) {
   };
   for (const block_ref ref : present) {
     in.index.erase(reduce_key(state_.record_of(victim, ref).get_key().view(), victim.what.group));
+    state_.note_removed(victim, ref);
     order_.leave_order(group, victim.what.first_record + ref.block(), departure::evicted, now);
     let_loose(ref);
     ++state_.counters.evicted;
@@ -199,9 +200,11 @@ void slab_moves::move_hot_blocks(slab& origin, std::vector<block_ref>& refs, boo
     in.index.erase(reduce_key(full.view(), origin.what.group));
     record.set_state(block_state::free,
                      "move_hot_blocks.free"_point);  // before the copy is published: never two blocks of one key
-    order_.leave_order(group, origin.what.first_record + source.block(), departure::removed, now);
+    const std::uint32_t number = origin.what.first_record + source.block();
+    order_.leave_order(group, number, departure::removed, now);
     if (!sound) {
       ++state_.counters.checksum_errors;
+      state_.note_removed(origin, source);
       checks_.count_wrong(in, record, now);
       group.free.push_back(target);
       in.payer->repay(&account::used, group.stride);
@@ -211,7 +214,7 @@ void slab_moves::move_hot_blocks(slab& origin, std::vector<block_ref>& refs, boo
     state_.blank += group.stride;  // the source's bytes are the target's now
     memory::shared_store(state_.record_of(home, target).owner, record.owner.load(std::memory_order_relaxed),
                          std::memory_order_relaxed, "move_hot_blocks.owner"_point);
-    blocks_.publish(in, home, target, full, touched, checksum, kind);
+    blocks_.publish_moved(in, home, target, number, touched, checksum, kind);
     memory::shared_set_bits(state_.record_of(home, target).flags, below, "move_hot_blocks.below"_point);
     order_.enter_order(group, home.what.first_record + target.block(), now);
     ++state_.counters.moved;

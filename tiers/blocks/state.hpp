@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "memory/crash_guard.hpp"
+#include "tiers/block_changes/block_changes.hpp"
 #include "tiers/blocks/published.hpp"
 #include "tiers/blocks/structures.hpp"
 
@@ -45,9 +46,10 @@ struct state {
   std::uint64_t budget = no_budget;
   store_counters counters{};
   kind_shares shares{};
-  edge_set away{};                           ///< tiers below that neither take nor give anything now
-  std::optional<boot_time> lingers_until{};  ///< of what a dead worker's devices may still write
-  published requests{};                      ///< … of engines, whose blocks are handed over
+  edge_set away{};                              ///< tiers below that neither take nor give anything now
+  std::optional<boot_time> lingers_until{};     ///< of what a dead worker's devices may still write
+  published requests{};                         ///< … of engines, whose blocks are handed over
+  block_changes changes{options.most_changes};  ///< of what is here, each block at the number of its record
 
   [[nodiscard]] slab* slab_of_record(std::uint32_t record) const noexcept;
   [[nodiscard]] memory::block_record& record_of(const slab& slab, memory::block_ref ref) const noexcept {
@@ -71,6 +73,13 @@ struct state {
     const memory::block_record& soon = records[record];
     __builtin_prefetch(&soon.key_size);
     __builtin_prefetch(&soon.key[sizeof soon.key / 2 - 1]);
+  }
+  /// The block is not found under its key any more.
+  void note_removed(const slab& home, memory::block_ref ref) {
+    if (changes.has_readers()) [[unlikely]] {
+      changes.removed(home.what.first_record + ref.block(), home.owner->number, home.what.group,
+                      record_of(home, ref).get_key());
+    }
   }
   [[nodiscard]] std::uint64_t usable_bytes() const noexcept;
   /// What the water marks and the capacity are compared with.

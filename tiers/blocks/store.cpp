@@ -296,6 +296,14 @@ std::vector<handover::news> store::take_news() {
   return parts_->all.requests.take_news();
 }
 
+block_changes& store::changes() noexcept {
+  return parts_->all.changes;
+}
+
+const block_listing& store::listing() const noexcept {
+  return parts_->listing;
+}
+
 // ---------------------------------------------------------------------------------------------- configuration
 
 void store::set_water_marks(double high, double low) noexcept {

@@ -15,6 +15,7 @@
 #include "memory/block_record.hpp"
 #include "memory/index.hpp"
 #include "memory/version_table.hpp"
+#include "tiers/block_changes/block_changes.hpp"
 #include "tiers/blocks/handing_on.hpp"
 #include "tiers/blocks/slab_request.hpp"
 #include "tiers/blocks/types.hpp"
@@ -173,6 +174,10 @@ class store {
   // ---- hand-overs: see published.hpp
   void follow(const handover::order& what, boot_time now);
   [[nodiscard]] std::vector<handover::news> take_news();
+
+  // ---- changes of present blocks: see tiers/block_changes
+  [[nodiscard]] block_changes& changes() noexcept;
+  [[nodiscard]] const block_listing& listing() const noexcept;
 
   // ---- configuration
   void set_water_marks(double high, double low) noexcept;

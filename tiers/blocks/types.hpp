@@ -18,6 +18,7 @@
 #include "core/time_types.hpp"
 #include "memory/session_memory.hpp"
 #include "memory/shared_file.hpp"
+#include "tiers/block_changes/block_changes.hpp"
 #include "tiers/blocks/counters.hpp"
 #include "tiers/eviction/auto_status.hpp"
 #include "tiers/transfer.hpp"
@@ -113,6 +114,7 @@ struct store_options {
   std::uint64_t hold_bytes = 0;       ///< the most that prefetches may keep from eviction; 0: half of the capacity
   std::uint64_t first_transfer = 1;  ///< number of the first transfer to or from the tier below; for tests of late ones
   life_options life;
+  std::size_t most_changes = block_changes::usual_waiting;  ///< that may wait for a reader of them
 
   bool has_listeners = false;  ///< also others than tiers below are told of what is removed
   lingering_writers lingering;

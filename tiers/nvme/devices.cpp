@@ -214,6 +214,7 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
   const auto read = [&] {
     found.blocks.clear();
     found.owners.clear();
+    found.keys.clear();
     read_names(*known, found, removed);
     counts = known->load([&](const stored_block& block) {
       if (removed.contains(block.instance, block.key)) {
@@ -221,6 +222,8 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
       } else if (auto small = adopted_from(block)) {
         if (found.owners.empty() || found.owners.back() != block.instance) found.owners.push_back(block.instance);
         small->owner = static_cast<std::uint32_t>(found.owners.size() - 1);
+        small->number = static_cast<std::uint32_t>(found.blocks.size());
+        if (options_.keeps_keys) found.keys.set(small->number, block.group, block.full);
         found.blocks.push_back(*small);
       }
     });
@@ -240,6 +243,7 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
     if (auto moved = catalog::set_aside(into.directory); !moved) return moved;
     found.blocks.clear();
     found.owners.clear();
+    found.keys.clear();
     found.instances.clear();
     found.removed = 0;
     counts = load_counts{};

@@ -26,6 +26,7 @@ struct device_options {
   engine_kind engine = engine_kind::automatic;
   unsigned queue_depth = 32;
   bool require_mount = false;  ///< as path_options
+  bool keeps_keys = false;     ///< opened_path::keys are read
   /// For each directory memory that outlives the process (pending_removals::kept_bytes), or nothing.
   std::vector<memory::segment> kept;
 };
@@ -56,6 +57,7 @@ struct opened_path {
   std::string set_aside;                  ///< why the metadata that was there could not be used; empty: it could
   std::vector<adopted_block> blocks;      ///< what it holds, the oldest first
   std::vector<instance_identity> owners;  ///< of the blocks, by adopted_block::owner
+  entry_keys keys;                        ///< … by adopted_block::number, if they are wanted
   std::uint64_t damaged = 0;              ///< records that were left out
   std::vector<std::pair<instance_identity, instance_spec>> instances;  ///< that are remembered
   std::uint64_t removed = 0;  ///< blocks left out because they were to be forgotten

@@ -98,6 +98,7 @@ bool store::bind(instance_number number, instance_identity identity, memory::hin
   const auto found = instance_of(identity);
   if (!found) return false;
   const std::uint16_t which = *found;
+  if (instances_[which].number != 0) block_changes_.end_instance(instances_[which].number);
   instances_[which].number = number;
   instances_[which].hints = std::move(hints);
   by_number_[number] = which;
@@ -113,6 +114,7 @@ void store::unbind(instance_number number) {
   by_number_.erase(number);
   instance_entry& left = instances_[*which];
   if (left.number != number) return;  // bound again meanwhile
+  block_changes_.end_instance(number);
   left.number = 0;
   left.hints = {};
   none_unused_ = false;
@@ -161,15 +163,44 @@ result<void> store::set_policy(const std::string& name) {
   return {};
 }
 
+bool store::is_found(const block_entry& entry) const noexcept {
+  return instances_[entry.instance].number != 0 && paths_[entry.path].state == path_state::serving;
+}
+
+/// Every entry that can be found from now on, or no more, passes here.
 void store::show(std::uint32_t entry, bool visible) {
   const block_entry& shown = entries_[entry];
+  if (!is_found(shown)) return;
   instance_entry& owner = instances_[shown.instance];
-  if (owner.number == 0 || paths_[shown.path].state != path_state::serving) return;
   if (visible) {
     owner.hints.add(shown.key());
   } else {
     owner.hints.erase(shown.key());
   }
+  if (block_changes_.has_readers()) note_change(entry, visible ? tier_change_kind::stored : tier_change_kind::removed);
+}
+
+void store::note_change(std::uint32_t entry, tier_change_kind kind) {
+  const auto key = keys_.find(entry);
+  if (!key) return;
+  const instance_number owner = instances_[entries_[entry].instance].number;
+  if (kind == tier_change_kind::stored)
+    block_changes_.stored(entry, owner, key->group, key->full);
+  else
+    block_changes_.removed(entry, owner, key->group, key->full);
+}
+
+block_place store::list(block_place first, std::size_t steps, std::vector<tier_change>& blocks) const {
+  const block_place end = entries_.end();
+  const block_place stop = first + std::min<block_place>(steps, end - std::min(first, end));
+  for (block_place at = first; at < stop; ++at) {
+    const auto number = static_cast<std::uint32_t>(at);
+    const block_entry& each = entries_[number];
+    if (each.sectors == 0 || !is_found(each)) continue;
+    if (const auto key = keys_.find(number))
+      blocks.push_back({tier_change_kind::stored, instances_[each.instance].number, key->group, key->full});
+  }
+  return stop < end ? stop : end_of_places;
 }
 
 // ---------------------------------------------------------------------------------------------- paths
@@ -190,7 +221,8 @@ store::size_class& store::class_of(std::uint64_t bytes) {
   return found;
 }
 
-bool store::adopt(std::uint32_t path, const adopted_block& block, const instance_identity& owner) {
+bool store::adopt(std::uint32_t path, const adopted_block& block, const instance_identity& owner,
+                  const std::optional<entry_key>& key) {
   path_entry& home = paths_[path];
   const std::uint64_t bytes = std::uint64_t{block.sectors} * sector_bytes;
   const bool sane = home.slots && home.blocks < home.max_blocks;
@@ -217,6 +249,7 @@ bool store::adopt(std::uint32_t path, const adopted_block& block, const instance
   ++home.blocks;
   ++instances_[instance].blocks;
   ++counters_.loaded;
+  if (options_.keeps_keys && key) keys_.set(entry, key->group, key->full);
   show(entry, true);
   return true;
 }
@@ -459,6 +492,7 @@ void store::erase(std::uint32_t entry, bool tell, bool evicted) {
       if (each.is_read && each.entry == entry) each.unwanted = true;
     }
   }
+  if (options_.keeps_keys) keys_.erase(entry);
   entries_.erase(entry);
 }
 
@@ -550,6 +584,7 @@ void store::finish_write(operation& done, const io_completion& completion, wall_
   ++instances_[done.instance].blocks;
   ++counters_.written;
   counters_.written_bytes += stored.bytes;
+  if (options_.keeps_keys) keys_.set(entry, stored.group, stored.full);
   changes_.push_back({done.path, {.what = catalog_change::kind::put, .block = std::move(stored)}});
   show(entry, true);
   answer(done.what, transfer_result::done);
@@ -665,6 +700,21 @@ std::uint64_t store::remove(instance_number number, std::span<const block_key> k
   return removed;
 }
 
+/// The caller's one change a path says it all.
+std::uint64_t store::erase_all_of(std::uint16_t instance) {
+  const instance_number number = instances_[instance].number;
+  const block_changes::clear_guard whole(block_changes_, {&number, number != 0 ? 1U : 0U});
+  std::uint64_t removed = 0;
+  const std::size_t changes = changes_.size();
+  for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
+    if (entries_[entry].sectors == 0 || entries_[entry].instance != instance) continue;
+    erase(entry, false);
+    changes_.resize(changes);
+    ++removed;
+  }
+  return removed;
+}
+
 std::uint64_t store::forget_instance(std::uint16_t instance) {
   for (auto& [tag, each] : operations_) {
     if (each.instance != instance || each.is_read) continue;
@@ -674,15 +724,7 @@ std::uint64_t store::forget_instance(std::uint16_t instance) {
       writing_.erase(current);
     }
   }
-  std::uint64_t removed = 0;
-  const std::size_t changes = changes_.size();
-  for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
-    if (entries_[entry].sectors == 0 || entries_[entry].instance != instance) continue;
-    erase(entry, false);
-    ++removed;
-  }
-  // One change a path says it all.
-  changes_.resize(changes);
+  const std::uint64_t removed = erase_all_of(instance);
   note_everywhere(catalog_change::kind::erase_blocks, instances_[instance].identity);
   counters_.removed += removed;
   return removed;
@@ -709,6 +751,9 @@ std::uint64_t store::clear_identity(instance_identity identity) {
 std::uint64_t store::clear_all() {
   for (auto& [tag, each] : operations_) each.unwanted |= !each.is_read;
   writing_.clear();
+  std::vector<instance_number> bound_ones;
+  for (const auto& [number, instance] : by_number_) bound_ones.push_back(number);
+  const block_changes::clear_guard whole(block_changes_, bound_ones);
   std::uint64_t removed = 0;
   const std::size_t changes = changes_.size();
   for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {

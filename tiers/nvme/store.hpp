@@ -20,9 +20,11 @@
 #include "core/instance_spec.hpp"
 #include "core/time_types.hpp"
 #include "memory/lower_hints.hpp"
+#include "tiers/block_changes/block_changes.hpp"
 #include "tiers/eviction/policy.hpp"
 #include "tiers/nvme/catalog.hpp"
 #include "tiers/nvme/counters.hpp"
+#include "tiers/nvme/entry_keys.hpp"
 #include "tiers/nvme/entry_table.hpp"
 #include "tiers/nvme/io.hpp"
 #include "tiers/nvme/slot_allocator.hpp"
@@ -40,6 +42,8 @@ struct store_options {
   double high_water = 1.0;             ///< of the capacity: eviction ahead of need starts above; 1: never
   double low_water = 1.0;              ///< … and ends below
   std::uint32_t errors_to_retire = 4;  ///< I/O errors in a row that take a path out of service
+  bool keeps_keys = false;             ///< whole keys, which changes need: without them readers get none
+  std::size_t most_changes = block_changes::usual_waiting;  ///< that may wait for a reader
 };
 
 /// What the tier needs of a stored_block (catalog.hpp): 48 bytes, because a start may read millions of them.
@@ -49,7 +53,8 @@ struct adopted_block {
   std::uint64_t checksum = 0;
   std::uint32_t sectors = 0;
   wall_time touch{};
-  std::uint32_t owner = 0;  ///< its instance's place in a table of the caller
+  std::uint32_t owner = 0;   ///< its instance's place in a table of the caller
+  std::uint32_t number = 0;  ///< … and its key's
 };
 static_assert(sizeof(adopted_block) == 48);
 /// Nothing when the block's fields contradict each other.
@@ -124,8 +129,9 @@ class store {
   /// for.
   void open_path(std::uint32_t path, std::uint64_t first, std::uint64_t end, std::uint64_t max_blocks);
   /// Takes over a block of the path's catalog, after open_path(). False: its place is taken or out of range; the
-  /// catalog forgets it.
-  bool adopt(std::uint32_t path, const adopted_block& block, const instance_identity& owner);
+  /// catalog forgets it. `key`: nothing where no keys are kept.
+  bool adopt(std::uint32_t path, const adopted_block& block, const instance_identity& owner,
+             const std::optional<entry_key>& key = {});
   /// The path could not be opened, or cannot be relied upon any more: this process serves none of its blocks.
   void path_failed(std::uint32_t path, std::string why);
   /// Probes retired paths, and puts those that answer back into service. Forgets expired blocks, and unused names. Call
@@ -156,6 +162,11 @@ class store {
   [[nodiscard]] std::vector<instance_identity> take_nameless();
 
   [[nodiscard]] store_status status() const;
+
+  // ---- changes of blocks that can be found, each at the number of its entry
+  [[nodiscard]] block_changes& changes() noexcept { return block_changes_; }
+  /// See block_listing::list().
+  block_place list(block_place first, std::size_t steps, std::vector<tier_change>& blocks) const;
 
  private:
   struct instance_entry {
@@ -219,12 +230,17 @@ class store {
   void expire(wall_time now);
   void note_erased(std::uint32_t path, instance_identity identity, const block_key& key);
   void show(std::uint32_t entry, bool visible);
+  [[nodiscard]] bool is_found(const block_entry& entry) const noexcept;
+  void note_change(std::uint32_t entry, tier_change_kind kind);
+  std::uint64_t erase_all_of(std::uint16_t instance);
   void answer(const transfer& block, transfer_result outcome);
   std::uint64_t forget_instance(std::uint16_t instance);
   void note_everywhere(catalog_change::kind what, instance_identity identity);
 
   store_options options_;
   entry_table entries_;
+  entry_keys keys_;  ///< of entries, if they are kept
+  block_changes block_changes_{options_.most_changes};
   eviction::block_links links_;
   std::map<std::uint64_t, size_class> classes_;  ///< by length in bytes
   std::vector<path_entry> paths_;

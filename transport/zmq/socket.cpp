@@ -48,6 +48,8 @@ result<void> set_up(void* handle, socket_kind kind, const message_socket_options
       {ZMQ_TCP_KEEPALIVE_IDLE, count_of(options.keepalive_idle)},
       {ZMQ_TCP_KEEPALIVE_INTVL, count_of(options.keepalive_pause)},
       {ZMQ_TCP_KEEPALIVE_CNT, options.keepalive_tries},
+      {ZMQ_HEARTBEAT_IVL, count_of(options.heartbeat)},
+      {ZMQ_HEARTBEAT_TIMEOUT, count_of(3 * options.heartbeat)},
       {ZMQ_IPV6, 1},
   });
   for (const socket_setting& each : settings) {
@@ -57,6 +59,8 @@ result<void> set_up(void* handle, socket_kind kind, const message_socket_options
   if (::zmq_setsockopt(handle, ZMQ_MAXMSGSIZE, &options.message_bytes, sizeof(options.message_bytes)) != 0)
     return fail_zmq("zmq_setsockopt", "ZMQ_MAXMSGSIZE");
   const int all = 1;
+  if (kind == socket_kind::router && ::zmq_setsockopt(handle, ZMQ_ROUTER_MANDATORY, &all, sizeof(all)) != 0)
+    return fail_zmq("zmq_setsockopt", "ZMQ_ROUTER_MANDATORY");
   if (kind == socket_kind::open_publisher && ::zmq_setsockopt(handle, ZMQ_XPUB_VERBOSE, &all, sizeof(all)) != 0)
     return fail_zmq("zmq_setsockopt", "ZMQ_XPUB_VERBOSE");
   return {};

@@ -34,7 +34,7 @@ enum class socket_kind : std::uint8_t {
   publisher,       ///< drops what a subscriber does not take
   open_publisher,  ///< the same, and receives the subscriptions: one byte, 1 or 0, and the prefix
   dealer,
-  router,
+  router,  ///< a peer that is gone is an error
   pair,
 };
 
@@ -50,6 +50,7 @@ struct message_socket_options {
   std::chrono::seconds keepalive_idle{10};              ///< before TCP asks whether the peer is there
   std::chrono::seconds keepalive_pause{5};              ///< between those questions
   int keepalive_tries = 3;                              ///< of them without an answer
+  std::chrono::milliseconds heartbeat{0};               ///< between questions of the library's own; 0: none
 };
 
 /// One socket. Nothing that it sent is waited for when it ends. It may be made on one thread and used by another, by

@@ -111,7 +111,7 @@ void tier::open() {
     std::vector<catalog_change> forget;
     for (const auto& [key, block] : paths[p].catalog) {
       const auto adopted = adopted_from(block);
-      if (adopted && store->adopt(p, *adopted, block.instance)) continue;
+      if (adopted && store->adopt(p, *adopted, block.instance, entry_key{block.group, block.full})) continue;
       ++refused;
       forget.push_back({.what = catalog_change::kind::erase, .block = block});
     }
