@@ -136,9 +136,6 @@ function(cenote_test name)
   if(arg_TSAN_SUPPRESS)
     string(APPEND tsan_options " suppressions=${PROJECT_SOURCE_DIR}/scripts/tsan.supp")
   endif()
-  if(NOT arg_PLAIN)  # threads, sockets, disks: what waits for them is not to wait for another test, too
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
-  endif()
   set_tests_properties(${name} PROPERTIES
     LABELS "${labels}" TIMEOUT ${arg_TIMEOUT}
     ENVIRONMENT "TSAN_OPTIONS=${tsan_options};UBSAN_OPTIONS=print_stacktrace=1;ASAN_OPTIONS=detect_stack_use_after_return=0")

@@ -399,12 +399,13 @@ class event_bench {
     if (!events) return std::unexpected(events.error());
     shared_weights weights;
     weights.set({});
+    dump_places dumps{dump_places::max()};
     http::request_server_options settings;
     settings.sockets.push_back({.path = path});
     settings.threads = 1;
     auto server = http::request_server::bind(std::move(settings));
     if (!server) return std::unexpected(server.error());
-    const service_parts parts{index_, processor_, writer_, **events, weights, std::chrono::steady_clock::now()};
+    const service_parts parts{index_, processor_, writer_, **events, weights, dumps, std::chrono::steady_clock::now()};
     (*server)->serve([&]() -> std::unique_ptr<http::request_handler> {
       return std::make_unique<indexer_service>(std::move(service_calls::make(parts).value()));
     });

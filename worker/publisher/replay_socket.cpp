@@ -36,7 +36,7 @@ frame_delivery replay_socket::send(const std::string& peer, std::string_view top
   const std::array<std::string_view, 5> parts{peer, {}, topic, {number.data(), number.size()}, payload};
   const auto sent = socket_.send(parts);
   if (sent) return frame_delivery::done;
-  return sent.error().code == error_code::limit_exceeded ? frame_delivery::full : frame_delivery::gone;
+  return sent.error().code() == error_code::limit_exceeded ? frame_delivery::full : frame_delivery::gone;
 }
 
 }  // namespace cenote::publishing

@@ -49,7 +49,7 @@ struct feed_options {
   bool has_replay = true;                                  ///< false: whatever is missed is lost
   std::chrono::milliseconds grace{30'000};                 ///< `events.grace`
   std::uint64_t waiting_bytes = std::uint64_t{16} << 20U;  ///< that live batches may take while they wait
-  std::uint64_t batch_bytes = std::uint64_t{64} << 20U;    ///< larger ones are refused
+  std::uint64_t batch_bytes = std::uint64_t{16} << 20U;    ///< larger ones are refused
   std::size_t recent = 256;                                ///< batches whose fingerprints are kept; 16 B each
   std::chrono::milliseconds replay_silence{5'000};         ///< between two frames of an answer
   std::chrono::milliseconds first_answer{1'000};           ///< before the first frame; doubles with each try

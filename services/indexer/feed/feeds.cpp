@@ -44,7 +44,7 @@ void feeds::advance(feed_time now) {
   for (const publisher_id each : due) {
     followed_publisher& changed = entries_.at(each);
     changed.batches.advance(now);
-    refresh(each, changed);
+    refresh(each, changed, now);
   }
   grant(now);
 }
@@ -82,26 +82,38 @@ std::vector<publisher_id> feeds::publishers() const {
 void feeds::withdraw(publisher_id publisher, followed_publisher& target) {
   if (target.alarm != feed_time::max()) alarms_.erase({target.alarm, publisher});
   if (target.turn != feed_time::max()) (target.is_doubtful ? doubtful_turns_ : turns_).erase({target.turn, publisher});
-  (target.is_doubtful ? doubtful_replays_ : replays_) -= target.is_replaying ? 1 : 0;
+  if (target.is_replaying) --count_of(target);
   unready_ -= target.is_unready ? 1 : 0;
 }
 
-void feeds::refresh(publisher_id publisher, followed_publisher& changed) {
+std::size_t& feeds::count_of(const followed_publisher& replaying) noexcept {
+  if (replaying.is_slow) return slow_replays_;
+  return replaying.is_doubtful ? doubtful_replays_ : replays_;
+}
+
+void feeds::refresh(publisher_id publisher, followed_publisher& changed, feed_time now) {
   withdraw(publisher, changed);
   changed.alarm = changed.batches.wake_at();
   changed.turn = changed.batches.replay_at();
   changed.is_replaying = changed.batches.is_replaying();
   changed.is_doubtful = changed.batches.is_doubtful();
   changed.is_unready = !changed.batches.is_ready() && changed.batches.mark().state == publisher_state::replaying;
-  if (changed.alarm != feed_time::max()) alarms_.emplace(changed.alarm, publisher);
   if (changed.turn != feed_time::max())
     (changed.is_doubtful ? doubtful_turns_ : turns_).emplace(changed.turn, publisher);
-  (changed.is_doubtful ? doubtful_replays_ : replays_) += changed.is_replaying ? 1 : 0;
+  if (!changed.is_replaying)
+    changed.turn_end = feed_time::max();
+  else if (changed.turn_end == feed_time::max())
+    changed.turn_end = now + options_.turn;
+  changed.is_slow = changed.turn_end <= now && slow_replays_ < options_.slow_replays;
+  if (changed.is_replaying) ++count_of(changed);
+  if (changed.turn_end > now) changed.alarm = std::min(changed.alarm, changed.turn_end);
+  if (changed.alarm != feed_time::max()) alarms_.emplace(changed.alarm, publisher);
   unready_ += changed.is_unready ? 1 : 0;
   for (feed_command& each : changed.batches.take_commands()) commands_.push_back({publisher, std::move(each)});
 }
 
-// Publishers that did not answer the last time have turns of their own, so that they take none of others.
+// Publishers that did not answer the last time have turns of their own, so that they take none of others; one whose
+// answer is slow gives its turn up and goes on.
 void feeds::grant(feed_time now) {
   grant(turns_, replays_, options_.replays, now);
   grant(doubtful_turns_, doubtful_replays_, options_.doubtful_replays, now);
@@ -112,7 +124,7 @@ void feeds::grant(schedule& turns, std::size_t& running, std::size_t bound, feed
     const publisher_id next = turns.begin()->second;
     followed_publisher& chosen = entries_.at(next);
     chosen.batches.begin_replay(now);
-    refresh(next, chosen);
+    refresh(next, chosen, now);
   }
 }
 

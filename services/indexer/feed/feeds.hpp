@@ -26,6 +26,8 @@ struct feeds_options {
   std::size_t name_bytes = 256;                             ///< of a publisher's name
   std::size_t replays = 8;                                  ///< at a time; those that wait longest come first
   std::size_t doubtful_replays = 8;                         ///< beside them, of publishers whose last one failed
+  std::size_t slow_replays = 256;                           ///< and beside them, of those that outlast a turn
+  std::chrono::milliseconds turn{2'000};                    ///< that a replay may take from others
   std::uint64_t waiting_bytes = std::uint64_t{256} << 20U;  ///< of live batches that wait, of all publishers together
 };
 
@@ -60,7 +62,7 @@ class feeds {
     const auto found = entries_.find(publisher);
     if (found == entries_.end()) return;
     std::forward<Input>(input)(found->second.batches);
-    refresh(publisher, found->second);
+    refresh(publisher, found->second, now);
     grant(now);
   }
   /// To be called at wake_at(), or at any time.
@@ -76,7 +78,7 @@ class feeds {
   /// Ascending.
   [[nodiscard]] std::vector<publisher_id> publishers() const;
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
-  [[nodiscard]] std::size_t replays() const noexcept { return replays_ + doubtful_replays_; }
+  [[nodiscard]] std::size_t replays() const noexcept { return replays_ + doubtful_replays_ + slow_replays_; }
   /// Connected publishers whose first replay is not through.
   [[nodiscard]] std::size_t unready() const noexcept { return unready_; }
   [[nodiscard]] std::uint64_t waiting_bytes() const noexcept { return total_.used; }
@@ -89,8 +91,9 @@ class feeds {
 
     std::string name;
     feed batches;
-    feed_time alarm = feed_time::max(), turn = feed_time::max();         ///< as they stand in alarms_ and turns_
-    bool is_replaying = false, is_doubtful = false, is_unready = false;  ///< as it is counted
+    feed_time alarm = feed_time::max(), turn = feed_time::max();  ///< as they stand in alarms_ and turns_
+    feed_time turn_end = feed_time::max();                        ///< of the replay under way
+    bool is_replaying = false, is_doubtful = false, is_slow = false, is_unready = false;  ///< as it is counted
   };
   struct name_hash {
     using is_transparent = void;
@@ -98,8 +101,9 @@ class feeds {
   };
   using schedule = std::set<std::pair<feed_time, publisher_id>>;
 
-  void refresh(publisher_id publisher, followed_publisher& changed);
+  void refresh(publisher_id publisher, followed_publisher& changed, feed_time now);
   void withdraw(publisher_id publisher, followed_publisher& target);
+  [[nodiscard]] std::size_t& count_of(const followed_publisher& replaying) noexcept;
   void grant(feed_time now);
   void grant(schedule& turns, std::size_t& running, std::size_t bound, feed_time now);
 
@@ -111,7 +115,7 @@ class feeds {
   schedule alarms_, turns_, doubtful_turns_;
   std::vector<publisher_command> commands_;
   publisher_id next_ = 1;
-  std::size_t replays_ = 0, doubtful_replays_ = 0, unready_ = 0;
+  std::size_t replays_ = 0, doubtful_replays_ = 0, slow_replays_ = 0, unready_ = 0;
 };
 
 }  // namespace cenote::indexer

@@ -31,6 +31,12 @@ bool pending_names::remove(std::uint64_t hash, medium_number medium) noexcept {
   return true;
 }
 
+void pending_names::clear(medium_number medium) noexcept {
+  const auto others = static_cast<medium_mask>(~mask_of(medium));
+  for (auto& [hash, media] : names_) media = static_cast<medium_mask>(media & others);
+  std::erase_if(names_, [](const auto& name) { return name.second == 0; });
+}
+
 medium_mask pending_names::extract(std::uint64_t hash) noexcept {
   const auto found = names_.find(hash);
   if (found == names_.end()) return 0;

@@ -29,6 +29,8 @@ class pending_names {
   /// The media of a name, which waits no more.
   [[nodiscard]] medium_mask extract(std::uint64_t hash) noexcept;
   void clear() noexcept { names_.clear(); }
+  /// Those of one medium.
+  void clear(medium_number medium) noexcept;
 
   [[nodiscard]] bool empty() const noexcept { return names_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }

@@ -95,7 +95,10 @@ void placer::change(placed_publisher& publisher, const event_batch& batch, place
 
 void placer::remove_or_clear(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
                              placement_effect& effect) {
-  if (event.kind == event_kind::cleared) return clear_media(publisher, batch, effect);
+  if (event.kind == event_kind::cleared) {
+    if (publisher.is_node() && event.is_medium_named) return clear_node_medium(publisher, batch, event);
+    return clear_media(publisher, batch, effect);
+  }
   if (publisher.is_node()) return remove_node_blocks(publisher, batch, event);
   remove(publisher, batch, event);
 }
@@ -282,6 +285,15 @@ void placer::clear_media(placed_publisher& publisher, const event_batch& batch, 
   expected_.end(publisher.identity.pod, publisher.model);
   if (scope == clear_scope::all) publisher.pending.clear();
   effect.is_all_cleared = scope == clear_scope::all && publisher.holders.empty();
+}
+
+// A node clears each medium for itself.
+void placer::clear_node_medium(placed_publisher& node, const event_batch& batch, const engine_event& event) {
+  ++node.counters.clears;
+  const auto cleared = index_.holders().medium_of(batch.medium_of(event));
+  if (!cleared) return;  // no block was stored there
+  end_holders(node, [&](const opened_holder& each) { return medium_of(each.kind) == *cleared; });
+  node.pending.clear(*cleared);
 }
 
 // Holders that end are those of all publishers of the pod: a number that one has ended may be another pod's next.

@@ -94,6 +94,7 @@ class placer {
   [[nodiscard]] block_number block_of_node(const placed_publisher& node, std::uint64_t hash) const noexcept;
   void remove_node_blocks(placed_publisher& node, const event_batch& batch, const engine_event& event);
   void clear_media(placed_publisher& publisher, const event_batch& batch, placement_effect& effect);
+  void clear_node_medium(placed_publisher& node, const event_batch& batch, const engine_event& event);
   template <class Predicate>
   void end_holders(placed_publisher& publisher, Predicate&& is_ended);
   void end_shared_holders(placed_publisher& publisher);

@@ -130,7 +130,7 @@ result<void> indexer_process::open_server(const config::node_config& config) {
   auto server = http::request_server::bind(std::move(options));
   if (!server) return std::unexpected(server.error());
   server_ = std::move(*server);
-  const service_parts parts{index_, processor_, writer_, *events_, weights_, std::chrono::steady_clock::now()};
+  const service_parts parts{index_, processor_, writer_, *events_, weights_, dumps_, std::chrono::steady_clock::now()};
   server_->serve([parts]() -> std::unique_ptr<http::request_handler> {
     auto calls = service_calls::make(parts);  // of 128 readers there are as many as threads
     return std::make_unique<indexer_service>(std::move(calls.value()));

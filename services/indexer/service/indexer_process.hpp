@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "services/indexer/forest/forest.hpp"
 #include "services/indexer/keys/token_processor.hpp"
+#include "services/indexer/service/dump_places.hpp"
 #include "services/indexer/service/indexer_writer.hpp"
 #include "services/indexer/service/shared_weights.hpp"
 #include "services/indexer/subscriber/subscriber.hpp"
@@ -60,6 +61,7 @@ class indexer_process {
   forest index_;
   indexer_writer writer_;
   shared_weights weights_;
+  dump_places dumps_{dump_places::max()};
   std::unique_ptr<subscriber> events_;
   std::unique_ptr<http::request_server> server_;
   publisher_map configured_, discovered_, followed_;

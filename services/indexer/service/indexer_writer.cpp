@@ -28,7 +28,10 @@ void add(placement_counters& sum, const placement_counters& part) noexcept {
 void indexer_writer::open(publisher_id publisher, const publisher_identity& identity) {
   if (auto opened = placer_.open(publisher, identity); !opened) {
     ++present_.refused_publishers;
-    log_warn(logger("indexer"), "a publisher finds no room in the index", {{"reason", opened.error().message()}});
+    if (refused_.empty())
+      log_warn(logger("indexer"), "a publisher finds no room in the index; it is tried again, as are others",
+               {{"reason", opened.error().message()}});
+    if (opened.error().code() == error_code::limit_exceeded) refused_.insert_or_assign(publisher, identity);
     return;
   }
   adapters_.insert_or_assign(publisher, event_adapter(identity.engine));
@@ -66,10 +69,11 @@ void indexer_writer::close(publisher_id publisher) {
   if (const placed_publisher* const closed = placer_.find(publisher)) add(closed_, closed->counters);
   placer_.close(publisher);
   adapters_.erase(publisher);
+  refused_.erase(publisher);
   std::erase(open_, publisher);
 }
 
-void indexer_writer::advance(feed_time now) {
+std::vector<publisher_id> indexer_writer::advance(feed_time now) {
   constexpr std::chrono::milliseconds clock_step{50};
   index_.advance_clock(static_cast<std::uint32_t>(1 + now.time_since_epoch() / clock_step));
   placer_.set_expectation(std::chrono::milliseconds(expectation_.load(std::memory_order_relaxed)));
@@ -77,6 +81,29 @@ void indexer_writer::advance(feed_time now) {
   placer_.advance(now);
   sweep();
   publish_figures(now);
+  return find_room(now);
+}
+
+// A few a second: where one finds no room, others seldom do.
+std::vector<publisher_id> indexer_writer::find_room(feed_time now) {
+  constexpr std::size_t tries = 16;
+  std::vector<publisher_id> found;
+  if (refused_.empty() || now < next_try_) return found;
+  next_try_ = now + std::chrono::seconds(1);
+  auto next = refused_.lower_bound(next_refused_);
+  std::size_t failures = 0;
+  for (std::size_t left = refused_.size(); left != 0 && failures < tries && found.size() < tries; --left) {
+    if (next == refused_.end()) next = refused_.begin();
+    const auto& [publisher, identity] = *next++;
+    if (!placer_.open(publisher, identity)) {
+      ++failures;
+      continue;
+    }
+    placer_.close(publisher);
+    found.push_back(publisher);
+  }
+  next_refused_ = next == refused_.end() ? 0 : next->first;
+  return found;
 }
 
 void indexer_writer::run_tasks() {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -45,7 +46,7 @@ class indexer_writer final : public batch_sink {
   void clear(publisher_id publisher, clear_reason reason) override;
   void mark(publisher_id publisher, const feed_mark& mark) override;
   void close(publisher_id publisher) override;
-  void advance(feed_time now) override;
+  std::vector<publisher_id> advance(feed_time now) override;
 
   /// Has the writer do something soon; `bytes` is the memory that the writer_task holds. Errors: limit_exceeded: too
   /// much waits.
@@ -56,6 +57,7 @@ class indexer_writer final : public batch_sink {
 
  private:
   void run_tasks();
+  [[nodiscard]] std::vector<publisher_id> find_room(feed_time now);
   void sweep();
   void publish_figures(feed_time now);
 
@@ -66,6 +68,9 @@ class indexer_writer final : public batch_sink {
   writer_figures present_;
   placement_counters closed_;  ///< of publishers that are closed
   std::vector<publisher_id> open_;
+  std::map<publisher_id, publisher_identity> refused_;  ///< publishers without a place in the index
+  publisher_id next_refused_ = 0;                       ///< that is tried first
+  feed_time next_try_{};
   feed_time next_sum_{};
   std::atomic<std::int64_t> expectation_{2000};
 

@@ -28,9 +28,15 @@ struct copied_blocks {
   std::vector<std::uint64_t> keys, hashes;
 };
 
+struct dump_place_end {
+  void operator()(dump_places* places) const noexcept { places->release(); }
+};
+using dump_place = std::unique_ptr<dump_places, dump_place_end>;
+
 class copied_dump final : public pod_dump {
  public:
-  explicit copied_dump(std::future<std::vector<copied_blocks>> parts) : answer_(std::move(parts)) {}
+  copied_dump(std::future<std::vector<copied_blocks>> parts, dump_place place)
+      : answer_(std::move(parts)), place_(std::move(place)) {}
 
   bool next(const dump_visitor& visit) override {
     if (answer_.valid()) {
@@ -57,6 +63,7 @@ class copied_dump final : public pod_dump {
   std::future<std::vector<copied_blocks>> answer_;  ///< from the writer
   std::vector<copied_blocks> parts_;
   std::size_t next_ = 0;
+  dump_place place_;
 };
 
 /// The writer's: copies what a pod has.
@@ -183,6 +190,9 @@ bool service_calls::has_pod(std::string_view pod) {
 
 result<std::unique_ptr<pod_dump>> service_calls::dump(std::string_view pod) {
   if (!has_pod(pod)) return nullptr;
+  if (!parts_.dumps.try_acquire())
+    return fail(error_code::limit_exceeded, "other dumps are being sent; try again later");
+  dump_place place(&parts_.dumps);
   auto answer = std::make_shared<std::promise<std::vector<copied_blocks>>>();
   auto copied = answer->get_future();
   auto posted = parts_.writer.post(
@@ -196,7 +206,7 @@ result<std::unique_ptr<pod_dump>> service_calls::dump(std::string_view pod) {
       pod.size());
   if (!posted) return std::unexpected(posted.error());
   parts_.events.wake();
-  return std::make_unique<copied_dump>(std::move(copied));
+  return std::make_unique<copied_dump>(std::move(copied), std::move(place));
 }
 
 result<bool> service_calls::clear(std::string_view pod, std::string_view medium) {

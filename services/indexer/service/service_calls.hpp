@@ -10,6 +10,7 @@
 
 #include "services/indexer/http/indexer_calls.hpp"
 #include "services/indexer/scoring/scorer.hpp"
+#include "services/indexer/service/dump_places.hpp"
 #include "services/indexer/service/indexer_writer.hpp"
 #include "services/indexer/service/shared_weights.hpp"
 #include "services/indexer/subscriber/subscriber.hpp"
@@ -23,6 +24,7 @@ struct service_parts {
   indexer_writer& writer;
   subscriber& events;
   const shared_weights& weights;
+  dump_places& dumps;
   feed_time start;  ///< of the service
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "services/indexer/events/event_format.hpp"
 #include "services/indexer/feed/feed_commands.hpp"
@@ -35,8 +36,9 @@ class batch_sink {
   virtual void mark(publisher_id publisher, const feed_mark& mark) = 0;
   /// Its blocks go; the id never comes again.
   virtual void close(publisher_id publisher) = 0;
-  /// About ten times a second, whatever comes.
-  virtual void advance(feed_time now) = 0;
+  /// About ten times a second, whatever comes. Gives publishers for which open() found no room and that have it now:
+  /// they are closed, opened and asked for all of their blocks.
+  virtual std::vector<publisher_id> advance(feed_time now) = 0;
 };
 
 }  // namespace cenote::indexer

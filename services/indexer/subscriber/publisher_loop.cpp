@@ -283,7 +283,7 @@ void publisher_loop::advance() {
   if (now < next_tick_) return;
   next_tick_ = now + options_.tick;
   if (now >= next_scan_) forget_absent();
-  sink_.advance(now);
+  for (const publisher_id each : sink_.advance(now)) publishers_.reopen(each);
 }
 
 void publisher_loop::forget_absent() {

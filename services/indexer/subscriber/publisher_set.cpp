@@ -229,6 +229,13 @@ void publisher_set::malformed(publisher_entry& entry) {
             {"in_a_row", entry.malformed_row}});
 }
 
+void publisher_set::reopen(publisher_id publisher) {
+  const auto found = numbers_.find(publisher);
+  if (found == numbers_.end()) return;
+  renew(*entries_.at(found->second));
+  carry_out();
+}
+
 void publisher_set::advance() {
   feeds_.advance(present_time());
   carry_out();
@@ -313,7 +320,7 @@ bool publisher_set::identify(publisher_entry& entry, std::string_view topic) {
   return true;
 }
 
-/// A new publisher in the place of one whose identity is another.
+/// A new publisher in the place of one whose identity is another, or that had no place.
 void publisher_set::renew(publisher_entry& entry) {
   end_line(entry);
   feeds_.erase(entry.publisher);

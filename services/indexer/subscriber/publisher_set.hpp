@@ -61,10 +61,12 @@ class publisher_set {
   /// Nothing listens where the entry's replay was asked for.
   void refused(publisher_entry& entry);
 
+  /// The sink had no room for this publisher and has it now: it begins anew.
+  void reopen(publisher_id publisher);
   /// Carries out what is due at this time.
   void advance();
   [[nodiscard]] feed_time wake_at() const noexcept { return feeds_.wake_at(); }
-  /// Entries that have a replay socket, `feeds_options::replays` at most.
+  /// Entries that have a replay socket: as many as `feeds_options` lets replay at a time.
   [[nodiscard]] const std::set<entry_number>& lines() const noexcept { return lines_; }
   [[nodiscard]] const std::map<entry_number, std::unique_ptr<publisher_entry>>& entries() const noexcept {
     return entries_;

@@ -24,13 +24,13 @@ struct subscriber_options {
   feed_options feed{};    ///< of each publisher; `kind` and `has_replay` are its own
   feeds_options feeds{};  ///< of all
 
-  std::size_t waiting_commands = 4096;  ///< calls of add() and remove() that the thread has not carried out
-  int live_messages = 1024;             ///< of each connection that wait unread; more are dropped, and asked for again
-  int replay_messages = 16'384;         ///< of an answer that wait unread; an engine keeps 10,000
-  std::size_t turn_messages = 64;       ///< of one socket, before the others have their turn
-  std::size_t turn_bytes = 8UZ << 20U;  ///< the same in bytes
-  std::chrono::milliseconds tick{100};  ///< between calls of batch_sink::advance()
-  std::chrono::milliseconds table_pause{250};        ///< between two tables of publishers, at least
+  std::size_t waiting_commands = 4096;         ///< calls of add() and remove() that the thread has not carried out
+  int live_messages = 32;                      ///< of each connection that wait unread; more wait at the publisher
+  int replay_messages = 16'384;                ///< of an answer that wait unread; an engine keeps 10,000
+  std::size_t turn_messages = 64;              ///< of one socket, before the others have their turn
+  std::size_t turn_bytes = 8UZ << 20U;         ///< the same in bytes
+  std::chrono::milliseconds tick{100};         ///< between calls of batch_sink::advance()
+  std::chrono::milliseconds table_pause{250};  ///< between two tables of publishers, at least
   std::chrono::milliseconds identity_pause{30'000};  ///< between two changes of one publisher's pod or model
   std::chrono::milliseconds retention{3'600'000};    ///< absent publishers of bound endpoints end after that
 };

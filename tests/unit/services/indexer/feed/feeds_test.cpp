@@ -78,6 +78,38 @@ BOOST_AUTO_TEST_CASE(publishers_that_do_not_answer_take_no_turns_of_others) {
   BOOST_TEST(asks.back().first == honest);
 }
 
+BOOST_AUTO_TEST_CASE(a_slow_answer_goes_on_beside_the_turns_of_others) {
+  feeds all({.replays = 1, .slow_replays = 1});
+  std::vector<publisher_id> made;
+  for (const char* const name : {"slow", "slower", "third"}) {
+    made.push_back(all.obtain(name, without_checks()).value());
+    all.change(made.back(), begin_time, [](feed& one) { one.connected(begin_time); });
+  }
+  const auto frame = [&](publisher_id publisher, std::uint64_t request, std::uint64_t seq, feed_time now) {
+    all.change(publisher, now, [&](feed& one) { one.replay_frame(request, seq, {}, now); });
+  };
+  const auto first = taken_asks(all);
+  BOOST_REQUIRE(first.size() == 1U);
+  for (std::uint64_t i = 0; i < 4; ++i) frame(made[0], first[0].second, i, begin_time + i * 500ms);
+  BOOST_TEST(taken_asks(all).empty());
+  BOOST_TEST((all.wake_at() <= begin_time + 2s));
+  all.advance(begin_time + 2s);
+  const auto second = taken_asks(all);
+  BOOST_REQUIRE(second.size() == 1U);
+  BOOST_TEST(second[0].first == made[1]);
+  BOOST_TEST(all.replays() == 2U);
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    frame(made[0], first[0].second, 4 + i, begin_time + 2s + i * 500ms);
+    frame(made[1], second[0].second, i, begin_time + 2s + i * 500ms);
+  }
+  BOOST_TEST(taken_asks(all).empty());  // there is one place for slow ones
+  all.change(made[0], begin_time + 6s, [&](feed& one) { one.replay_end(first[0].second, begin_time + 6s); });
+  frame(made[1], second[0].second, 8, begin_time + 6s);
+  const auto third = taken_asks(all);
+  BOOST_REQUIRE(third.size() == 1U);
+  BOOST_TEST(third[0].first == made[2]);
+}
+
 BOOST_AUTO_TEST_CASE(a_replay_that_never_ends_gives_its_turn_away) {
   feeds all({.replays = 1});
   for (const char* const name : {"a", "b"}) {

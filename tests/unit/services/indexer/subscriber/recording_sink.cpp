@@ -63,9 +63,10 @@ void recording_sink::close(publisher_id publisher) {
   found->is_open = false;
 }
 
-void recording_sink::advance(feed_time /*now*/) {
+std::vector<publisher_id> recording_sink::advance(feed_time /*now*/) {
   const std::lock_guard lock(mutex_);
   ++ticks_;
+  return {};
 }
 
 std::vector<std::string> recording_sink::lines_of(std::string_view pod) const {

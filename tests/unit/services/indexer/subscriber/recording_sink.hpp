@@ -23,7 +23,7 @@ class recording_sink final : public batch_sink {
   void clear(publisher_id publisher, clear_reason reason) override;
   void mark(publisher_id publisher, const feed_mark& mark) override;
   void close(publisher_id publisher) override;
-  void advance(feed_time now) override;
+  std::vector<publisher_id> advance(feed_time now) override;
 
   /// The lines of all publishers of this pod, one behind the other, without marks.
   [[nodiscard]] std::vector<std::string> lines_of(std::string_view pod) const;
