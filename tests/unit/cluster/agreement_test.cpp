@@ -22,11 +22,11 @@ using testing::agreement_world;
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::uint64_t usual_worlds = 2000;
+constexpr std::uint64_t usual_worlds = 700;
 #elif defined(__OPTIMIZE__)
-constexpr std::uint64_t usual_worlds = 25000;
+constexpr std::uint64_t usual_worlds = 8000;
 #else
-constexpr std::uint64_t usual_worlds = 1000;
+constexpr std::uint64_t usual_worlds = 500;
 #endif
 
 std::uint64_t worlds() {

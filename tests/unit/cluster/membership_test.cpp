@@ -19,11 +19,11 @@ using testing::world_options;
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::uint64_t usual_seeds = 200;
+constexpr std::uint64_t usual_seeds = 80;
 #elif defined(__OPTIMIZE__)
-constexpr std::uint64_t usual_seeds = 1500;
+constexpr std::uint64_t usual_seeds = 500;
 #else
-constexpr std::uint64_t usual_seeds = 300;
+constexpr std::uint64_t usual_seeds = 150;
 #endif
 
 std::uint64_t seeds() {

@@ -14,7 +14,7 @@ using memory::submission;
 namespace {
 
 int rounds() {
-  return std::getenv("CENOTE_TEST_FULL") == nullptr ? 120 : 1200;
+  return std::getenv("CENOTE_TEST_FULL") == nullptr ? 60 : 1200;
 }
 
 }  // namespace

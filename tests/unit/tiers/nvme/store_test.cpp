@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cerrno>
+#include <cstdlib>
 #include <ostream>
 
 #include "core/checksum.hpp"
@@ -819,7 +820,7 @@ BOOST_AUTO_TEST_CASE(when_all_numbers_of_instances_are_taken_those_that_hold_not
 // ---- all together
 
 BOOST_AUTO_TEST_CASE(random_work_never_uses_more_than_there_is_and_answers_everything_once) {
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < (std::getenv("CENOTE_TEST_FULL") == nullptr ? 20U : 200U); ++seed) {
     BOOST_TEST_CONTEXT("seed " << seed) {
       std::mt19937_64 random(seed);
       tier_options options;

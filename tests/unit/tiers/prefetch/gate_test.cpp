@@ -324,7 +324,7 @@ std::uint64_t seeds() {
   if (const char* const asked = std::getenv("CENOTE_TEST_SEEDS")) return std::strtoull(asked, nullptr, 10);
   if (std::getenv("CENOTE_TEST_FULL") != nullptr) return 100;
 #ifdef __OPTIMIZE__
-  return 8;
+  return 4;
 #else
   return 2;
 #endif

@@ -19,11 +19,11 @@ using testing::removal_world;
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::uint64_t usual_worlds = 60;
+constexpr std::uint64_t usual_worlds = 30;
 #elif defined(__OPTIMIZE__)
-constexpr std::uint64_t usual_worlds = 200;
+constexpr std::uint64_t usual_worlds = 100;
 #else
-constexpr std::uint64_t usual_worlds = 60;
+constexpr std::uint64_t usual_worlds = 30;
 #endif
 
 std::uint64_t worlds() {
