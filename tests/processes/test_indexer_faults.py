@@ -521,8 +521,8 @@ def test_publishers_that_find_no_room_are_counted(herd: Herd) -> None:
 
     until("all pods are there", is_heard, pause=0.05)
     many.close()
-    until("some find no room", lambda: len(indexer.logged("finds no room")) >= 60)
-    until("they are counted", lambda: indexer.counter("publishers_without_room_total") >= 60, limit=3)
+    until("they are counted", lambda: indexer.counter("publishers_without_room_total") >= 60)
+    assert len(indexer.logged("finds no room")) == 1  # one line, however many there are
 
 
 def test_a_flood_of_one_publisher_does_not_delay_the_others(herd: Herd) -> None:
