@@ -33,15 +33,15 @@ void block_changes::add(reader_state& reader, const tier_change& change) {
   if (reader.waiting.size() == 1 && ring_) ring_();
 }
 
-std::optional<change_run> block_changes::read(change_reader number, std::size_t steps, const block_listing& tier) {
-  if (readers_.size() >= most_readers && !readers_.contains(number)) return std::nullopt;
-  reader_state& reader = readers_[number];
+std::optional<change_run> block_changes::read(change_reader reader, std::size_t steps, const block_listing& tier) {
+  if (readers_.size() >= most_readers && !readers_.contains(reader)) return std::nullopt;
+  reader_state& state = readers_[reader];
   change_run run;
-  run.begins_anew = std::exchange(reader.begins_anew, false);
-  run.changes = std::exchange(reader.waiting, {});
-  if (reader.next != end_of_places) reader.next = tier.list(reader.next, steps, run.changes);
-  run.is_complete = reader.next == end_of_places;
-  name_subjects(reader, run, tier);
+  run.begins_anew = std::exchange(state.begins_anew, false);
+  run.changes = std::exchange(state.waiting, {});
+  if (state.next != end_of_places) state.next = tier.list(state.next, steps, run.changes);
+  run.is_complete = state.next == end_of_places;
+  name_subjects(state, run, tier);
   return run;
 }
 

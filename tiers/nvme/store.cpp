@@ -752,6 +752,7 @@ std::uint64_t store::clear_all() {
   for (auto& [tag, each] : operations_) each.unwanted |= !each.is_read;
   writing_.clear();
   std::vector<instance_number> bound_ones;
+  bound_ones.reserve(by_number_.size());
   for (const auto& [number, instance] : by_number_) bound_ones.push_back(number);
   const block_changes::clear_guard whole(block_changes_, bound_ones);
   std::uint64_t removed = 0;

@@ -7,21 +7,22 @@
 
 namespace cenote::publishing {
 
-bool snapshot_desk::ask(const std::string& name, std::string topic, event_time now) {
-  const auto is_same = [&](const snapshot_peer& each) { return each.name == name; };
+bool snapshot_desk::ask(const std::string& peer, std::string topic, event_time now) {
+  const auto is_same = [&](const snapshot_peer& each) { return each.name == peer; };
   std::erase_if(waiting_, is_same);
   if (active_) std::erase_if(active_->peers, is_same);
   if (waiting_.size() >= most_asking_peers) return false;
-  waiting_.push_back({name, std::move(topic), 0, now});
+  waiting_.push_back({peer, std::move(topic), 0, now});
   return true;
 }
 
 void snapshot_desk::begin(event_time now) {
   if (active_ || waiting_.empty()) return;
-  active_.emplace();
-  active_->reader = next_reader_++;
-  active_->peers = std::exchange(waiting_, {});
-  for (snapshot_peer& each : active_->peers) each.heard_at = now;
+  running_snapshot begun;
+  begun.reader = next_reader_++;
+  begun.peers = std::exchange(waiting_, {});
+  for (snapshot_peer& each : begun.peers) each.heard_at = now;
+  active_ = std::move(begun);
 }
 
 std::optional<change_reader> snapshot_desk::reader_of(event_medium medium) const {

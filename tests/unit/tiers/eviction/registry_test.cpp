@@ -1,5 +1,5 @@
-#include "tests/support/folders.hpp"
 #include "tiers/eviction/registry.hpp"
+#include "tests/support/folders.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
