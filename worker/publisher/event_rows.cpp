@@ -127,6 +127,7 @@ bool event_rows::translate(event_medium medium, const std::vector<tier_change>& 
 
 std::vector<std::pair<shared_text, std::uint64_t>> event_rows::rows() const {
   std::vector<std::pair<shared_text, std::uint64_t>> all;
+  all.reserve(rows_.size());
   for (const auto& [model, each] : rows_) all.emplace_back(each->topic, each->next);
   return all;
 }
