@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,13 @@ def content_of(key: bytes, size: int, salt: int = 0) -> Bytes:
 def contents_of(keys: Iterable[bytes], size: int, salt: int = 0) -> list[Bytes]:
     """One buffer a key, as put wants them."""
     return [content_of(key, size, salt) for key in keys]
+
+
+def put(session: Any, keys: Sequence[bytes], size: int, batch: int = 8) -> None:
+    """Stores blocks, `batch` a call. A cache may take fewer."""
+    for first in range(0, len(keys), batch):
+        some = keys[first : first + batch]
+        session.put(some, contents_of(some, size))
 
 
 def is_content_of(key: bytes, data: object, size: int, salt: int = 0) -> bool:

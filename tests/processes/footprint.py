@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from node import LIMIT, MiB, Node
+from node import LIMIT, MiB, Node, open_files
 
 
 def _kib(pid: int, field: str) -> int:
@@ -19,13 +17,9 @@ def _kib(pid: int, field: str) -> int:
     raise AssertionError(f"no {field} in /proc/{pid}/status")
 
 
-def _descriptors(pid: int) -> int:
+def descriptors(pid: int) -> int:
     """But for memory of slabs, and memory that waits to be one."""
-    count = 0
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            count += "cenote-slab" not in os.readlink(entry)
-    return count
+    return sum("cenote-slab" not in each for each in open_files(pid))
 
 
 @dataclass(frozen=True)
@@ -47,8 +41,8 @@ class Footprint:
         status = node.status()
         worker = int(status["node"]["worker_pid"])
         return cls(
-            worker_fds=_descriptors(worker),
-            keeper_fds=_descriptors(node.pid),
+            worker_fds=descriptors(worker),
+            keeper_fds=descriptors(node.pid),
             private=_kib(worker, "RssAnon") * 1024,
             address_space=_kib(worker, "VmSize") * 1024,
             threads=_kib(worker, "Threads"),

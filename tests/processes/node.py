@@ -53,6 +53,15 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
+def open_files(pid: int) -> list[str]:
+    """What a process has open: paths, or as the kernel names it. Descriptors may vanish while they are read."""
+    names = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            names.append(os.readlink(each))
+    return names
+
+
 def until(what: str, condition: Callable[[], T], limit: float = LIMIT, pause: float = 0.01) -> T:
     """Polls until `condition` gives something true, and returns that; fails the test after `limit` seconds."""
     end = time.monotonic() + limit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -18,7 +17,7 @@ import cenote
 import pytest
 import wire
 from conftest import StartAgent, StartNode, make_spec
-from node import LIMIT, UNREACHED, MiB, Node, node_environment, run_cenote, until
+from node import LIMIT, UNREACHED, MiB, Node, node_environment, open_files, run_cenote, until
 from tier import both_tiers
 
 Attach = Callable[..., Any]
@@ -393,15 +392,6 @@ def test_a_frame_that_makes_no_sense_is_refused_and_harms_nobody(
     assert shared_node.worker_pid == worker
 
 
-def holds(pid: int, file: Path) -> bool:
-    """Whether a process has this file open. Descriptors may vanish while they are read."""
-    for each in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            if each.readlink() == file:
-                return True
-    return False
-
-
 @pytest.mark.sanitizer
 def test_descriptors_that_a_client_sends_along_are_closed(shared_node: Node, tmp_path: Path) -> None:
     sent = tmp_path / "sent"
@@ -411,7 +401,7 @@ def test_descriptors_that_a_client_sends_along_are_closed(shared_node: Node, tmp
             frame = wire.FRAME.pack(wire.MAGIC, 1, 1, wire.SLABS, 0, 0, 1, 0)
             socket.send_fds(link.socket, [frame], [file.fileno()] * 60)
             assert link.receive().type == wire.FAILURE
-    until("no descriptor is left", lambda: not holds(shared_node.worker_pid, sent))
+    until("no descriptor is left", lambda: str(sent) not in open_files(shared_node.worker_pid))
 
 
 @pytest.mark.sanitizer

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
-import os
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import blocks
 import cenote
+import footprint
 import numpy as np
 import pytest
 import wire
@@ -366,15 +364,6 @@ def test_more_sessions_than_allowed_are_refused_until_one_leaves(start_node: Sta
     attach(node, "i")
 
 
-def open_files(pid: int) -> int:
-    """Descriptors of a process, without those of slabs, which come with blocks."""
-    names = []
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            names.append(os.readlink(entry))
-    return sum(1 for name in names if "cenote-slab" not in name)
-
-
 def test_sessions_that_come_and_go_leave_nothing_behind(node: Node, attach: Attach) -> None:
     node.until_populated()  # which maps memory, too
     kept = attach(node, "i", block=BLOCK)
@@ -382,7 +371,7 @@ def test_sessions_that_come_and_go_leave_nothing_behind(node: Node, attach: Atta
 
     def descriptors() -> tuple[int, int]:
         status = node.status()["node"]
-        return open_files(status["worker_pid"]), open_files(status["pid"])
+        return footprint.descriptors(status["worker_pid"]), footprint.descriptors(status["pid"])
 
     def maps() -> int:
         with open(f"/proc/{node.worker_pid}/maps") as file:

@@ -19,7 +19,20 @@ from typing import Any
 
 import pytest
 from conftest import StartNode
-from node import BINARY, FULL, LIMIT, ROOT, SANITIZED, Node, free_ports, is_alive, run_cenote, stop_process, until
+from node import (
+    BINARY,
+    FULL,
+    LIMIT,
+    ROOT,
+    SANITIZED,
+    Node,
+    free_ports,
+    is_alive,
+    open_files,
+    run_cenote,
+    stop_process,
+    until,
+)
 
 from cluster import Cluster, becomes, cluster_of, kill_node, live, peers, state
 
@@ -40,11 +53,7 @@ def secret_file(folder: Path, text: str = "0123456789abcdef0123456789abcdef") ->
 
 def listening_ports(pid: int) -> set[tuple[str, int]]:
     """Of a process: address as the kernel shows it, and port."""
-    inodes = set()
-    for each in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            if (target := os.readlink(each)).startswith("socket:["):
-                inodes.add(target[8:-1])
+    inodes = {each[8:-1] for each in open_files(pid) if each.startswith("socket:[")}
     found = set()
     for name in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:

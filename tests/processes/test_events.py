@@ -42,9 +42,7 @@ def start(start_node: StartNode, tmp_path: Path, endpoints: Endpoints) -> StartN
 
 def put(session: Any, label: str, count: int) -> list[bytes]:
     keys = blocks.keys_of(label, 0, count)
-    for first in range(0, count, 8):
-        batch = keys[first : first + 8]
-        session.put(batch, blocks.contents_of(batch, BLOCK))
+    blocks.put(session, keys, BLOCK)
     return keys
 
 

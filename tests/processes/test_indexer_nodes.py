@@ -61,12 +61,6 @@ def keys_of(engine: EnginePublisher, tokens: list[int]) -> list[bytes]:
     return [engine.hash_of(each) for each in engine.prefixes(tokens)]
 
 
-def put(session: Any, keys: list[bytes]) -> None:
-    for first in range(0, len(keys), 8):
-        batch = keys[first : first + 8]
-        session.put(batch, blocks.contents_of(batch, BLOCK))
-
-
 def scored(indexer: Indexer, tokens: list[int], score: float) -> None:
     until(f"the score is {score}", lambda: abs((indexer.scores(tokens).score("a") or 0) - score) < 1e-6)
 
@@ -78,7 +72,7 @@ def test_blocks_of_a_node_count_for_its_pods_until_they_are_removed(
     engine.store(A)
     scored(indexer, A, 8)
     keys = keys_of(engine, A)
-    put(session, keys)
+    blocks.put(session, keys, BLOCK)
     engine.clear()
     scored(indexer, A, 8 * CPU)
     session.remove(keys[5:6])
@@ -95,13 +89,13 @@ def test_blocks_that_went_down_to_disk_count_as_such_and_a_clear_empties_all(
     session = attach(node, "i", block=BLOCK, spec={"model": MODEL})
     keys = keys_of(engine, A)
     engine.store(A)
-    put(session, keys)
+    blocks.put(session, keys, BLOCK)
     engine.clear()
     fill = iter(range(100_000))
 
     def is_on_disk() -> bool:
         more = blocks.keys_of("fill", next(fill) * 16, 16)
-        put(session, more)
+        blocks.put(session, more, BLOCK)
         return abs((indexer.scores(A).score("a") or 0) - 8 * DISK) < 1e-6
 
     until("all went down", is_on_disk)
@@ -115,7 +109,7 @@ def test_an_indexer_that_starts_later_takes_a_snapshot_of_the_node(
     session = attach(node, "i", block=BLOCK, spec={"model": MODEL})
     engine.store(A)
     engine.store(B)
-    put(session, keys_of(engine, A) + keys_of(engine, B))
+    blocks.put(session, keys_of(engine, A) + keys_of(engine, B), BLOCK)
     engine.evict(engine.prefixes(A)[3:])
     scored(indexer, A, 3 + 5 * CPU)
     indexer.kill()

@@ -19,9 +19,7 @@ BLOCK = 64 * KiB
 
 def put(session: Any, label: str, count: int) -> list[bytes]:
     keys = blocks.keys_of(label, 0, count)
-    for first in range(0, count, 32):
-        some = keys[first : first + 32]
-        session.put(some, blocks.contents_of(some, BLOCK))
+    blocks.put(session, keys, BLOCK, batch=32)
     return keys
 
 

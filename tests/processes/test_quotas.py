@@ -22,9 +22,7 @@ Attach = Callable[..., Any]
 
 
 def fill(session: Any, label: str, count: int, size: int, batch: int = 32) -> None:
-    for first in range(0, count, batch):
-        keys = blocks.keys_of(label, first, min(batch, count - first))
-        session.put(keys, blocks.contents_of(keys, size))
+    blocks.put(session, blocks.keys_of(label, 0, count), size, batch)
 
 
 @both_tiers

@@ -27,9 +27,7 @@ BLOCK = 16 * KiB
 
 def filled(session: Any, label: str, count: int) -> list[bytes]:
     keys = blocks.keys_of(label, 0, count)
-    for first in range(0, count, 100):
-        batch = keys[first : first + 100]
-        session.put(batch, blocks.contents_of(batch, BLOCK))
+    blocks.put(session, keys, BLOCK, batch=100)
     return keys
 
 
