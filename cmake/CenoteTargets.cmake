@@ -82,16 +82,15 @@ function(cenote_library name)
   add_library(cenote::${name} ALIAS ${target})
 endfunction()
 
-# cenote_test(NAME SOURCES a_test.cpp … [DEPENDS memory …] [PLAIN] [COMPUTES] [NO_ASAN] [TSAN] [TSAN_SUPPRESS] [TIMEOUT s]
+# cenote_test(NAME SOURCES a_test.cpp … [DEPENDS memory …] [COMPUTES] [NO_ASAN] [TSAN] [TSAN_SUPPRESS] [TIMEOUT s]
 # [PCH <a.hpp> …])
 # makes one Boost.Test program and registers it. Its cases are written to test-results/NAME.xml in the build folder.
-# PLAIN: it only computes, so that another such program may run beside it.
 # COMPUTES: the time is in the tests' own code, which is optimised as the product is; others are compiled in half the time
 # without. (The product that they link is optimised in either case.)
 # NO_ASAN: plain decisions without memory or input of their own; the address sanitizer sees it with --full only.
 # TSAN: also run under the thread sanitizer (label tsan); TSAN_SUPPRESS: with scripts/tsan.supp (anything with CAF in it).
 function(cenote_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TSAN;TSAN_SUPPRESS;PLAIN;COMPUTES;NO_ASAN" "TIMEOUT" "SOURCES;DEPENDS;PCH")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TSAN;TSAN_SUPPRESS;COMPUTES;NO_ASAN" "TIMEOUT" "SOURCES;DEPENDS;PCH")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "cenote_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
