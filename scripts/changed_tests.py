@@ -29,7 +29,6 @@ KEYWORDS = {
     "TIMEOUT",
     "TSAN",
     "TSAN_SUPPRESS",
-    "PLAIN",
     "COMPUTES",
     "NO_ASAN",
 }

@@ -54,7 +54,7 @@ def free_port() -> int:
 
 
 def open_files(pid: int) -> list[str]:
-    """What a process has open: paths, or as the kernel names it. Descriptors may vanish while they are read."""
+    """Paths, or the names of the kernel, of all that a process has open. Descriptors may vanish while they are read."""
     names = []
     for each in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):

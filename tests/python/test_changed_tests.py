@@ -16,7 +16,7 @@ TREE = {
     "core/CMakeLists.txt": "cenote_library(core\n  SOURCES\n    text.cpp)\n",
     "client/CMakeLists.txt": "cenote_library(client SOURCES session.cpp DEPENDS core)\n",
     "tiers/nvme/CMakeLists.txt": "cenote_library(nvme SOURCES store.cpp DEPENDS core)\n",
-    "tests/unit/core/CMakeLists.txt": "cenote_test(unit_core PLAIN\n  SOURCES\n    text_test.cpp\n  DEPENDS core)\n",
+    "tests/unit/core/CMakeLists.txt": "cenote_test(unit_core COMPUTES\n  SOURCES\n    text_test.cpp\n  DEPENDS core)\n",
     "tests/unit/client/CMakeLists.txt": "cenote_test(unit_client TSAN\n  SOURCES session_test.cpp DEPENDS client)\n",
     "tests/unit/nvme/CMakeLists.txt": (
         "cenote_test(unit_nvme NO_ASAN SOURCES store_test.cpp ../../support/fake_io.cpp DEPENDS nvme)\n"
