@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "worker/publisher/batch_number.hpp"
+#include "transport/zmq/number_frame.hpp"
 #include "worker/publisher/bound_socket.hpp"
 
 namespace cenote::publishing {
@@ -20,7 +20,7 @@ result<event_socket> event_socket::bind(const zmq::message_context& context, con
 }
 
 void event_socket::send(std::string_view topic, std::uint64_t seq, std::string_view payload) {
-  const batch_number number = number_frame(seq);
+  const auto number = zmq::number_frame(seq);
   const std::array<std::string_view, 3> parts{topic, {number.data(), number.size()}, payload};
   (void)socket_.send(parts);  // a subscriber that gets less sees a gap
 }

@@ -17,7 +17,7 @@
 
 #include "config/logging.hpp"
 #include "core/unique_fd.hpp"
-#include "worker/publisher/batch_number.hpp"
+#include "transport/zmq/number_frame.hpp"
 #include "worker/publisher/event_rows.hpp"
 #include "worker/publisher/event_socket.hpp"
 #include "worker/publisher/replay_desk.hpp"
@@ -225,7 +225,7 @@ class publisher::publishing_loop {
     const std::string& content = request.frames[0];
     if (content == snapshot_request) {
       (void)snapshots_.ask(request.peer, std::move(topic), now);
-    } else if (const auto start = number_in(content)) {
+    } else if (const auto start = zmq::number_in(content)) {
       (void)replays_.ask(request.peer, std::move(topic), *start, rows_, now);
     }
   }

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-#include "worker/publisher/batch_number.hpp"
+#include "transport/zmq/number_frame.hpp"
 #include "worker/publisher/bound_socket.hpp"
 
 namespace cenote::publishing {
@@ -32,7 +32,7 @@ std::optional<replay_message> replay_socket::receive() {
 
 frame_delivery replay_socket::send(const std::string& peer, std::string_view topic, std::uint64_t seq,
                                    std::string_view payload) {
-  const batch_number number = number_frame(seq);
+  const auto number = zmq::number_frame(seq);
   const std::array<std::string_view, 5> parts{peer, {}, topic, {number.data(), number.size()}, payload};
   const auto sent = socket_.send(parts);
   if (sent) return frame_delivery::done;

@@ -3,17 +3,11 @@
 
 #include "services/indexer/feed/batch_payload.hpp"
 #include "services/indexer/subscriber/publisher_options.hpp"
+#include "transport/zmq/number_frame.hpp"
 
 namespace cenote::indexer {
 
 namespace {
-
-std::optional<std::uint64_t> number_of(const zmq::message_part& part) noexcept {
-  if (part.size() != sizeof(std::uint64_t)) return std::nullopt;
-  std::uint64_t number = 0;
-  for (const std::byte each : part.bytes()) number = number << 8U | std::to_integer<std::uint64_t>(each);
-  return number;
-}
 
 /// A topic, if there is one, a number and a payload from the part `start` on.
 std::optional<wire_batch> batch_at(const zmq::multipart_message& message, std::size_t start, bool has_topic) {
@@ -24,7 +18,7 @@ std::optional<wire_batch> batch_at(const zmq::multipart_message& message, std::s
     if (batch.topic.size() > publisher_limits::topic_bytes) return std::nullopt;
   }
   const std::size_t place = has_topic ? start + 1 : start;
-  const auto seq = number_of(message.part(place));
+  const auto seq = zmq::number_in(message.part(place).text());
   if (!seq) return std::nullopt;
   batch.seq = *seq;
   batch.payload = place + 1;
@@ -50,14 +44,8 @@ bool is_end(const wire_batch& answer, std::size_t payload_bytes, replay_kind kin
 
 std::string request_of(const feed_ask& question) {
   if (question.kind == replay_kind::snapshot) return "snapshot";
-  const auto number = wire_number(question.start);
+  const auto number = zmq::number_frame(question.start);
   return {number.data(), number.size()};
-}
-
-std::array<char, 8> wire_number(std::uint64_t number) noexcept {
-  std::array<char, 8> bytes{};
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(number >> (8U * (7U - i)) & 0xffU);
-  return bytes;
 }
 
 }  // namespace cenote::indexer

@@ -1,7 +1,6 @@
 // Parts of a message as a batch or an answer, in all forms that engines send.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -31,8 +30,5 @@ struct wire_batch {
 /// The second part of a request; the first one is empty, and a third one may name a topic. A start as 8 bytes, big
 /// endian, or "snapshot".
 [[nodiscard]] std::string request_of(const feed_ask& question);
-
-/// Big endian, as numbers stand on the wire.
-[[nodiscard]] std::array<char, 8> wire_number(std::uint64_t number) noexcept;
 
 }  // namespace cenote::indexer

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/zmq/number_frame.hpp"
+
 using namespace cenote;
 using namespace cenote::indexer;
 
@@ -16,7 +18,7 @@ namespace {
 constexpr std::uint64_t highest = std::numeric_limits<std::uint64_t>::max();
 
 std::string number_bytes(std::uint64_t number) {
-  const auto bytes = wire_number(number);
+  const auto bytes = zmq::number_frame(number);
   return {bytes.data(), bytes.size()};
 }
 
