@@ -26,7 +26,7 @@ void handed_out::grant(session& to, pool& pool, block_ref ref) {
   record.set_state(block_state::granted, "grant_one.granted"_point);
   const std::uint32_t slot = to.empty_slots.back();
   to.empty_slots.pop_back();
-  to.granted.emplace(ref.bits, granted_block{version, slot, pool.stride});
+  to.granted.add(ref.bits, granted_block{version, slot, pool.stride});
   accounts_.hold_blank(to, pool.stride);
   memory::shared_store(to.memory.grant(slot).block, ref.bits, std::memory_order_relaxed, "grant_one.slot_block"_point);
   memory::shared_store(to.memory.grant(slot).word,

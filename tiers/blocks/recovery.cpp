@@ -208,7 +208,7 @@ void recovery::recover_grants(instance& instance, slab& home, block_ref ref) {
           each->memory.grant(slot).block.load(std::memory_order_relaxed) != ref.bits) {
         continue;
       }
-      each->granted.emplace(ref.bits, granted_block{version, slot, home.what.stride});
+      each->granted.add(ref.bits, granted_block{version, slot, home.what.stride});
       accounts_.hold_blank(*each, home.what.stride);
       std::erase(each->empty_slots, slot);
       return;

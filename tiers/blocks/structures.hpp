@@ -18,6 +18,7 @@
 #include "tiers/blocks/account.hpp"
 #include "tiers/blocks/bounded_blocks.hpp"
 #include "tiers/blocks/chain.hpp"
+#include "tiers/blocks/granted_blocks.hpp"
 #include "tiers/blocks/published.hpp"
 #include "tiers/blocks/slab.hpp"
 #include "tiers/blocks/types.hpp"
@@ -137,18 +138,12 @@ struct instance {
       : index(std::move(writer)), versions(std::move(table)) {}
 };
 
-struct granted_block {
-  std::uint32_t grant_version = 0;
-  std::uint32_t slot = 0;
-  std::uint64_t stride = 0;
-};
-
 struct session {
   session_number number = 0;
   instance* of = nullptr;
   memory::session_memory memory;
-  std::unordered_map<std::uint64_t, granted_block> granted;  ///< blank blocks, by block
-  std::vector<std::uint32_t> empty_slots;                    ///< of the grant table
+  granted_blocks granted;
+  std::vector<std::uint32_t> empty_slots;  ///< of the grant table
   bool connected = true;
   std::uint64_t watched_slot = 0;  ///< a pin slot that has held `watched_pin` since `watched_since`
   std::uint64_t watched_pin = 0;   ///< 0: no pin was held when we last looked
