@@ -18,7 +18,8 @@ struct indexer_section {
   std::string socket;              ///< of HTTP; empty: none
   std::string token_file, tls_cert, tls_key, tls_ca;
   bool trusted_network = false;
-  unsigned threads = 0;  ///< that answer; 0: chosen from the machine
+  unsigned threads = 0;         ///< that answer; 0: chosen from the machine
+  bool metric_aliases = false;  ///< metrics under llm-d's names, too
 };
 
 enum class event_source { automatic, vllm, sglang, cenote };  ///< the form of events

@@ -859,6 +859,11 @@ constexpr std::array keys{
          .minimum = "0",
          .maximum = "64",
          .about = "Threads that answer questions. 0: chosen from the machine."}),
+    bound<&node_config::indexer, &indexer_section::metric_aliases>(
+        {.name = "indexer.metric_aliases",
+         .type = boolean,
+         .fallback = "false",
+         .about = "Metrics under llm-d's names, `kvcache_index_*`, beside Cenote's."}),
     bound<&node_config::events, &events_section::bind>(
         {.name = "events.bind",
          .type = string_list,

@@ -405,7 +405,15 @@ class event_bench {
     settings.threads = 1;
     auto server = http::request_server::bind(std::move(settings));
     if (!server) return std::unexpected(server.error());
-    const service_parts parts{index_, processor_, writer_, **events, weights, dumps, std::chrono::steady_clock::now()};
+    question_totals questions;
+    const service_parts parts{.index = index_,
+                              .processor = processor_,
+                              .writer = writer_,
+                              .events = **events,
+                              .weights = weights,
+                              .dumps = dumps,
+                              .questions = questions,
+                              .start = std::chrono::steady_clock::now()};
     (*server)->serve([&]() -> std::unique_ptr<http::request_handler> {
       return std::make_unique<indexer_service>(std::move(service_calls::make(parts).value()));
     });

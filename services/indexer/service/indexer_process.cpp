@@ -130,7 +130,16 @@ result<void> indexer_process::open_server(const config::node_config& config) {
   auto server = http::request_server::bind(std::move(options));
   if (!server) return std::unexpected(server.error());
   server_ = std::move(*server);
-  const service_parts parts{index_, processor_, writer_, *events_, weights_, dumps_, std::chrono::steady_clock::now()};
+  const service_parts parts{.index = index_,
+                            .processor = processor_,
+                            .writer = writer_,
+                            .events = *events_,
+                            .weights = weights_,
+                            .dumps = dumps_,
+                            .questions = questions_,
+                            .start = std::chrono::steady_clock::now(),
+                            .server = server_.get(),
+                            .names = settings.metric_aliases ? metric_names::own_llmd : metric_names::own};
   server_->serve([parts]() -> std::unique_ptr<http::request_handler> {
     auto calls = service_calls::make(parts);  // of 128 readers there are as many as threads
     return std::make_unique<indexer_service>(std::move(calls.value()));

@@ -14,6 +14,7 @@
 #include "services/indexer/keys/token_processor.hpp"
 #include "services/indexer/service/dump_places.hpp"
 #include "services/indexer/service/indexer_writer.hpp"
+#include "services/indexer/service/question_counts.hpp"
 #include "services/indexer/service/shared_weights.hpp"
 #include "services/indexer/subscriber/subscriber.hpp"
 #include "transport/http/request_server.hpp"
@@ -62,6 +63,7 @@ class indexer_process {
   indexer_writer writer_;
   shared_weights weights_;
   dump_places dumps_{dump_places::max()};
+  question_totals questions_;
   std::unique_ptr<subscriber> events_;
   std::unique_ptr<http::request_server> server_;
   publisher_map configured_, discovered_, followed_;
