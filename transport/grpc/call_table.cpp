@@ -9,7 +9,7 @@ namespace cenote::rpc {
 
 bool call_table::add(std::shared_ptr<server_call> call) {
   const std::lock_guard lock(mutex_);
-  if (calls_.size() >= most_) return false;
+  if (calls_.size() >= limit_) return false;
   const server_call* const key = call.get();
   return calls_.emplace(key, std::move(call)).second;
 }

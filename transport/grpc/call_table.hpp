@@ -13,7 +13,7 @@ class server_call;
 /// Keeps calls as long as gRPC uses them, and bounds their number. Thread-safe.
 class call_table {
  public:
-  explicit call_table(std::size_t most) noexcept : most_(most) {}
+  explicit call_table(std::size_t limit) noexcept : limit_(limit) {}
 
   /// False if there are as many as there may be.
   [[nodiscard]] bool add(std::shared_ptr<server_call> call);
@@ -22,7 +22,7 @@ class call_table {
   void cancel_late();
 
  private:
-  const std::size_t most_;
+  const std::size_t limit_;
   std::mutex mutex_;
   std::unordered_map<const server_call*, std::shared_ptr<server_call>> calls_;
 };

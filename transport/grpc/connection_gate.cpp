@@ -24,12 +24,12 @@ constexpr std::chrono::milliseconds accept_delay{100};  ///< when this process i
 
 }  // namespace
 
-result<connection_gate> connection_gate::open(std::vector<unique_fd> listeners, std::size_t most) {
+result<connection_gate> connection_gate::open(std::vector<unique_fd> listeners, std::size_t limit) {
   unique_fd poll(::epoll_create1(EPOLL_CLOEXEC));
   if (!poll) return fail_errno("epoll_create1");
   unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return fail_errno("eventfd");
-  connection_gate gate(std::move(poll), std::move(wake), std::move(listeners), most);
+  connection_gate gate(std::move(poll), std::move(wake), std::move(listeners), limit);
   if (auto watched = gate.watch(gate.wake_.get(), EPOLLIN); !watched) return std::unexpected(watched.error());
   for (const unique_fd& each : gate.listeners_) {
     if (auto watched = gate.watch(each.get(), EPOLLIN); !watched) return std::unexpected(watched.error());
@@ -92,7 +92,7 @@ void connection_gate::accept_all(int listener) {
       if (errno != EAGAIN && errno != EWOULDBLOCK) std::this_thread::sleep_for(accept_delay);
       return;
     }
-    if (connections_.size() >= most_) continue;
+    if (connections_.size() >= limit_) continue;
     try {
       hand_over(std::move(connection));
     } catch (const std::exception&) {
@@ -103,7 +103,7 @@ void connection_gate::accept_all(int listener) {
 
 void connection_gate::hand_over(unique_fd connection) {
   auto second = connection.duplicate();
-  if (!second || !watch(second->get(), 0)) return;  // EPOLLHUP is always told
+  if (!second || !watch(second->get(), 0)) return;  // EPOLLHUP always comes
   const int yes = 1;
   ::setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   connections_.emplace(second->get(), std::move(*second));

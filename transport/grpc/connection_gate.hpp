@@ -22,7 +22,7 @@ class connection_gate {
   };
 
   /// Errors: system.
-  [[nodiscard]] static result<connection_gate> open(std::vector<unique_fd> listeners, std::size_t most);
+  [[nodiscard]] static result<connection_gate> open(std::vector<unique_fd> listeners, std::size_t limit);
 
   /// Begins; to be called once, at the object's last place.
   void start(receivers takers);
@@ -36,8 +36,8 @@ class connection_gate {
   ~connection_gate() { stop(); }
 
  private:
-  connection_gate(unique_fd poll, unique_fd wake, std::vector<unique_fd> listeners, std::size_t most)
-      : poll_(std::move(poll)), wake_(std::move(wake)), listeners_(std::move(listeners)), most_(most) {}
+  connection_gate(unique_fd poll, unique_fd wake, std::vector<unique_fd> listeners, std::size_t limit)
+      : poll_(std::move(poll)), wake_(std::move(wake)), listeners_(std::move(listeners)), limit_(limit) {}
 
   [[nodiscard]] result<void> watch(int descriptor, unsigned events) const;
   void run();
@@ -48,7 +48,7 @@ class connection_gate {
 
   unique_fd poll_, wake_;
   std::vector<unique_fd> listeners_;
-  std::size_t most_;
+  std::size_t limit_;
   std::unordered_map<int, unique_fd> connections_;  ///< their second descriptors
   receivers takers_;
   std::thread thread_;

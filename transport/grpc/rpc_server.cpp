@@ -30,7 +30,7 @@ class refused_call final : public grpc::ServerGenericBidiReactor {
   void OnDone() override { delete this; }
 };
 
-/// What clients send writes no line; a broken assertion in the library does.
+/// Bytes of clients write no line; a broken assertion in the library does.
 void write_fatal_lines(gpr_log_func_args* line) {
   const std::string_view text(line->message);
   if (text.contains("assertion failed"))

@@ -18,7 +18,7 @@ class indexer_rpc {
  public:
   using calls_factory = std::function<result<std::unique_ptr<indexer_calls>>()>;
 
-  /// Answers from now on, as many questions at once as `threads` says. Errors: those of rpc_server::start();
+  /// Answers from now on, `threads` questions at once. Errors: those of rpc_server::start();
   /// unsupported: this build is without gRPC.
   [[nodiscard]] static result<std::unique_ptr<indexer_rpc>> start(rpc::rpc_server_options options, std::size_t threads,
                                                                   const calls_factory& make_calls);

@@ -51,7 +51,7 @@ void pod_watch::run() {
   auto next_send = std::chrono::steady_clock::time_point::max();
   while (wait(watchers_.empty() ? std::chrono::steady_clock::time_point::max() : std::min(next_look, next_send))) {
     const auto now = std::chrono::steady_clock::now();
-    const bool is_due = now >= next_look || std::ranges::any_of(watchers_, &watcher::is_new);
+    const bool is_due = now >= next_look || std::ranges::any_of(watchers_, &pod_watcher::is_new);
     if (is_due) next_look = now + look_pause;
     try {
       if (is_due) look();
@@ -60,21 +60,21 @@ void pod_watch::run() {
       next_send = next_look;  // there may be memory then
     }
   }
-  for (const watcher& each : watchers_) each.call->refuse(rpc::call_status::unavailable, "the indexer stops");
+  for (const pod_watcher& each : watchers_) each.call->refuse(rpc::call_status::unavailable, "the indexer stops");
   watchers_.clear();
 }
 
-bool pod_watch::wait(std::chrono::steady_clock::time_point until) {
+bool pod_watch::wait(std::chrono::steady_clock::time_point due) {
   std::unique_lock lock(mutex_);
   const auto is_due = [this] { return is_stopping_ || !arrived_.empty(); };
-  if (until == std::chrono::steady_clock::time_point::max()) {
+  if (due == std::chrono::steady_clock::time_point::max()) {
     wake_.wait(lock, is_due);
   } else {
-    wake_.wait_until(lock, until, is_due);
+    wake_.wait_until(lock, due, is_due);
   }
   for (auto& call : arrived_) watchers_.push_back({.call = std::move(call)});
   arrived_.clear();
-  std::erase_if(watchers_, [](const watcher& each) { return each.call->is_over(); });
+  std::erase_if(watchers_, [](const pod_watcher& each) { return each.call->is_over(); });
   count_ = watchers_.size();
   return !is_stopping_;
 }
@@ -102,7 +102,7 @@ void pod_watch::look() {
 }
 
 void pod_watch::set(row_map::iterator place, row_state state) {
-  row& changed = place->second;
+  pod_row& changed = place->second;
   if (changed.change != 0 && changed.state == state) return;
   changes_.erase(changed.change);
   changed.state = std::move(state);
@@ -112,11 +112,11 @@ void pod_watch::set(row_map::iterator place, row_state state) {
 
 // A removed row stays until all watchers have been sent its end.
 void pod_watch::forget_removed() {
-  std::uint64_t seen = last_change_;
-  for (const watcher& each : watchers_) {
-    if (!each.is_new) seen = std::min(seen, each.seen);
+  std::uint64_t sent = last_change_;
+  for (const pod_watcher& each : watchers_) {
+    if (!each.is_new) sent = std::min(sent, each.sent);
   }
-  for (auto change = changes_.begin(); change != changes_.end() && change->first <= seen;) {
+  for (auto change = changes_.begin(); change != changes_.end() && change->first <= sent;) {
     const auto place = change->second;
     if (place->second.state.is_removed) {
       change = changes_.erase(change);
@@ -128,33 +128,33 @@ void pod_watch::forget_removed() {
 }
 
 bool pod_watch::send_changes() {
-  for (watcher& each : watchers_) send_to(each);
+  for (pod_watcher& each : watchers_) send_to(each);
   return std::ranges::any_of(watchers_,
-                             [this](const watcher& each) { return each.is_new || each.seen < last_change_; });
+                             [this](const pod_watcher& each) { return each.is_new || each.sent < last_change_; });
 }
 
-void pod_watch::send_to(watcher& each) {
-  if (each.call->is_sending() || (!each.is_new && each.seen == last_change_)) return;
-  std::uint64_t last = each.seen;
-  if (!each.call->send(message_for(each, last))) return;
-  each.seen = last;
-  each.is_new = false;
+void pod_watch::send_to(pod_watcher& target) {
+  if (target.call->is_sending() || (!target.is_new && target.sent == last_change_)) return;
+  std::uint64_t last = target.sent;
+  if (!target.call->send(message_for(target, last))) return;
+  target.sent = last;
+  target.is_new = false;
 }
 
-std::string pod_watch::message_for(const watcher& each, std::uint64_t& last) const {
+std::string pod_watch::message_for(const pod_watcher& target, std::uint64_t& last) const {
   messages::WatchPodsResponse response;
   std::size_t bytes = 0;
   last = last_change_;
-  for (auto change = changes_.upper_bound(each.seen); change != changes_.end(); ++change) {
+  for (auto change = changes_.upper_bound(target.sent); change != changes_.end(); ++change) {
     const auto& [name, current] = *change->second;
-    messages::PodState& shown = *(current.state.is_removed ? response.add_removed() : response.add_pods());
+    messages::PodState& entry = *(current.state.is_removed ? response.add_removed() : response.add_pods());
     const auto& [pod, rank, model, publisher] = name;
-    shown.set_pod(pod);
-    shown.set_dp_rank(rank);
-    shown.set_model(model);
-    shown.set_publisher(publisher);
-    if (!current.state.is_removed) write_state(current.state, shown);
-    bytes += shown.ByteSizeLong();
+    entry.set_pod(pod);
+    entry.set_dp_rank(rank);
+    entry.set_model(model);
+    entry.set_publisher(publisher);
+    if (!current.state.is_removed) write_state(current.state, entry);
+    bytes += entry.ByteSizeLong();
     if (bytes < message_bytes) continue;
     last = change->first;
     break;
@@ -162,17 +162,17 @@ std::string pod_watch::message_for(const watcher& each, std::uint64_t& last) con
   return response.SerializeAsString();
 }
 
-void pod_watch::write_state(const row_state& state, messages::PodState& shown) const {
-  shown.set_state(state.state);
-  if (state.last_seq) shown.set_last_seq(*state.last_seq);
+void pod_watch::write_state(const row_state& state, messages::PodState& entry) const {
+  entry.set_state(state.state);
+  if (state.last_seq) entry.set_last_seq(*state.last_seq);
   for (std::size_t medium = 0; medium < most_media; ++medium) {
     if (state.blocks[medium] == 0) continue;
-    (*shown.mutable_blocks())[std::string(calls_->medium_name(static_cast<medium_number>(medium)))] =
+    (*entry.mutable_blocks())[std::string(calls_->medium_name(static_cast<medium_number>(medium)))] =
         state.blocks[medium];
   }
-  shown.set_gaps(state.gaps);
-  shown.set_replayed(state.replayed);
-  shown.set_behind_s(state.behind_s);
+  entry.set_gaps(state.gaps);
+  entry.set_replayed(state.replayed);
+  entry.set_behind_s(state.behind_s);
 }
 
 }  // namespace cenote::indexer

@@ -50,37 +50,37 @@ class pod_watch {
     bool is_removed = false;
     bool operator==(const row_state&) const = default;
   };
-  struct row {
+  struct pod_row {
     row_state state;
     std::uint64_t change = 0;  ///< its last one
-    std::uint64_t look = 0;    ///< in which it was seen last
+    std::uint64_t look = 0;    ///< in which it was sent last
   };
-  using row_map = std::map<row_name, row>;
-  struct watcher {
+  using row_map = std::map<row_name, pod_row>;
+  struct pod_watcher {
     std::shared_ptr<rpc::open_call> call;
-    std::uint64_t seen = 0;  ///< changes that it has
+    std::uint64_t sent = 0;  ///< changes that it has
     bool is_new = true;
   };
 
   void run();
   /// Takes over those that came; false: it is to end.
-  [[nodiscard]] bool wait(std::chrono::steady_clock::time_point until);
+  [[nodiscard]] bool wait(std::chrono::steady_clock::time_point due);
   void look();
   void set(row_map::iterator place, row_state state);
   void forget_removed();
   /// True: some watcher does not have all yet.
   [[nodiscard]] bool send_changes();
-  void send_to(watcher& each);
+  void send_to(pod_watcher& target);
   /// The changes that it lacks, or some of them; `last` is the last one of these.
-  [[nodiscard]] std::string message_for(const watcher& each, std::uint64_t& last) const;
-  void write_state(const row_state& state, messages::PodState& shown) const;
+  [[nodiscard]] std::string message_for(const pod_watcher& target, std::uint64_t& last) const;
+  void write_state(const row_state& state, messages::PodState& entry) const;
 
   std::unique_ptr<indexer_calls> calls_;
   row_map rows_;
   std::map<std::uint64_t, row_map::iterator> changes_;  ///< the rows by their last change
   std::uint64_t last_change_ = 0;
   std::uint64_t looks_ = 0;
-  std::vector<watcher> watchers_;
+  std::vector<pod_watcher> watchers_;
 
   std::mutex mutex_;  ///< of what stands below
   std::condition_variable wake_;

@@ -12,10 +12,10 @@ namespace {
 
 using pod_names = google::protobuf::RepeatedPtrField<std::string>;
 
-result<void> check_count(std::string_view field, std::size_t count, std::size_t most) {
-  if (count <= most) return {};
+result<void> check_count(std::string_view field, std::size_t count, std::size_t limit) {
+  if (count <= limit) return {};
   return fail(error_code::invalid_argument, std::string(field) + " has " + std::to_string(count) +
-                                                " elements; at most " + std::to_string(most) + " are allowed");
+                                                " elements; at most " + std::to_string(limit) + " are allowed");
 }
 
 result<void> check_name(std::string_view field, std::string_view name) {

@@ -25,10 +25,10 @@ bool read_message(rpc::open_call& call, Message& message) {
 }
 
 template <class Score>
-void write_tiers(const pod_score& score, const indexer_calls& calls, Score& shown) {
+void write_tiers(const pod_score& score, const indexer_calls& calls, Score& entry) {
   for (std::size_t medium = 0; medium < score.by_medium.size(); ++medium) {
     if (score.by_medium[medium] == 0) continue;
-    (*shown.mutable_tiers())[std::string(calls.medium_name(static_cast<medium_number>(medium)))] =
+    (*entry.mutable_tiers())[std::string(calls.medium_name(static_cast<medium_number>(medium)))] =
         score.by_medium[medium];
   }
 }
@@ -36,13 +36,13 @@ void write_tiers(const pod_score& score, const indexer_calls& calls, Score& show
 messages::ScoreTokensResponse response_of(const score_answer& answer, const indexer_calls& calls) {
   messages::ScoreTokensResponse response;
   for (const pod_score& each : answer.scores) {
-    messages::TokenPodScore& shown = *response.add_scores();
-    shown.set_pod(std::string(each.pod));
-    shown.set_score(each.score);
-    shown.set_dp_rank(each.dp_rank);
-    shown.set_blocks(each.blocks);
-    shown.set_tokens(each.tokens);
-    write_tiers(each, calls, shown);
+    messages::TokenPodScore& entry = *response.add_scores();
+    entry.set_pod(std::string(each.pod));
+    entry.set_score(each.score);
+    entry.set_dp_rank(each.dp_rank);
+    entry.set_blocks(each.blocks);
+    entry.set_tokens(each.tokens);
+    write_tiers(each, calls, entry);
   }
   response.set_blocks(answer.blocks);
   response.set_block_tokens(answer.block_tokens);
@@ -53,10 +53,10 @@ messages::ScoreTokensResponse response_of(const score_answer& answer, const inde
 messages::GetPodScoresResponse pod_scores_of(const score_answer& answer) {
   messages::GetPodScoresResponse response;
   for (const pod_score& each : answer.scores) {
-    messages::PodScore& shown = *response.add_scores();
-    shown.set_pod(std::string(each.pod));
-    shown.set_score(each.score);
-    shown.set_data_parallel_rank(each.dp_rank);
+    messages::PodScore& entry = *response.add_scores();
+    entry.set_pod(std::string(each.pod));
+    entry.set_score(each.score);
+    entry.set_data_parallel_rank(each.dp_rank);
   }
   return response;
 }
@@ -157,10 +157,10 @@ void rpc_answers::look_up(const call_pointer& call) {
     messages::HeldBlock& block = *response.add_blocks();
     block.set_key(keys[static_cast<std::size_t>(response.blocks_size() - 1)]);
     for (const named_holder& each : holders) {
-      messages::Holder& shown = *block.add_holders();
-      shown.set_pod(std::string(each.pod));
-      shown.set_dp_rank(each.dp_rank);
-      shown.set_tier(std::string(place->calls->medium_name(each.medium)));
+      messages::Holder& entry = *block.add_holders();
+      entry.set_pod(std::string(each.pod));
+      entry.set_dp_rank(each.dp_rank);
+      entry.set_tier(std::string(place->calls->medium_name(each.medium)));
     }
   });
   if (!visited) return call->refuse(visited.error());

@@ -1,4 +1,4 @@
-// What the indexer answers to calls over gRPC.
+// Answers of the indexer to calls over gRPC.
 #pragma once
 
 #include <memory>

@@ -155,7 +155,7 @@ result<void> indexer_process::open_server(const config::node_config& config, con
   return {};
 }
 
-// The address that nobody has set is no reason not to start where this build has no gRPC.
+// A build without gRPC starts nevertheless with the default address.
 result<void> indexer_process::open_rpc(const config::node_config& config, const service_parts& parts) {
   const config::indexer_section& settings = config.indexer;
   if (!settings.grpc) return {};
