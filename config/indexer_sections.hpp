@@ -15,6 +15,7 @@ namespace cenote::config {
 
 struct indexer_section {
   std::optional<endpoint> listen;  ///< nothing: no HTTP over TCP
+  std::optional<endpoint> grpc;    ///< nothing: no gRPC
   std::string socket;              ///< of HTTP; empty: none
   std::string token_file, tls_cert, tls_key, tls_ca;
   bool trusted_network = false;
