@@ -10,11 +10,12 @@ if(CENOTE_GRPC)
   find_library(GRPCXX_LIBRARY grpc++)
   find_library(GRPC_LIBRARY grpc)
   find_library(GPR_LIBRARY gpr)
+  find_library(ABSL_SYNCHRONIZATION_LIBRARY absl_synchronization) # gRPC's headers lock with it
   find_library(PROTOBUF_LIBRARY protobuf)
   find_program(PROTOC_PROGRAM protoc)
   find_program(GRPC_CPP_PLUGIN_PROGRAM grpc_cpp_plugin)
   if(GRPC_INCLUDE_DIR AND PROTOBUF_INCLUDE_DIR AND GRPCXX_LIBRARY AND GRPC_LIBRARY AND GPR_LIBRARY AND PROTOBUF_LIBRARY
-     AND PROTOC_PROGRAM AND GRPC_CPP_PLUGIN_PROGRAM)
+     AND ABSL_SYNCHRONIZATION_LIBRARY AND PROTOC_PROGRAM AND GRPC_CPP_PLUGIN_PROGRAM)
     set(CENOTE_HAS_GRPC ON)
   else()
     message(STATUS "gRPC is not installed: what speaks it is left out (scripts/setup installs it)")
@@ -25,7 +26,8 @@ if(CENOTE_HAS_GRPC)
   add_library(cenote_grpc_runtime INTERFACE)
   add_library(cenote::grpc_runtime ALIAS cenote_grpc_runtime)
   target_include_directories(cenote_grpc_runtime SYSTEM INTERFACE ${GRPC_INCLUDE_DIR} ${PROTOBUF_INCLUDE_DIR})
-  target_link_libraries(cenote_grpc_runtime INTERFACE ${GRPCXX_LIBRARY} ${GRPC_LIBRARY} ${GPR_LIBRARY} ${PROTOBUF_LIBRARY} Threads::Threads)
+  target_link_libraries(cenote_grpc_runtime INTERFACE ${GRPCXX_LIBRARY} ${GRPC_LIBRARY} ${GPR_LIBRARY}
+    ${ABSL_SYNCHRONIZATION_LIBRARY} ${PROTOBUF_LIBRARY} Threads::Threads)
 endif()
 
 # cenote_protocol(NAME file.proto) makes the library cenote_NAME, alias cenote::NAME, of the messages and services of a
