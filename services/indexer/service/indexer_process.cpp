@@ -108,10 +108,33 @@ result<std::unique_ptr<indexer_process>> indexer_process::start(const config::no
   auto events = subscriber::start(subscriber_options_of(config), made->writer_);
   if (!events) return std::unexpected(events.error());
   made->events_ = std::move(*events);
+  if (auto opened = made->open_tokenizer(config); !opened) return std::unexpected(opened.error());
   if (auto opened = made->open_server(config); !opened) return std::unexpected(opened.error());
   made->follow(made->wanted_publishers());
   made->look_for_publishers();
   return made;
+}
+
+result<void> indexer_process::open_tokenizer(const config::node_config& config) {
+  const config::tokenizer_section& settings = config.tokenizer;
+  std::string socket = settings.socket;
+  if (!settings.command.empty()) {
+    auto process = tokenizer_process::start({.command = settings.command,
+                                             .socket = settings.socket,
+                                             .models = settings.models,
+                                             .directories = settings.directories,
+                                             .hub = settings.hub,
+                                             .cache = settings.cache,
+                                             .workers = settings.workers},
+                                            std::chrono::steady_clock::now());
+    if (!process) return std::unexpected(process.error());
+    socket = tokenizer_.emplace(std::move(*process)).socket();
+  }
+  if (socket.empty()) return {};
+  auto texts = indexer::open_tokenizer({.socket = std::move(socket)});
+  if (!texts) return std::unexpected(texts.error());
+  texts_ = std::move(*texts);
+  return {};
 }
 
 result<void> indexer_process::open_server(const config::node_config& config) {
@@ -130,7 +153,8 @@ result<void> indexer_process::open_server(const config::node_config& config) {
   auto server = http::request_server::bind(std::move(options));
   if (!server) return std::unexpected(server.error());
   server_ = std::move(*server);
-  const service_parts parts{index_, processor_, writer_, *events_, weights_, dumps_, std::chrono::steady_clock::now()};
+  const service_parts parts{
+      index_, processor_, writer_, *events_, weights_, dumps_, std::chrono::steady_clock::now(), texts_.get()};
   server_->serve([parts]() -> std::unique_ptr<http::request_handler> {
     auto calls = service_calls::make(parts);  // of 128 readers there are as many as threads
     return std::make_unique<indexer_service>(std::move(calls.value()));
@@ -220,9 +244,17 @@ void indexer_process::look_for_publishers() {
   follow(wanted_publishers());
 }
 
+void indexer_process::look() {
+  look_for_publishers();
+  if (tokenizer_) tokenizer_->look(std::chrono::steady_clock::now());
+}
+
+// Texts end first, so that the server does not wait for them.
 void indexer_process::stop() noexcept {
+  if (texts_) texts_->stop();
   if (server_) server_->stop();
   if (events_) events_->stop();
+  if (tokenizer_) tokenizer_->stop();
 }
 
 }  // namespace cenote::indexer

@@ -157,8 +157,9 @@ std::string_view service_calls::medium_name(medium_number medium) const {
   return questions_.reader().medium_name(medium);
 }
 
-void service_calls::tokenize(std::string_view /*model*/, std::string_view /*prompt*/, token_receiver done) {
-  done(fail(error_code::not_running, "there is no tokenizer: ask with token_ids"));
+void service_calls::tokenize(std::string_view model, std::string_view prompt, token_receiver done) {
+  if (parts_.texts != nullptr) return parts_.texts->tokenize(model, prompt, std::move(done));
+  done(fail(error_code::not_running, "there is no tokenizer: ask with token_ids, or set tokenizer.command"));
 }
 
 result<void> service_calls::pods(const pod_visitor& visit) {
@@ -294,7 +295,8 @@ result<bool> service_calls::remove_publisher(std::string_view name) {
 }
 
 void service_calls::write_metrics(std::string& out) {
-  out += metrics_page(parts_.writer.figures(), *parts_.events.publishers());
+  const text_counters texts = parts_.texts == nullptr ? text_counters{} : parts_.texts->counters();
+  out += metrics_page(parts_.writer.figures(), *parts_.events.publishers(), texts);
 }
 
 // Publishers that are away do not keep an indexer from being ready for ever, and those that connect to it need a

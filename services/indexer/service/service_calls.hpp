@@ -14,6 +14,7 @@
 #include "services/indexer/service/indexer_writer.hpp"
 #include "services/indexer/service/shared_weights.hpp"
 #include "services/indexer/subscriber/subscriber.hpp"
+#include "services/indexer/text/text_tokenizer.hpp"
 
 namespace cenote::indexer {
 
@@ -25,7 +26,8 @@ struct service_parts {
   subscriber& events;
   const shared_weights& weights;
   dump_places& dumps;
-  feed_time start;  ///< of the service
+  feed_time start;                  ///< of the service
+  text_tokenizer* texts = nullptr;  ///< null: there is none
 };
 
 /// For one thread of a transport.

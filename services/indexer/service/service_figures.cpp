@@ -24,6 +24,18 @@ void add_events(http::metric_families& page, const placement_counters& events) {
   }
 }
 
+void add_texts(http::metric_families& page, const text_counters& texts) {
+  for (const text_outcome each : enumerators_of(text_outcome{})) {
+    page.counter("cenote_indexer_texts_total", "Texts that were to be tokenized, by what became of them.",
+                 static_cast<double>(texts.texts.at(static_cast<std::size_t>(each))),
+                 {{"outcome", std::string(name_of(each))}});
+  }
+  page.gauge("cenote_indexer_texts_under_way", "Texts that wait for their tokens.",
+             static_cast<double>(texts.under_way));
+  page.counter("cenote_indexer_text_seconds_total", "Time until texts had their tokens, or their refusal.",
+               texts.seconds);
+}
+
 void add_publisher(http::metric_families& page, const publisher_row& row) {
   const http::metric_labels labels{{"publisher", row.identity.name}, {"pod", row.identity.pod}};
   const auto counter = [&](std::string_view name, std::string_view help, std::uint64_t value) {
@@ -39,7 +51,7 @@ void add_publisher(http::metric_families& page, const publisher_row& row) {
 
 }  // namespace
 
-std::string metrics_page(const writer_figures& figures, const publisher_table& publishers) {
+std::string metrics_page(const writer_figures& figures, const publisher_table& publishers, const text_counters& texts) {
   http::metric_families page;
   page.gauge("cenote_build_info", "1, with the version.", 1.0, {{"version", CENOTE_VERSION}});
   page.figures(index_page{.bytes = figures.index.bytes,
@@ -53,6 +65,7 @@ std::string metrics_page(const writer_figures& figures, const publisher_table& p
                           .waiting_bytes = publishers.waiting_bytes});
   add_events(page, figures.events);
   page.figures(publishers.totals);
+  add_texts(page, texts);
   for (const publisher_state each : enumerators_of(publisher_state{})) {
     const auto count =
         std::ranges::count_if(publishers.rows, [&](const publisher_row& row) { return row.mark.state == each; });

@@ -8,6 +8,7 @@
 #include "core/figure.hpp"
 #include "services/indexer/service/indexer_writer.hpp"
 #include "services/indexer/subscriber/publisher_table.hpp"
+#include "services/indexer/text/text_tokenizer.hpp"
 
 namespace cenote::indexer {
 
@@ -85,7 +86,8 @@ struct figure_table<indexer::subscriber_counters> {
 
 namespace cenote::indexer {
 
-/// The page of /metrics: of the index, its events, and each publisher.
-[[nodiscard]] std::string metrics_page(const writer_figures& figures, const publisher_table& publishers);
+/// The page of /metrics: of the index, its events, texts, and each publisher.
+[[nodiscard]] std::string metrics_page(const writer_figures& figures, const publisher_table& publishers,
+                                       const text_counters& texts);
 
 }  // namespace cenote::indexer
