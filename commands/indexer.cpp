@@ -64,7 +64,7 @@ exit_code run_indexer(const config_options& options) {
     const int number = ::sigtimedwait(&signals, nullptr, &pause);
     if (number == SIGHUP) reload(**service, options);
     if (number == SIGTERM || number == SIGINT) break;
-    (*service)->look_for_publishers();
+    (*service)->look();
   }
   log_info(logger("indexer"), "stops", {});
   (*service)->stop();

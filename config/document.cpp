@@ -45,6 +45,7 @@ std::string_view about_section(std::string_view section) {
   if (section == "discovery") return "Where the indexer finds further publishers.";
   if (section == "index") return "The index in the indexer's memory.";
   if (section == "scoring") return "What the indexer's scores count.";
+  if (section == "tokenizer") return "Tokens of texts for the indexer: a process beside it.";
   if (section == "log") return "The log, on stderr.";
   return "";
 }

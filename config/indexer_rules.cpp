@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "config/cluster_rules.hpp"
@@ -29,6 +30,23 @@ std::optional<key_fault> publisher_fault(const node_config& config) {
   return std::nullopt;
 }
 
+std::optional<key_fault> tokenizer_fault(const node_config& config) {
+  const tokenizer_section& tokenizer = config.tokenizer;
+  for (const std::string& model : tokenizer.models) {
+    const auto equals = model.rfind('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == model.size()) {
+      return key_fault{"tokenizer.models",
+                       fmt::format("`{}` is no NAME=PATH; right would be \"Qwen/Qwen3-32B=/srv/qwen3\"", model)};
+    }
+  }
+  if (!tokenizer.command.empty()) return std::nullopt;
+  constexpr std::string_view why = "is for a tokenizer that the indexer starts: that needs tokenizer.command";
+  if (!tokenizer.models.empty()) return key_fault{"tokenizer.models", std::string(why)};
+  if (!tokenizer.directories.empty()) return key_fault{"tokenizer.directories", std::string(why)};
+  if (tokenizer.hub) return key_fault{"tokenizer.hub", std::string(why)};
+  return std::nullopt;
+}
+
 std::optional<key_fault> indexer_fault(const node_config& config) {
   const indexer_section& indexer = config.indexer;
   if (indexer.tls_cert.empty() != indexer.tls_key.empty()) {
@@ -48,6 +66,7 @@ std::optional<key_fault> indexer_fault(const node_config& config) {
   if (config.index.key == index_key::fnv64_cbor && config.index.seed.size() > longest_name) {
     return key_fault{"index.seed", fmt::format("has at most {} bytes", longest_name)};
   }
+  if (auto fault = tokenizer_fault(config)) return fault;
   return publisher_fault(config);
 }
 

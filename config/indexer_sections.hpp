@@ -57,6 +57,14 @@ struct index_section {
   std::string seed;  ///< empty: with xxh3 a random one
 };
 
+struct tokenizer_section {
+  std::string socket;                            ///< where it answers; empty: nowhere, or where `command` is given it
+  std::string command;                           ///< that the indexer starts it by; empty: it does not
+  std::vector<std::string> models, directories;  ///< of `command`
+  bool hub = false;
+  unsigned cache = 16, workers = 2;
+};
+
 struct scoring_section {
   std::map<std::string, double> weights;  ///< by medium
   std::chrono::nanoseconds speculative_ttl{};

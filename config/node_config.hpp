@@ -229,6 +229,7 @@ struct node_config {
   discovery_section discovery;
   index_section index;
   scoring_section scoring;
+  tokenizer_section tokenizer;
   metrics_section metrics;
   debug_section debug;
   log_section log;

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -21,7 +22,7 @@ sigset_t mask_of(const std::vector<int>& signals) {
   return mask;
 }
 
-// Runs in the child, between fork and exec: only calls that are safe there.
+// Runs in the child, between fork and exec: only calls that are safe there, whatever other threads the parent has.
 [[noreturn]] void become(const child_process::setup& setup, char* const* arguments, const sigset_t& mask,
                          pid_t parent) {
   if (setup.die_with_parent) {
@@ -35,6 +36,7 @@ sigset_t mask_of(const std::vector<int>& signals) {
   }
   if (setup.errors >= 0) ::dup2(setup.errors, STDERR_FILENO);
   if (setup.own_group) ::setpgid(0, 0);
+  if (setup.close_others) ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   if (setup.inherit >= 0) ::fcntl(setup.inherit, F_SETFD, 0);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::execv(setup.program.empty() ? arguments[0] : setup.program.c_str(), arguments);

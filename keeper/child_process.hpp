@@ -35,11 +35,12 @@ class child_process {
     bool discard_output = false;            ///< stdout goes to /dev/null
     int errors = -1;                        ///< where stderr goes; -1: where ours does
     bool own_group = false;                 ///< a process group of its own: ctrl-C is not for it
+    bool close_others = false;              ///< no descriptor but 0 to 2 and `inherit`, even without CLOEXEC
     std::vector<int> blocked_signals = {};  ///< the child's whole signal mask
   };
 
-  /// Forks and executes; the caller must have no other thread. A program that cannot be executed shows as exit
-  /// status 127.
+  /// Forks and executes. With `die_with_parent`, the child dies when the calling thread ends, too. A program that
+  /// cannot be executed shows as exit status 127.
   [[nodiscard]] static result<child_process> start(const setup& setup);
 
   child_process(child_process&& other) noexcept;

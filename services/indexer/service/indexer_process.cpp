@@ -120,6 +120,7 @@ result<std::unique_ptr<indexer_process>> indexer_process::start(const config::no
   auto events = subscriber::start(subscriber_options_of(config), made->writer_);
   if (!events) return std::unexpected(events.error());
   made->events_ = std::move(*events);
+  if (auto opened = made->open_tokenizer(config); !opened) return std::unexpected(opened.error());
   const service_parts parts{
       .index = made->index_,
       .processor = made->processor_,
@@ -129,6 +130,7 @@ result<std::unique_ptr<indexer_process>> indexer_process::start(const config::no
       .dumps = made->dumps_,
       .questions = made->questions_,
       .start = std::chrono::steady_clock::now(),
+      .texts = made->texts_.get(),
       .names = config.indexer.metric_aliases ? metric_names::own_llmd : metric_names::own,
   };
   if (auto opened = made->open_server(config, parts); !opened) return std::unexpected(opened.error());
@@ -136,6 +138,28 @@ result<std::unique_ptr<indexer_process>> indexer_process::start(const config::no
   made->follow(made->wanted_publishers());
   made->look_for_publishers();
   return made;
+}
+
+result<void> indexer_process::open_tokenizer(const config::node_config& config) {
+  const config::tokenizer_section& settings = config.tokenizer;
+  std::string socket = settings.socket;
+  if (!settings.command.empty()) {
+    auto process = tokenizer_process::start({.command = settings.command,
+                                             .socket = settings.socket,
+                                             .models = settings.models,
+                                             .directories = settings.directories,
+                                             .hub = settings.hub,
+                                             .cache = settings.cache,
+                                             .workers = settings.workers},
+                                            std::chrono::steady_clock::now());
+    if (!process) return std::unexpected(process.error());
+    socket = tokenizer_.emplace(std::move(*process)).socket();
+  }
+  if (socket.empty()) return {};
+  auto texts = indexer::open_tokenizer({.socket = std::move(socket)});
+  if (!texts) return std::unexpected(texts.error());
+  texts_ = std::move(*texts);
+  return {};
 }
 
 result<void> indexer_process::open_server(const config::node_config& config, service_parts parts) {
@@ -267,7 +291,14 @@ void indexer_process::look_for_publishers() {
   follow(wanted_publishers());
 }
 
+void indexer_process::look() {
+  look_for_publishers();
+  if (tokenizer_) tokenizer_->look(std::chrono::steady_clock::now());
+}
+
+// Texts end first, so that the server does not wait for them.
 void indexer_process::stop() noexcept {
+  if (texts_) texts_->stop();
   // Both at once, so that the two together end in time.
   std::thread rpc_end;
   if (rpc_ && server_) {
@@ -280,6 +311,7 @@ void indexer_process::stop() noexcept {
   if (server_) server_->stop();
   if (rpc_end.joinable()) rpc_end.join();
   if (events_) events_->stop();
+  if (tokenizer_) tokenizer_->stop();
 }
 
 }  // namespace cenote::indexer

@@ -19,6 +19,8 @@
 #include "services/indexer/service/service_calls.hpp"
 #include "services/indexer/service/shared_weights.hpp"
 #include "services/indexer/subscriber/subscriber.hpp"
+#include "services/indexer/text/text_tokenizer.hpp"
+#include "services/indexer/text/tokenizer_process.hpp"
 #include "transport/http/request_server.hpp"
 
 namespace cenote::indexer {
@@ -35,8 +37,9 @@ class indexer_process {
 
   /// Takes over what may change while it runs: weights, the time of expectations, publishers.
   [[nodiscard]] result<void> reload(const config::node_config& config);
-  /// Reads the file of discovery if it is another one than before. To be called about twice a second.
-  void look_for_publishers();
+  /// Reads the file of discovery if it is another one than before, and starts a tokenizer that has died. To be called
+  /// about twice a second, by the thread that started it.
+  void look();
   /// TCP addresses at which it answers, and ZMQ's at which publishers connect.
   [[nodiscard]] const std::vector<endpoint>& addresses() const noexcept { return server_->addresses(); }
   /// Of gRPC.
@@ -58,8 +61,10 @@ class indexer_process {
 
   explicit indexer_process(const config::node_config& config);
 
+  [[nodiscard]] result<void> open_tokenizer(const config::node_config& config);
   [[nodiscard]] result<void> open_server(const config::node_config& config, service_parts parts);
   [[nodiscard]] result<void> open_rpc(const config::node_config& config, const service_parts& parts);
+  void look_for_publishers();
   void set_weights(const config::node_config& config);
   void follow(const publisher_map& next_publishers);
   [[nodiscard]] publisher_map wanted_publishers() const;
@@ -72,6 +77,8 @@ class indexer_process {
   dump_places dumps_{dump_places::max()};
   question_totals questions_;
   std::unique_ptr<subscriber> events_;
+  std::optional<tokenizer_process> tokenizer_;
+  std::unique_ptr<text_tokenizer> texts_;
   std::unique_ptr<http::request_server> server_;
   std::unique_ptr<indexer_rpc> rpc_;  ///< null: none is wanted, or this build has no gRPC
   publisher_map configured_, discovered_, followed_;

@@ -162,8 +162,9 @@ std::string_view service_calls::medium_name(medium_number medium) const {
   return questions_.reader().medium_name(medium);
 }
 
-void service_calls::tokenize(std::string_view /*model*/, std::string_view /*prompt*/, token_receiver done) {
-  done(fail(error_code::not_running, "there is no tokenizer: ask with token_ids"));
+void service_calls::tokenize(std::string_view model, std::string_view prompt, token_receiver done) {
+  if (parts_.texts != nullptr) return parts_.texts->tokenize(model, prompt, std::move(done));
+  done(fail(error_code::not_running, "there is no tokenizer: ask with token_ids, or set tokenizer.command"));
 }
 
 result<void> service_calls::pods(const pod_visitor& visit) {
@@ -309,6 +310,7 @@ void service_calls::write_metrics(std::string& out) {
       if (blocks[medium] > 0) page.add_blocks(member, model, medium_name(medium), blocks[medium]);
     }
   });
+  page.add_texts(parts_.texts == nullptr ? text_counters{} : parts_.texts->counters());
   if (parts_.server != nullptr) page.add_server(parts_.server->figures());
   out += page.text();
 }

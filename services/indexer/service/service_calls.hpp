@@ -16,6 +16,7 @@
 #include "services/indexer/service/service_figures.hpp"
 #include "services/indexer/service/shared_weights.hpp"
 #include "services/indexer/subscriber/subscriber.hpp"
+#include "services/indexer/text/text_tokenizer.hpp"
 #include "transport/http/request_server.hpp"
 
 namespace cenote::indexer {
@@ -31,6 +32,7 @@ struct service_parts {
   question_totals& questions;
   feed_time start{};                             ///< of the service
   const http::request_server* server = nullptr;  ///< whose figures are in the metrics, if it is there
+  text_tokenizer* texts = nullptr;               ///< null: there is none
   metric_names names = metric_names::own;
 };
 

@@ -27,6 +27,18 @@ void metrics_page::add_events(const placement_counters& events) {
   }
 }
 
+void metrics_page::add_texts(const text_counters& texts) {
+  for (const text_outcome each : enumerators_of(text_outcome{})) {
+    page_.counter("cenote_indexer_texts_total", "Texts that were to be tokenized, by what became of them.",
+                  static_cast<double>(texts.texts.at(static_cast<std::size_t>(each))),
+                  {{"outcome", std::string(name_of(each))}});
+  }
+  page_.gauge("cenote_indexer_texts_under_way", "Texts that wait for their tokens.",
+              static_cast<double>(texts.under_way));
+  page_.counter("cenote_indexer_text_seconds_total", "Time until texts had their tokens, or their refusal.",
+                texts.seconds);
+}
+
 void metrics_page::add_publisher(const publisher_row& row) {
   const http::metric_labels labels{{"publisher", row.identity.name}, {"pod", row.identity.pod}};
   const auto counter = [&](std::string_view name, std::string_view help, std::uint64_t value) {

@@ -10,6 +10,7 @@
 #include "services/indexer/service/indexer_writer.hpp"
 #include "services/indexer/service/question_counts.hpp"
 #include "services/indexer/subscriber/publisher_table.hpp"
+#include "services/indexer/text/text_tokenizer.hpp"
 #include "transport/http/metric_families.hpp"
 #include "transport/http/request_server.hpp"
 
@@ -127,6 +128,7 @@ class metrics_page {
   void add_questions(const question_counts& answered);
   /// Blocks of a pod's rank in a medium; of 16,384 ranks and media the first ones.
   void add_blocks(const pod_rank& member, std::string_view model, std::string_view medium, std::uint64_t blocks);
+  void add_texts(const text_counters& texts);
   void add_server(const http::request_server_figures& server);
 
   [[nodiscard]] std::string text() const { return page_.text(); }

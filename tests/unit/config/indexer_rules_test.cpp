@@ -81,4 +81,16 @@ BOOST_AUTO_TEST_CASE(an_indexer_refuses_what_it_cannot_do) {
   BOOST_TEST(start_refusal({"indexer.grpc=off"}) == "");
 }
 
+BOOST_AUTO_TEST_CASE(what_is_for_a_tokenizer_of_its_own_needs_a_command) {
+  BOOST_TEST(start_refusal({"tokenizer.socket=/s"}) == "");
+  for (const std::string each : {"tokenizer.models=[\"m=/m\"]", "tokenizer.directories=[/m]", "tokenizer.hub=true"}) {
+    BOOST_TEST(contains(start_refusal({each}), "needs tokenizer.command"));
+    BOOST_TEST(start_refusal({each, "tokenizer.command=cenote-tokenizer"}) == "");
+  }
+  for (const std::string each : {"m", "=/m", "m="}) {
+    BOOST_TEST(contains(start_refusal({"tokenizer.command=c", "tokenizer.models=[\"" + each + "\"]"}), "NAME=PATH"));
+  }
+  BOOST_TEST(start_refusal({"tokenizer.command=c", "tokenizer.models=[\"a=b=/m\"]"}) == "");
+}
+
 BOOST_AUTO_TEST_SUITE_END()
