@@ -1,6 +1,9 @@
 # Target check-headers: each header compiles alone (the C ABI header also as C).
 file(GLOB_RECURSE cenote_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
   core/*.hpp device/*.hpp config/*.hpp memory/*.hpp client/*.hpp tiers/*.hpp simulation/*.hpp transport/*.hpp keeper/*.hpp actors/*.hpp worker/*.hpp commands/*.hpp tests/*.hpp client/*.h)
+if(NOT CENOTE_HAS_GRPC)
+  list(REMOVE_ITEM cenote_headers transport/grpc/server_call.hpp)
+endif()
 
 set(cenote_header_warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -DXXH_INLINE_ALL=)
 if(CENOTE_SANITIZER STREQUAL "thread")

@@ -22,7 +22,7 @@ class open_call {
   /// Ends the call with its answer.
   virtual void finish(std::string answer) = 0;
   /// Ends the call without one.
-  virtual void refuse(call_status status, std::string reason) = 0;
+  virtual void refuse(call_status status, const std::string& reason) = 0;
   /// Sends a message of a stream. False, and nothing is sent, while the one before is under way, and after the end.
   virtual bool send(std::string message) = 0;
   /// A message of the stream is under way.

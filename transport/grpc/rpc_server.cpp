@@ -24,8 +24,8 @@ namespace {
 /// A call that ends before its request is read; gRPC deletes it.
 class refused_call final : public grpc::ServerGenericBidiReactor {
  public:
-  refused_call(call_status status, std::string reason) {
-    Finish(grpc::Status(static_cast<grpc::StatusCode>(status), std::move(reason)));
+  refused_call(call_status status, const std::string& reason) {
+    Finish(grpc::Status(static_cast<grpc::StatusCode>(status), reason));
   }
   void OnDone() override { delete this; }
 };

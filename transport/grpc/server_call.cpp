@@ -65,9 +65,9 @@ void server_call::finish(std::string answer) {
   if ((state_.fetch_or(ending, std::memory_order_acq_rel) & busy) == 0) end();
 }
 
-void server_call::refuse(call_status status, std::string reason) {
+void server_call::refuse(call_status status, const std::string& reason) {
   if (is_over_.exchange(true, std::memory_order_acq_rel)) return;
-  status_ = grpc::Status(static_cast<grpc::StatusCode>(status), std::move(reason));
+  status_ = grpc::Status(static_cast<grpc::StatusCode>(status), reason);
   if ((state_.fetch_or(ending, std::memory_order_acq_rel) & busy) == 0) end();
 }
 

@@ -38,7 +38,7 @@ class server_call final : public grpc::ServerGenericBidiReactor,
 
   [[nodiscard]] std::string_view request() const noexcept override;
   void finish(std::string answer) override;
-  void refuse(call_status status, std::string reason) override;
+  void refuse(call_status status, const std::string& reason) override;
   bool send(std::string message) override;
   [[nodiscard]] bool is_sending() const noexcept override {
     return (state_.load(std::memory_order_relaxed) & busy) != 0;

@@ -15,6 +15,8 @@ class served_rpc final : public indexer_rpc {
  public:
   served_rpc(std::vector<std::unique_ptr<indexer_calls>> answering, std::unique_ptr<indexer_calls> watching)
       : pool_(std::move(answering)), watch_(std::move(watching)), answers_(pool_, watch_) {}
+  served_rpc(const served_rpc&) = delete;
+  served_rpc& operator=(const served_rpc&) = delete;
   ~served_rpc() override { end(); }
 
   [[nodiscard]] result<void> open(rpc::rpc_server_options options) {
