@@ -53,6 +53,9 @@ exit_code run_indexer(const config_options& options) {
   for (const endpoint& each : (*service)->addresses()) {
     log_info(logger("indexer"), "answers", {{"address", each.text()}});
   }
+  for (const endpoint& each : (*service)->rpc_addresses()) {
+    log_info(logger("indexer"), "speaks gRPC", {{"address", each.text()}});
+  }
   for (const std::string& each : (*service)->bound_endpoints()) {
     log_info(logger("indexer"), "publishers may connect", {{"endpoint", each}});
   }

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "config/cluster_rules.hpp"
 #include "config/value.hpp"
@@ -56,8 +57,9 @@ std::optional<key_fault> indexer_fault(const node_config& config) {
     return key_fault{"indexer.tls_ca", "needs indexer.tls_cert and indexer.tls_key"};
   }
   const bool is_guarded = !indexer.token_file.empty() || !indexer.tls_ca.empty() || indexer.trusted_network;
-  if (indexer.listen && !is_guarded && !is_loopback(indexer.listen->host)) {
-    return key_fault{"indexer.listen",
+  for (const auto& [key, where] : {std::pair("indexer.listen", &indexer.listen), {"indexer.grpc", &indexer.grpc}}) {
+    if (!*where || is_guarded || is_loopback((*where)->host)) continue;
+    return key_fault{key,
                      "is not for loopback alone: that needs indexer.token_file, or client certificates by "
                      "indexer.tls_ca, or indexer.trusted_network = true"};
   }

@@ -15,10 +15,12 @@ namespace cenote::config {
 
 struct indexer_section {
   std::optional<endpoint> listen;  ///< nothing: no HTTP over TCP
+  std::optional<endpoint> grpc;    ///< nothing: no gRPC
   std::string socket;              ///< of HTTP; empty: none
   std::string token_file, tls_cert, tls_key, tls_ca;
   bool trusted_network = false;
-  unsigned threads = 0;  ///< that answer; 0: chosen from the machine
+  unsigned threads = 0;         ///< that answer; 0: chosen from the machine
+  bool metric_aliases = false;  ///< metrics under llm-d's names, too
 };
 
 enum class event_source { automatic, vllm, sglang, cenote };  ///< the form of events

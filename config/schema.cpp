@@ -832,6 +832,12 @@ constexpr std::array keys{
          .fallback = "127.0.0.1:8790",
          .about = "HOST:PORT of `cenote indexer`'s HTTP, or `off`. Off loopback it needs a token or TLS, or "
                   "`indexer.trusted_network`."}),
+    bound<&node_config::indexer, &indexer_section::grpc>(
+        {.name = "indexer.grpc",
+         .type = string,
+         .fallback = "127.0.0.1:50051",
+         .about = "HOST:PORT of the same over gRPC, or `off`. Token, TLS and what is refused off loopback are those of "
+                  "`indexer.listen`."}),
     bound<&node_config::indexer, &indexer_section::socket>(
         {.name = "indexer.socket", .type = string, .about = "Unix socket of the same HTTP. Empty: none."}),
     bound<&node_config::indexer, &indexer_section::token_file>(
@@ -839,7 +845,7 @@ constexpr std::array keys{
          .type = string,
          .about = "File with the bearer token that requests need; nobody else may be able to read it. Empty: none."}),
     bound<&node_config::indexer, &indexer_section::tls_cert>(
-        {.name = "indexer.tls_cert", .type = string, .about = "Certificate chain in PEM. Empty: HTTP without TLS."}),
+        {.name = "indexer.tls_cert", .type = string, .about = "Certificate chain in PEM. Empty: no TLS."}),
     bound<&node_config::indexer, &indexer_section::tls_key>(
         {.name = "indexer.tls_key", .type = string, .about = "Its private key in PEM."}),
     bound<&node_config::indexer, &indexer_section::tls_ca>(
@@ -850,7 +856,9 @@ constexpr std::array keys{
         {.name = "indexer.trusted_network",
          .type = boolean,
          .fallback = "false",
-         .about = "Your word that only trusted machines reach `indexer.listen`, where it has neither token nor TLS."}),
+         .about =
+             "Your word that only trusted machines reach `indexer.listen` and `indexer.grpc`, where they have neither "
+             "token nor TLS."}),
     bound<&node_config::indexer, &indexer_section::threads>(
         {.name = "indexer.threads",
          .type = integer,
@@ -859,6 +867,11 @@ constexpr std::array keys{
          .minimum = "0",
          .maximum = "64",
          .about = "Threads that answer questions. 0: chosen from the machine."}),
+    bound<&node_config::indexer, &indexer_section::metric_aliases>(
+        {.name = "indexer.metric_aliases",
+         .type = boolean,
+         .fallback = "false",
+         .about = "Metrics under llm-d's names, `kvcache_index_*`, beside Cenote's."}),
     bound<&node_config::events, &events_section::bind>(
         {.name = "events.bind",
          .type = string_list,

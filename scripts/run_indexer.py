@@ -124,7 +124,7 @@ class DemoIndexer:
     def __init__(self, engines: dict[str, DemoEngine], folder: Path, ports: Iterator[int]) -> None:
         self.address = f"127.0.0.1:{next(ports)}"
         self._log = folder / "indexer.log"
-        settings = [f"indexer.listen={self.address}"]
+        settings = [f"indexer.listen={self.address}", "indexer.grpc=off"]
         for name, engine in engines.items():
             settings += [f"publishers.{name}.endpoint={engine.endpoint}", f"publishers.{name}.replay={engine.replay}"]
         self._command = [os.environ["CENOTE_BINARY"], "indexer"]

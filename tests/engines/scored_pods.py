@@ -26,7 +26,7 @@ class Indexer:
         self._port = free_port()
         self._log = folder / "indexer.log"
         self._command = [str(BINARY), "indexer"]
-        for each in (f"indexer.listen=127.0.0.1:{self._port}", *sets):
+        for each in (f"indexer.listen=127.0.0.1:{self._port}", "indexer.grpc=off", *sets):
             self._command += ["--set", each]
         self._process: subprocess.Popen[bytes] | None = None
         self.start()

@@ -92,7 +92,7 @@ class Indexer:
             self.config.write_text(config)
             self.command += ["--config", str(self.config)]
         where = ("indexer.listen=off", f"indexer.socket={self.socket}") if unix else ("indexer.listen=127.0.0.1:0",)
-        for each in ("log.format=json", f"indexer.threads={threads}", *where, *sets):
+        for each in ("log.format=json", f"indexer.threads={threads}", "indexer.grpc=off", *where, *sets):
             self.command += ["--set", each]
         self.headers: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None

@@ -428,6 +428,40 @@ def test_a_token_is_asked_for(herd: Herd, tmp_path: Path) -> None:
         assert indexer.ask("GET", path, headers={"Authorization": "Bearer s3cret-s3cret-s3cret"}).status == 200
 
 
+def test_metrics_count_questions_blocks_by_tier_and_answers(herd: Herd) -> None:
+    indexer, _ = one_pod(herd)  # has asked for A already
+    before = indexer.metrics()
+    indexer.scores(A)
+    indexer.scores(B)
+    after = indexer.metrics()
+
+    def grown(name: str) -> float:
+        return after[f"cenote_indexer_{name}"] - before[f"cenote_indexer_{name}"]
+
+    assert grown("question_seconds_count") == 2 and grown("questions_found_total") == 1
+    assert grown("question_blocks_total") == 16 and grown("question_found_blocks_total") == 8
+    assert grown("http_answers_total") == 3  # and the page before
+    row = f'cenote_indexer_blocks{{pod="a",model="{MODEL}",dp_rank="0",tier="gpu"}} 8'
+    assert row in indexer.ask("GET", "/metrics").text
+    assert not any(name.startswith("kvcache_") for name in after)
+
+
+def test_metrics_have_llmd_names_too_if_that_is_wanted(herd: Herd) -> None:
+    indexer, _ = one_pod(herd, "indexer.metric_aliases=true")
+    indexer.scores(A)
+    figures = indexer.metrics()
+    for alias, name in (
+        ("admissions_total", "blocks_stored_total"),
+        ("evictions_total", "blocks_removed_total"),
+        ("lookup_requests_total", "question_seconds_count"),
+        ("lookup_hits_total", "question_found_blocks_total"),
+        ("max_pod_hit_count_total", "question_found_blocks_total"),
+        ("lookup_latency_seconds_count", "question_seconds_count"),
+    ):
+        assert figures[f"kvcache_index_{alias}"] == figures[f"cenote_indexer_{name}"], alias
+    assert figures["kvcache_index_lookup_hits_total"] >= 8
+
+
 @pytest.mark.parametrize(
     ("sets", "words"),
     [

@@ -24,6 +24,7 @@
 #include <thread>
 #include <utility>
 
+#include "transport/http/bearer_token.hpp"
 #include "transport/http/reply_text.hpp"
 
 namespace cenote::http {
@@ -40,7 +41,6 @@ using loop_timer = asio::basic_waitable_timer<steady, asio::wait_traits<steady>,
 using readiness = asio::posix::basic_stream_descriptor<loop_executor>;
 using failure_code = boost::system::error_code;
 
-constexpr const char* token_wanted = "this needs the header `Authorization: Bearer` with the token";
 constexpr auto accept_delay = std::chrono::milliseconds(100);  ///< when this process is out of descriptors
 constexpr auto part_pause = std::chrono::milliseconds(5);      ///< until a part that was not there is asked for again
 constexpr int requests_in_a_row = 32;                          ///< of one connection before others get their turn
@@ -84,22 +84,6 @@ struct stage_time {
   }
 };
 
-/// In a time that depends on the length of `sent` alone.
-bool is_equal_secret(std::string_view sent, std::string_view secret) noexcept {
-  unsigned difference = sent.size() == secret.size() ? 0 : 1;
-  for (std::size_t i = 0; i < sent.size(); ++i) {
-    difference |= static_cast<unsigned char>(sent[i]) ^ static_cast<unsigned char>(secret[i % secret.size()]);
-  }
-  return difference == 0;
-}
-
-std::string_view bearer_token(std::string_view authorization) noexcept {
-  constexpr std::string_view scheme = "Bearer ";
-  if (!is_same_name(authorization.substr(0, scheme.size()), scheme)) return {};
-  authorization.remove_prefix(scheme.size());
-  return authorization.substr(std::min(authorization.find_first_not_of(' '), authorization.size()));
-}
-
 /// The time between two looks at deadlines.
 std::chrono::milliseconds tick_of(const request_server_limits& limits) noexcept {
   const auto shortest = std::min({limits.request, limits.answer, limits.idle, limits.linger, limits.stop});
@@ -108,7 +92,7 @@ std::chrono::milliseconds tick_of(const request_server_limits& limits) noexcept 
 
 /// Whether the request's path is open, or it has the token.
 bool is_allowed(const request_server_options& options, const request_stream& request) noexcept {
-  return options.token.empty() || is_equal_secret(bearer_token(request.header("Authorization")), options.token) ||
+  return options.token.empty() || has_bearer_token(request.header("Authorization"), options.token) ||
          std::ranges::find(options.open_paths, request.path()) != options.open_paths.end();
 }
 
@@ -501,14 +485,14 @@ bool request_server::connection_state::step() {
     case stream_state::refused: return refuse(reader_.refusal());
     case stream_state::complete: break;
   }
-  if (!is_allowed(thread_.options(), reader_)) return refuse({401, token_wanted});
+  if (!is_allowed(thread_.options(), reader_)) return refuse({401, std::string(missing_token)});
   is_last_ = !reader_.keeps_alive() || thread_.is_stopping();
   return handle(nullptr);
 }
 
 /// Before the body is read.
 bool request_server::connection_state::check_header() {
-  if (!is_allowed(thread_.options(), reader_)) return refuse({401, token_wanted});
+  if (!is_allowed(thread_.options(), reader_)) return refuse({401, std::string(missing_token)});
   if (!reader_.awaits_continue()) return true;
   static constexpr std::string_view consent = "HTTP/1.1 100 Continue\r\n\r\n";
   stream_.write(buffer_of(consent), [self = shared_from_this()](const failure_code& wrong, std::size_t) {

@@ -155,21 +155,30 @@ bool prefix_reader::go_on(set_number set, std::uint32_t block) {
     while (i < words.size() && words[i].word < state.word) ++i;
     std::size_t next = i;
     while (next < words.size() && words[next].word == state.word) ++next;
-    std::array<std::uint64_t, most_media> best{};
-    const std::uint64_t alive = best_of(words.subspan(i, next - i), state.alive, best);
+    const auto present = words.subspan(i, next - i);
     i = next;
-    if (const std::uint64_t gone = state.alive & ~alive; gone != 0) {
-      finish(state, gone, block);
-      state.alive = alive;
-      for (std::uint64_t& one : state.best) one &= alive;
+    if (present.size() == 1 && has_one_medium(state, present.front())) {
+      shrink(state, present.front().bits & live(present.front()), block);
+    } else {
+      std::array<std::uint64_t, most_media> best{};
+      shrink(state, best_of(present, state.alive, best), block);
+      if (state.alive != 0 && best != state.best) move(state, best, block);
     }
-    if (alive == 0) continue;
-    if (best != state.best) move(state, best, block);
+    if (state.alive == 0) continue;
     if (kept != j) states_[kept] = state;
     ++kept;
   }
   state_count_ = kept;
   return kept > 0;
+}
+
+// Ends the prefixes of ranks that are not among `ranks`.
+void prefix_reader::shrink(word_state& state, std::uint64_t ranks, std::uint32_t block) {
+  const std::uint64_t gone = state.alive & ~ranks;
+  if (gone == 0) return;
+  finish(state, gone, block);
+  state.alive &= ranks;
+  for (std::uint64_t& one : state.best) one &= ranks;
 }
 
 void prefix_reader::move(word_state& state, const std::array<std::uint64_t, most_media>& best, std::uint32_t block) {

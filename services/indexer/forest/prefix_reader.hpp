@@ -191,6 +191,13 @@ class prefix_reader {
   [[nodiscard]] bool go_on(set_number set, std::uint32_t block);
   [[nodiscard]] std::uint64_t best_of(std::span<const set_word> words, std::uint64_t request,
                                       std::array<std::uint64_t, most_media>& best) const noexcept;
+  /// The best medium of all ranks of the state is the word's: none of them moves, which most questions never do.
+  [[nodiscard]] static bool has_one_medium(const word_state& state, const set_word& word) noexcept {
+    const slot_number slot = slot_of(word.kind);
+    if (slot != 0 && slot != expected_slot) return false;
+    return state.best[slot == 0 ? medium_of(word.kind) : gpu_medium] == state.alive;
+  }
+  void shrink(word_state& state, std::uint64_t ranks, std::uint32_t block);
   void move(word_state& state, const std::array<std::uint64_t, most_media>& best, std::uint32_t block);
   void finish(const word_state& state, std::uint64_t ranks, std::uint32_t block);
 

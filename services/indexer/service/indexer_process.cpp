@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <thread>
 
 #include "config/cluster_rules.hpp"
@@ -11,7 +12,6 @@
 #include "config/logging.hpp"
 #include "core/random_number.hpp"
 #include "services/indexer/http/indexer_service.hpp"
-#include "services/indexer/service/service_calls.hpp"
 
 namespace cenote::indexer {
 
@@ -77,6 +77,18 @@ subscriber_options subscriber_options_of(const config::node_config& config) {
   return options;
 }
 
+/// Empty: none is asked.
+result<std::string> token_of(const config::indexer_section& indexer) {
+  if (indexer.token_file.empty()) return {};
+  const auto token = config::read_secret(indexer.token_file, "the token of requests (indexer.token_file)");
+  if (!token) return std::unexpected(token.error());
+  return std::string(reinterpret_cast<const char*>(token->data()), token->size());
+}
+
+http::tls_files tls_files_of(const config::indexer_section& indexer) {
+  return {.certificate = indexer.tls_cert, .key = indexer.tls_key, .client_ca = indexer.tls_ca};
+}
+
 unsigned threads_of(const config::indexer_section& indexer) {
   constexpr unsigned most_chosen = 8;
   if (indexer.threads != 0) return indexer.threads;
@@ -109,7 +121,20 @@ result<std::unique_ptr<indexer_process>> indexer_process::start(const config::no
   if (!events) return std::unexpected(events.error());
   made->events_ = std::move(*events);
   if (auto opened = made->open_tokenizer(config); !opened) return std::unexpected(opened.error());
-  if (auto opened = made->open_server(config); !opened) return std::unexpected(opened.error());
+  const service_parts parts{
+      .index = made->index_,
+      .processor = made->processor_,
+      .writer = made->writer_,
+      .events = *made->events_,
+      .weights = made->weights_,
+      .dumps = made->dumps_,
+      .questions = made->questions_,
+      .start = std::chrono::steady_clock::now(),
+      .texts = made->texts_.get(),
+      .names = config.indexer.metric_aliases ? metric_names::own_llmd : metric_names::own,
+  };
+  if (auto opened = made->open_server(config, parts); !opened) return std::unexpected(opened.error());
+  if (auto opened = made->open_rpc(config, parts); !opened) return std::unexpected(opened.error());
   made->follow(made->wanted_publishers());
   made->look_for_publishers();
   return made;
@@ -137,29 +162,51 @@ result<void> indexer_process::open_tokenizer(const config::node_config& config) 
   return {};
 }
 
-result<void> indexer_process::open_server(const config::node_config& config) {
+result<void> indexer_process::open_server(const config::node_config& config, service_parts parts) {
   const config::indexer_section& settings = config.indexer;
   http::request_server_options options;
   if (settings.listen) options.addresses.push_back(*settings.listen);
   if (!settings.socket.empty()) options.sockets.push_back({.path = settings.socket});
-  if (!settings.token_file.empty()) {
-    const auto token = config::read_secret(settings.token_file, "the token of requests (indexer.token_file)");
-    if (!token) return std::unexpected(token.error());
-    options.token.assign(reinterpret_cast<const char*>(token->data()), token->size());
-    options.open_paths = {"/healthz", "/readyz"};
-  }
-  options.tls = {.certificate = settings.tls_cert, .key = settings.tls_key, .client_ca = settings.tls_ca};
+  auto token = token_of(settings);
+  if (!token) return std::unexpected(token.error());
+  options.token = std::move(*token);
+  options.open_paths = {"/healthz", "/readyz"};
+  options.tls = tls_files_of(settings);
   options.threads = threads_of(settings);
   auto server = http::request_server::bind(std::move(options));
   if (!server) return std::unexpected(server.error());
   server_ = std::move(*server);
-  const service_parts parts{
-      index_, processor_, writer_, *events_, weights_, dumps_, std::chrono::steady_clock::now(), texts_.get()};
+  parts.server = server_.get();
   server_->serve([parts]() -> std::unique_ptr<http::request_handler> {
     auto calls = service_calls::make(parts);  // of 128 readers there are as many as threads
     return std::make_unique<indexer_service>(std::move(calls.value()));
   });
   return {};
+}
+
+// A build without gRPC starts nevertheless with the default address.
+result<void> indexer_process::open_rpc(const config::node_config& config, const service_parts& parts) {
+  const config::indexer_section& settings = config.indexer;
+  if (!settings.grpc) return {};
+  rpc::rpc_server_options options;
+  options.addresses = {*settings.grpc};
+  auto token = token_of(settings);
+  if (!token) return std::unexpected(token.error());
+  options.token = std::move(*token);
+  options.tls = tls_files_of(settings);
+  auto opened =
+      indexer_rpc::start(std::move(options), threads_of(settings), [parts]() -> result<std::unique_ptr<indexer_calls>> {
+        auto calls = service_calls::make(parts);
+        if (!calls) return std::unexpected(calls.error());
+        return std::move(*calls);
+      });
+  if (opened) {
+    rpc_ = std::move(*opened);
+    return {};
+  }
+  const config::setting& key = config.settings.find("indexer.grpc")->second;
+  if (opened.error().code() == error_code::unsupported && key.source == "default") return {};
+  return std::unexpected(opened.error().in("indexer.grpc (" + key.source + ")"));
 }
 
 // Media get their numbers from the index's writer: this thread before there is one, else a task of it.
@@ -252,7 +299,17 @@ void indexer_process::look() {
 // Texts end first, so that the server does not wait for them.
 void indexer_process::stop() noexcept {
   if (texts_) texts_->stop();
+  // Both at once, so that the two together end in time.
+  std::thread rpc_end;
+  if (rpc_ && server_) {
+    try {
+      rpc_end = std::thread([this] { rpc_->stop(); });
+    } catch (const std::system_error&) {
+      rpc_->stop();
+    }
+  }
   if (server_) server_->stop();
+  if (rpc_end.joinable()) rpc_end.join();
   if (events_) events_->stop();
   if (tokenizer_) tokenizer_->stop();
 }

@@ -1,4 +1,4 @@
-// The indexer as a service: its index, its subscriber and its HTTP server, made from the configuration.
+// The indexer as a service: its index, its subscriber, its HTTP and gRPC servers, made from the configuration.
 #pragma once
 
 #include <map>
@@ -11,9 +11,12 @@
 #include "config/node_config.hpp"
 #include "core/error.hpp"
 #include "services/indexer/forest/forest.hpp"
+#include "services/indexer/grpc/indexer_rpc.hpp"
 #include "services/indexer/keys/token_processor.hpp"
 #include "services/indexer/service/dump_places.hpp"
 #include "services/indexer/service/indexer_writer.hpp"
+#include "services/indexer/service/question_counts.hpp"
+#include "services/indexer/service/service_calls.hpp"
 #include "services/indexer/service/shared_weights.hpp"
 #include "services/indexer/subscriber/subscriber.hpp"
 #include "services/indexer/text/text_tokenizer.hpp"
@@ -26,7 +29,7 @@ namespace cenote::indexer {
 class indexer_process {
  public:
   /// Binds everything and begins. Errors: invalid_config (keys, a file that cannot be read), and those of
-  /// subscriber::start() and request_server::bind().
+  /// subscriber::start(), request_server::bind() and indexer_rpc::start().
   [[nodiscard]] static result<std::unique_ptr<indexer_process>> start(const config::node_config& config);
   indexer_process(const indexer_process&) = delete;
   indexer_process& operator=(const indexer_process&) = delete;
@@ -39,6 +42,10 @@ class indexer_process {
   void look();
   /// TCP addresses at which it answers, and ZMQ's at which publishers connect.
   [[nodiscard]] const std::vector<endpoint>& addresses() const noexcept { return server_->addresses(); }
+  /// Of gRPC.
+  [[nodiscard]] std::vector<endpoint> rpc_addresses() const {
+    return rpc_ ? rpc_->addresses() : std::vector<endpoint>();
+  }
   [[nodiscard]] const std::vector<std::string>& bound_endpoints() const noexcept { return events_->bound_endpoints(); }
   /// Answers what was asked, and ends within 5 s.
   void stop() noexcept;
@@ -55,7 +62,8 @@ class indexer_process {
   explicit indexer_process(const config::node_config& config);
 
   [[nodiscard]] result<void> open_tokenizer(const config::node_config& config);
-  [[nodiscard]] result<void> open_server(const config::node_config& config);
+  [[nodiscard]] result<void> open_server(const config::node_config& config, service_parts parts);
+  [[nodiscard]] result<void> open_rpc(const config::node_config& config, const service_parts& parts);
   void look_for_publishers();
   void set_weights(const config::node_config& config);
   void follow(const publisher_map& next_publishers);
@@ -67,10 +75,12 @@ class indexer_process {
   indexer_writer writer_;
   shared_weights weights_;
   dump_places dumps_{dump_places::max()};
+  question_totals questions_;
   std::unique_ptr<subscriber> events_;
   std::optional<tokenizer_process> tokenizer_;
   std::unique_ptr<text_tokenizer> texts_;
   std::unique_ptr<http::request_server> server_;
+  std::unique_ptr<indexer_rpc> rpc_;  ///< null: none is wanted, or this build has no gRPC
   publisher_map configured_, discovered_, followed_;
   std::string discovery_file_;
   std::optional<file_mark> discovery_mark_;

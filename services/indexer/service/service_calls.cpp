@@ -7,8 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "services/indexer/service/service_figures.hpp"
-
 namespace cenote::indexer {
 
 namespace {
@@ -111,7 +109,9 @@ pod_status status_of(const publisher_row& row) {
 result<std::unique_ptr<service_calls>> service_calls::make(const service_parts& parts) {
   auto questions = scorer::open(parts.index, parts.processor);
   if (!questions) return fail(error_code::limit_exceeded, "the index has as many readers as there may be");
-  return std::unique_ptr<service_calls>(new service_calls(parts, std::move(*questions)));
+  question_counts* const counts = parts.questions.add();
+  if (counts == nullptr) return fail(error_code::limit_exceeded, "the service has as many threads as there may be");
+  return std::unique_ptr<service_calls>(new service_calls(parts, std::move(*questions), *counts));
 }
 
 result<void> service_calls::check_lists(const score_question& question) {
@@ -131,7 +131,12 @@ result<void> service_calls::check_lists(const score_question& question) {
 
 result<score_answer> service_calls::score(const score_question& question) {
   if (auto checked = check_lists(question); !checked) return std::unexpected(checked.error());
-  return questions_.score(question);
+  const auto begin = std::chrono::steady_clock::now();
+  const score_answer answer = questions_.score(question);
+  std::uint32_t longest = 0;
+  for (const pod_score& each : answer.scores) longest = std::max(longest, each.blocks);
+  counts_.add(answer.blocks, longest, std::chrono::steady_clock::now() - begin);
+  return answer;
 }
 
 result<block_keys_answer> service_calls::keys(const score_question& question) {
@@ -295,8 +300,19 @@ result<bool> service_calls::remove_publisher(std::string_view name) {
 }
 
 void service_calls::write_metrics(std::string& out) {
-  const text_counters texts = parts_.texts == nullptr ? text_counters{} : parts_.texts->counters();
-  out += metrics_page(parts_.writer.figures(), *parts_.events.publishers(), texts);
+  question_counts answered;
+  parts_.questions.write_sum(answered);
+  metrics_page page(parts_.names);
+  page.add_index(parts_.writer.figures(), *parts_.events.publishers());
+  page.add_questions(answered);
+  questions_.reader().visit_pods([&](const pod_rank& member, std::string_view model, const auto& blocks) {
+    for (medium_number medium = 0; medium < most_media; ++medium) {
+      if (blocks[medium] > 0) page.add_blocks(member, model, medium_name(medium), blocks[medium]);
+    }
+  });
+  page.add_texts(parts_.texts == nullptr ? text_counters{} : parts_.texts->counters());
+  if (parts_.server != nullptr) page.add_server(parts_.server->figures());
+  out += page.text();
 }
 
 // Publishers that are away do not keep an indexer from being ready for ever, and those that connect to it need a

@@ -12,9 +12,12 @@
 #include "services/indexer/scoring/scorer.hpp"
 #include "services/indexer/service/dump_places.hpp"
 #include "services/indexer/service/indexer_writer.hpp"
+#include "services/indexer/service/question_counts.hpp"
+#include "services/indexer/service/service_figures.hpp"
 #include "services/indexer/service/shared_weights.hpp"
 #include "services/indexer/subscriber/subscriber.hpp"
 #include "services/indexer/text/text_tokenizer.hpp"
+#include "transport/http/request_server.hpp"
 
 namespace cenote::indexer {
 
@@ -26,8 +29,11 @@ struct service_parts {
   subscriber& events;
   const shared_weights& weights;
   dump_places& dumps;
-  feed_time start;                  ///< of the service
-  text_tokenizer* texts = nullptr;  ///< null: there is none
+  question_totals& questions;
+  feed_time start{};                             ///< of the service
+  const http::request_server* server = nullptr;  ///< whose figures are in the metrics, if it is there
+  text_tokenizer* texts = nullptr;               ///< null: there is none
+  metric_names names = metric_names::own;
 };
 
 /// For one thread of a transport.
@@ -51,7 +57,8 @@ class service_calls final : public indexer_calls {
   std::string_view unready_reason() override;
 
  private:
-  service_calls(const service_parts& parts, scorer questions) : parts_(parts), questions_(std::move(questions)) {}
+  service_calls(const service_parts& parts, scorer questions, question_counts& counts)
+      : parts_(parts), questions_(std::move(questions)), counts_(counts) {}
 
   [[nodiscard]] result<void> check_lists(const score_question& question);
   [[nodiscard]] bool has_pod(std::string_view pod);
@@ -61,6 +68,7 @@ class service_calls final : public indexer_calls {
 
   service_parts parts_;
   scorer questions_;
+  question_counts& counts_;
   std::uint64_t weights_version_ = 0;
   std::vector<named_holder> holders_;
 };

@@ -4,13 +4,23 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/figure.hpp"
 #include "services/indexer/service/indexer_writer.hpp"
+#include "services/indexer/service/question_counts.hpp"
 #include "services/indexer/subscriber/publisher_table.hpp"
 #include "services/indexer/text/text_tokenizer.hpp"
+#include "transport/http/metric_families.hpp"
+#include "transport/http/request_server.hpp"
 
 namespace cenote::indexer {
+
+/// The names of metrics.
+enum class metric_names : std::uint8_t {
+  own,       ///< Cenote's
+  own_llmd,  ///< those, and llm-d's for what both count
+};
 
 /// The index and its publishers at a moment.
 struct index_page {
@@ -44,6 +54,28 @@ struct figure_table<indexer::index_page> {
       {"", "cenote_indexer_replays", gauge, "replays", "Replays under way.", &all::replays},
       {"", "cenote_indexer_waiting_bytes", gauge, "bytes", "Live batches that wait behind replays.",
        &all::waiting_bytes},
+  });
+};
+
+template <>
+struct figure_table<http::request_server_figures> {
+  using all = http::request_server_figures;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr auto gauge = figure_kind::gauge;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"", "cenote_indexer_http_connections", gauge, "connections", "Connections over HTTP.", &all::connections},
+      {"", "cenote_indexer_http_accepted_total", counter, "connections", "Connections that were accepted.",
+       &all::accepted},
+      {"", "cenote_indexer_http_refused_total", counter, "connections", "Connections that found no room.",
+       &all::refused},
+      {"", "cenote_indexer_http_displaced_total", counter, "connections", "Connections that were closed to make room.",
+       &all::displaced},
+      {"", "cenote_indexer_http_expired_total", counter, "connections",
+       "Connections that ended at a deadline, but for idle ones.", &all::expired},
+      {"", "cenote_indexer_http_failed_handshakes_total", counter, "connections", "Handshakes of TLS that failed.",
+       &all::failed_handshakes},
+      {"", "cenote_indexer_http_received_bytes_total", counter, "bytes", "Bytes of HTTP, without TLS.", &all::bytes_in},
+      {"", "cenote_indexer_http_sent_bytes_total", counter, "bytes", "Bytes of HTTP, without TLS.", &all::bytes_out},
   });
 };
 
@@ -86,8 +118,30 @@ struct figure_table<indexer::subscriber_counters> {
 
 namespace cenote::indexer {
 
-/// The page of /metrics: of the index, its events, texts, and each publisher.
-[[nodiscard]] std::string metrics_page(const writer_figures& figures, const publisher_table& publishers,
-                                       const text_counters& texts);
+/// The page of /metrics, part by part.
+class metrics_page {
+ public:
+  explicit metrics_page(metric_names names) noexcept : names_(names) {}
+
+  /// The index, its events, and each publisher.
+  void add_index(const writer_figures& figures, const publisher_table& publishers);
+  void add_questions(const question_counts& answered);
+  /// Blocks of a pod's rank in a medium; of 16,384 ranks and media the first ones.
+  void add_blocks(const pod_rank& member, std::string_view model, std::string_view medium, std::uint64_t blocks);
+  void add_texts(const text_counters& texts);
+  void add_server(const http::request_server_figures& server);
+
+  [[nodiscard]] std::string text() const { return page_.text(); }
+
+ private:
+  void add_events(const placement_counters& events);
+  void add_publisher(const publisher_row& row);
+  /// Under llm-d's name, too, if that is wanted.
+  void add_alias(std::string_view name, std::string_view help, std::uint64_t value);
+
+  metric_names names_;
+  http::metric_families page_;
+  std::size_t block_rows_ = 0;
+};
 
 }  // namespace cenote::indexer

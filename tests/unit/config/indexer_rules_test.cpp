@@ -76,6 +76,9 @@ BOOST_AUTO_TEST_CASE(an_indexer_refuses_what_it_cannot_do) {
   BOOST_TEST(start_refusal({"indexer.listen=0.0.0.0:8790", "indexer.trusted_network=true"}) == "");
   BOOST_TEST(start_refusal({"indexer.listen=0.0.0.0:8790", "indexer.token_file=/t"}) == "");
   BOOST_TEST(start_refusal({"indexer.listen=localhost:8790"}) == "");
+  BOOST_TEST(contains(start_refusal({"indexer.grpc=0.0.0.0:50051"}), "--set: indexer.grpc"));
+  BOOST_TEST(start_refusal({"indexer.grpc=0.0.0.0:50051", "indexer.trusted_network=true"}) == "");
+  BOOST_TEST(start_refusal({"indexer.grpc=off"}) == "");
 }
 
 BOOST_AUTO_TEST_CASE(what_is_for_a_tokenizer_of_its_own_needs_a_command) {

@@ -21,7 +21,7 @@ namespace {
 std::string other_value(const key_schema& schema) {
   switch (schema.type) {
     case value_type::string:
-      if (schema.name.ends_with(".listen")) return "off";
+      if (schema.name.ends_with(".listen") || schema.name.ends_with(".grpc")) return "off";
       return schema.name == "log.level" ? "debug" : "other";
     case value_type::integer: return std::string(schema.name == "node.threads" ? "2" : schema.maximum);
     case value_type::boolean: return schema.fallback == "true" ? "false" : "true";
