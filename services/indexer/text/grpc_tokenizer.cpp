@@ -4,7 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -94,7 +94,7 @@ class grpc_tokenizer final : public text_tokenizer {
     made->context.set_deadline(std::chrono::system_clock::now() + options_.time_limit);
     if (auto admitted = admit(made); !admitted) return answer(*made, std::unexpected(admitted.error()));
     stub_->async()->Tokenize(&made->context, &made->question, &made->answer,
-                             [this, made](const grpc::Status& status) { finish(made, status); });
+                             [this, call = made.get()](const grpc::Status& status) { finish(*call, status); });
   }
 
   text_counters counters() const noexcept override {
@@ -116,18 +116,25 @@ class grpc_tokenizer final : public text_tokenizer {
       return fail(error_code::limit_exceeded, "too many texts are being tokenized; ask later, or with token_ids");
     }
     bytes_ += bytes;
-    calls_.insert(call);
+    calls_.emplace(call.get(), call);
     under_way_.store(calls_.size(), std::memory_order_relaxed);
     return {};
   }
 
-  void finish(const std::shared_ptr<text_call>& call, const grpc::Status& status) {
-    answer(*call, tokens_of(status, call->answer));
-    const std::scoped_lock lock(mutex_);
-    bytes_ -= call->question.input().size();
-    calls_.erase(call);
+  // A call's context has a part of the channel, and a thread that calls back must not be the one that ends the channel:
+  // gRPC would wait for that thread there. So the call goes before end() may return.
+  void finish(text_call& call, const grpc::Status& status) {
+    answer(call, tokens_of(status, call.answer));
+    std::unique_lock lock(mutex_);
+    bytes_ -= call.question.input().size();
+    auto ended = calls_.extract(&call);
+    ++ending_calls_;
     under_way_.store(calls_.size(), std::memory_order_relaxed);
-    if (calls_.empty()) empty_.notify_all();
+    lock.unlock();
+    ended = {};
+    lock.lock();
+    --ending_calls_;
+    if (calls_.empty() && ending_calls_ == 0) empty_.notify_all();
   }
 
   void answer(text_call& call, result<std::vector<std::uint32_t>> tokens) {
@@ -142,9 +149,9 @@ class grpc_tokenizer final : public text_tokenizer {
     is_stopped_ = true;
     const auto calls = calls_;
     lock.unlock();
-    for (const auto& each : calls) each->context.TryCancel();
+    for (const auto& [call, owner] : calls) call->context.TryCancel();
     lock.lock();
-    empty_.wait(lock, [this] { return calls_.empty(); });
+    empty_.wait(lock, [this] { return calls_.empty() && ending_calls_ == 0; });
   }
 
   tokenizer_options options_;
@@ -153,8 +160,9 @@ class grpc_tokenizer final : public text_tokenizer {
   std::atomic<std::uint64_t> spent_ns_{0}, under_way_{0};
   std::mutex mutex_;  ///< of what follows; gRPC's threads take it, and those that ask
   std::condition_variable empty_;
-  std::unordered_set<std::shared_ptr<text_call>> calls_;
-  std::size_t bytes_ = 0;  ///< of the texts of all calls
+  std::unordered_map<text_call*, std::shared_ptr<text_call>> calls_;
+  std::size_t ending_calls_ = 0;  ///< calls that are out of the table and not gone
+  std::size_t bytes_ = 0;         ///< of the texts of all calls
   bool is_stopped_ = false;
 };
 

@@ -124,8 +124,7 @@ BOOST_AUTO_TEST_CASE(one_that_dies_is_started_again_behind_pauses_that_grow) {
 
 BOOST_AUTO_TEST_CASE(it_has_no_descriptor_of_its_parent) {
   const unique_fd open_file(::open("/dev/null", O_RDONLY));  // without O_CLOEXEC, as a library may
-  write_script("echo :$(test -e /proc/$$/fd/" +
-               std::to_string(open_file.get()) + " && echo there)");
+  write_script("echo :$(test -e /proc/$$/fd/" + std::to_string(open_file.get()) + " && echo there)");
   const auto process = tokenizer_process::start({.command = script.string(), .socket = "/s"}, now);
   BOOST_TEST_REQUIRE(process.has_value());
   BOOST_TEST(written(1).ends_with(":\n"));
