@@ -198,7 +198,7 @@ class index_bench {
     shared_row("score of 1,000 keys, 1,000 pods at 1,000 depths", 1000, 100, [](std::size_t i) { return i + 1; });
   }
 
-  /// What a reader does beside asking, as the limit of two of them on this machine: keys of prompts, a second.
+  /// Keys of prompts a second, which a reader makes beside asking: the limit of two of them on this machine.
   [[nodiscard]] double make_keys_until(const std::atomic<bool>& stop, std::uint64_t seed) {
     std::mt19937_64 random(seed);
     std::array<std::uint64_t, chain_length> keys{};
@@ -340,19 +340,19 @@ class plain_answers {
   plain_answers() {
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return;
-    own_ = unique_fd(ends[0]);
-    other_ = unique_fd(ends[1]);
+    client_ = unique_fd(ends[0]);
+    server_ = unique_fd(ends[1]);
     thread_ = std::jthread([this] { answer(); });
   }
   plain_answers(const plain_answers&) = delete;
   plain_answers& operator=(const plain_answers&) = delete;
-  ~plain_answers() { ::shutdown(own_.get(), SHUT_RDWR); }
+  ~plain_answers() { ::shutdown(client_.get(), SHUT_RDWR); }
 
   result<void> exchange(std::string_view request) {
     size_ = request.size();
-    if (auto sent = send_all(own_.get(), request); !sent) return sent;
+    if (auto sent = send_all(client_.get(), request); !sent) return sent;
     std::array<char, answer_bytes> bytes{};
-    if (::recv(own_.get(), bytes.data(), bytes.size(), MSG_WAITALL) != ssize_t{answer_bytes}) return fail_errno("recv");
+    if (::recv(client_.get(), bytes.data(), bytes.size(), MSG_WAITALL) != ssize_t{answer_bytes}) return fail_errno("recv");
     return {};
   }
 
@@ -363,16 +363,16 @@ class plain_answers {
     std::array<char, 65'536> part{};
     const std::string bytes(answer_bytes, 'x');
     for (std::size_t taken = 0;;) {
-      const auto count = ::recv(other_.get(), part.data(), part.size(), 0);
+      const auto count = ::recv(server_.get(), part.data(), part.size(), 0);
       if (count <= 0) return;
       taken += static_cast<std::size_t>(count);
       if (taken < size_) continue;
       taken = 0;
-      if (!send_all(other_.get(), bytes)) return;
+      if (!send_all(server_.get(), bytes)) return;
     }
   }
 
-  unique_fd own_, other_;
+  unique_fd client_, server_;
   std::atomic<std::size_t> size_{0};
   std::jthread thread_;
 };
