@@ -352,7 +352,8 @@ class plain_answers {
     size_ = request.size();
     if (auto sent = send_all(client_.get(), request); !sent) return sent;
     std::array<char, answer_bytes> bytes{};
-    if (::recv(client_.get(), bytes.data(), bytes.size(), MSG_WAITALL) != ssize_t{answer_bytes}) return fail_errno("recv");
+    if (::recv(client_.get(), bytes.data(), bytes.size(), MSG_WAITALL) != ssize_t{answer_bytes})
+      return fail_errno("recv");
     return {};
   }
 

@@ -31,7 +31,7 @@ BOOST_AUTO_TEST_CASE(a_grant_is_taken_back_only_as_long_as_the_client_has_not_ta
   of.in_hands.grant(a, pool_in(in), ref);
   BOOST_TEST((state() == block_state::granted));
   BOOST_TEST(a.blank == 4096U);
-  const granted_block grant = a.granted.at(ref.bits);
+  const granted_block grant = a.granted.find(ref.bits)->second;
   auto& word = a.memory.grant(grant.slot).word;
   const std::uint64_t idle = word.load();
   word.store(grant_slot::make(grant.grant_version, 0, grant_slot::taken));

@@ -22,7 +22,7 @@ struct fixture : bare_parts {
   block_ref grant(session& to, bool taken) {
     const block_ref ref = blank(in);
     of.in_hands.grant(to, pool_in(in), ref);
-    const granted_block granted = to.granted.at(ref.bits);
+    const granted_block granted = to.granted.find(ref.bits)->second;
     if (taken) to.memory.grant(granted.slot).word.store(grant_slot::make(granted.grant_version, 0, grant_slot::taken));
     return ref;
   }

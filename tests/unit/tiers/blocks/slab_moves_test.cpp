@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(a_grant_that_nobody_took_is_taken_back_with_its_slab) {
 BOOST_AUTO_TEST_CASE(a_grant_that_its_client_took_holds_the_slab) {
   const block_ref ref = blank(in);
   of.in_hands.grant(holder, group, ref);
-  const granted_block grant = holder.granted.at(ref.bits);
+  const granted_block grant = holder.granted.find(ref.bits)->second;
   holder.memory.grant(grant.slot).word.store(grant_slot::make(grant.grant_version, 0, grant_slot::taken));
   BOOST_TEST(!of.moves.drain(victim, now));
   BOOST_TEST(holder.granted.contains(ref.bits));
