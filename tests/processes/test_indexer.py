@@ -243,6 +243,20 @@ def test_keys_are_questions_as_tokens_are(herd: Herd) -> None:
         assert all(each["holders"] == [{"pod": "a", "dp_rank": 0, "tier": "gpu"}] for each in short)
 
 
+def test_a_lookup_with_too_many_holders_is_refused(herd: Herd) -> None:
+    engines = [herd.publisher(f"p{number}") for number in range(16)]
+    indexer = herd.indexer(*settings_of(*engines))
+    tokens = prompt(1, 17_000)
+    for each in engines:
+        each.store(tokens)
+    until("all have it", lambda: all(indexer.scores(tokens).score(each.pod) == 17_000 for each in engines))
+    keys = indexer.ask("POST", "/v1/keys", {"model_name": MODEL, "token_ids": list(tokens)}).json["keys"]
+    refused = indexer.ask("POST", "/v1/lookup", {"block_keys": keys})
+    assert refused.status == 429 and "272000 holders" in refused.text and "fewer keys" in refused.text
+    answer = indexer.ask("POST", "/v1/lookup", {"block_keys": keys[:1_000]}).json["blocks"]
+    assert len(answer) == 1_000 and all(len(each["holders"]) == 16 for each in answer)
+
+
 def test_only_the_pods_that_were_asked_for_answer(herd: Herd) -> None:
     engines = [herd.publisher(name) for name in "abc"]
     indexer = herd.indexer(*settings_of(*engines))

@@ -14,7 +14,8 @@ namespace {
 constexpr std::chrono::seconds settling_time{2};     // for publishers to connect to bound endpoints
 constexpr std::chrono::seconds connection_time{10};  // for connections to configured publishers
 constexpr std::chrono::seconds deed_limit{1};
-constexpr std::size_t most_dumped = std::size_t{1} << 26;  // blocks
+constexpr std::size_t most_named_holders = std::size_t{1} << 18;  // some 16 MiB of an answer
+constexpr std::size_t most_dumped = std::size_t{1} << 26;         // blocks
 
 /// Blocks of a pod as the writer has copied them.
 struct copied_blocks {
@@ -147,7 +148,10 @@ result<block_keys_answer> service_calls::keys(const score_question& question) {
 }
 
 result<void> service_calls::lookup(std::span<const std::uint64_t> keys, const holder_visitor& visit) {
+  std::size_t sum = 0;
   questions_.reader().lookup(keys, [&](std::size_t, std::span<const block_holder> holders) {
+    sum += holders.size();
+    if (sum > most_named_holders) return;
     holders_.clear();
     for (const block_holder& each : holders) {
       const bool is_expected = each.slot == expected_slot;
@@ -155,7 +159,10 @@ result<void> service_calls::lookup(std::span<const std::uint64_t> keys, const ho
     }
     visit(holders_);
   });
-  return {};
+  if (sum <= most_named_holders) return {};
+  return fail(error_code::limit_exceeded, "these blocks have " + std::to_string(sum) +
+                                              " holders; an answer has at most " + std::to_string(most_named_holders) +
+                                              ": ask for fewer keys");
 }
 
 std::string_view service_calls::medium_name(medium_number medium) const {
