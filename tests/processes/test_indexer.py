@@ -12,7 +12,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+import zmq
 from indexer import (
     BLOCK,
     LIMIT,
@@ -244,17 +246,25 @@ def test_keys_are_questions_as_tokens_are(herd: Herd) -> None:
 
 
 def test_a_lookup_with_too_many_holders_is_refused(herd: Herd) -> None:
-    engines = [herd.publisher(f"p{number}") for number in range(16)]
-    indexer = herd.indexer(*settings_of(*engines))
-    tokens = prompt(1, 17_000)
-    for each in engines:
-        each.store(tokens)
-    until("all have it", lambda: all(indexer.scores(tokens).score(each.pod) == 17_000 for each in engines))
-    keys = indexer.ask("POST", "/v1/keys", {"model_name": MODEL, "token_ids": list(tokens)}).json["keys"]
-    refused = indexer.ask("POST", "/v1/lookup", {"block_keys": keys})
-    assert refused.status == 429 and "272000 holders" in refused.text and "fewer keys" in refused.text
-    answer = indexer.ask("POST", "/v1/lookup", {"block_keys": keys[:1_000]}).json["blocks"]
-    assert len(answer) == 1_000 and all(len(each["holders"]) == 16 for each in answer)
+    bound = free_port()
+    indexer = herd.indexer(f'events.bind=["tcp://127.0.0.1:{bound}"]', "events.replay_port=0")
+    tokens, pods = [7] * (17_000 * BLOCK), 16
+    stored = ["BlockStored", list(range(1, 17_001)), None, tokens, BLOCK]
+    payload = msgspec.msgpack.encode([0.0, [stored], 0])
+    with zmq.Context() as context, context.socket(zmq.PUB) as publisher:
+        publisher.connect(f"tcp://127.0.0.1:{bound}")
+
+        def is_heard() -> bool:  # sent again until the connection stands
+            for pod in range(pods):
+                publisher.send_multipart([f"kv@p{pod}@{MODEL}".encode(), b"\0" * 8, payload])
+            return len(indexer.scores(tokens[: 8 * BLOCK]).pods) == pods
+
+        until("all have it", is_heard, pause=0.2)
+        keys = indexer.ask("POST", "/v1/keys", {"model_name": MODEL, "token_ids": tokens}).json["keys"]
+        refused = indexer.ask("POST", "/v1/lookup", {"block_keys": keys})
+        assert refused.status == 429 and "272000 holders" in refused.text and "fewer keys" in refused.text
+        answer = indexer.ask("POST", "/v1/lookup", {"block_keys": keys[:1_000]}).json["blocks"]
+        assert len(answer) == 1_000 and all(len(each["holders"]) == pods for each in answer)
 
 
 def test_only_the_pods_that_were_asked_for_answer(herd: Herd) -> None:

@@ -8,12 +8,12 @@ import select
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from .. import _calls
 from . import messages
 from .calls import MOST_INPUT, Calls
 
@@ -42,8 +42,9 @@ class Server:
 
     def __init__(self, path: Path, calls: Calls, *, workers: int, waiting: int) -> None:
         _check_free(path)
+        self._workers = _calls.Calls(workers, "tokenizer")
         self._server = grpc.server(
-            ThreadPoolExecutor(workers, thread_name_prefix="tokenizer"),
+            self._workers,
             maximum_concurrent_rpcs=workers + waiting,
             options=[("grpc.max_receive_message_length", MOST_INPUT + _FRAME), ("grpc.max_send_message_length", -1)],
         )
@@ -60,6 +61,7 @@ class Server:
     def stop(self) -> None:
         """Finishes what is under way, for a moment."""
         self._server.stop(_GRACE).wait()
+        self._workers.close()
         with contextlib.suppress(OSError):
             if self._path.stat().st_ino == self._mark:
                 self._path.unlink()
