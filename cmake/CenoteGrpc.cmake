@@ -31,8 +31,8 @@ if(CENOTE_HAS_GRPC)
 endif()
 
 # cenote_protocol(NAME file.proto) makes the library cenote_NAME, alias cenote::NAME, of the messages and services of a
-# file of the present folder. Who links it includes "path/of/the/folder/file.grpc.pb.h". Nobody here writes that code, so
-# it has no warnings and its headers are the system's.
+# file of the present folder; a target that links it includes "path/of/the/folder/file.grpc.pb.h". Generated code has no
+# warnings, and its headers are the system's.
 function(cenote_protocol name file)
   file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${file})
   string(REGEX REPLACE "\\.proto$" "" stem ${path})
