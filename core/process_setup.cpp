@@ -9,7 +9,7 @@ namespace cenote {
 
 result<void> set_up_process() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    // A stream that exec would close is no parent's: gRPC tries eventfds before main(), and leaves one of number 0 open.
+    // A stream that exec would close is no parent's: gRPC tries eventfds before main() and leaves number 0 open.
     const int flags = ::fcntl(stream, F_GETFD);
     if (flags >= 0 && (flags & FD_CLOEXEC) == 0) continue;
     if (flags >= 0) ::close(stream);
