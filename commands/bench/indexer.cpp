@@ -198,40 +198,38 @@ class index_bench {
     shared_row("score of 1,000 keys, 1,000 pods at 1,000 depths", 1000, 100, [](std::size_t i) { return i + 1; });
   }
 
-  /// Keys of prompts a second, which a reader makes beside asking: the limit of two of them on this machine.
-  [[nodiscard]] double make_keys_until(const std::atomic<bool>& stop, std::uint64_t seed) {
+  /// Times a second of `work(random)`; `stop` ends it.
+  template <class Work>
+  [[nodiscard]] double repeat_until(const std::atomic<bool>& stop, std::uint64_t seed, Work&& work) {
     std::mt19937_64 random(seed);
-    std::array<std::uint64_t, chain_length> keys{};
     std::uint64_t count = 0;
     std::uint64_t sum = 0;
     const stopwatch time;
     while (!stop.load(std::memory_order_relaxed)) {
-      write_prompt(random() % prompts_, keys, {});
-      sum += keys[random() % chain_length];
+      sum += work(random);
       ++count;
     }
     sink_ += sum;
     return static_cast<double>(count) / time.seconds();
   }
 
-  /// Questions a second of one reader; `stop` ends it.
+  /// Keys of prompts a second, which a reader makes beside asking: the limit of two of them on this machine.
+  [[nodiscard]] double make_keys_until(const std::atomic<bool>& stop, std::uint64_t seed) {
+    std::array<std::uint64_t, chain_length> keys{};
+    return repeat_until(stop, seed, [&](std::mt19937_64& random) {
+      write_prompt(random() % prompts_, keys, {});
+      return keys[random() % chain_length];
+    });
+  }
+
+  /// Questions a second of one reader.
   [[nodiscard]] double ask_until(const std::atomic<bool>& stop, std::uint64_t seed) {
     auto reader = *prefix_reader::open(index_);
-    std::mt19937_64 random(seed);
     std::array<std::uint64_t, chain_length> keys{};
-    std::uint64_t count = 0;
-    std::size_t found = 0;
-    const stopwatch time;
-    while (!stop.load(std::memory_order_relaxed)) {
-      const std::uint64_t prompt = random() % prompts_;
-      keys.front() = key_at(prompt, 0);
-      keys.back() = key_at(prompt, chain_length - 1);
-      for (std::size_t i = 1; i + 1 < chain_length; ++i) keys[i] = key_at(prompt, i);
-      found += ask(reader, keys);
-      ++count;
-    }
-    sink_ += found;
-    return static_cast<double>(count) / time.seconds();
+    return repeat_until(stop, seed, [&](std::mt19937_64& random) {
+      write_prompt(random() % prompts_, keys, {});
+      return std::uint64_t{ask(reader, keys)};
+    });
   }
 
   void two_readers() {
