@@ -38,20 +38,30 @@ bool block_eviction::make_room(std::uint32_t request, std::uint32_t spared) noex
   std::uint32_t evicted = 0;
   parts_.reclaim();
   while (parts_.blocks.unused() < request && evicted < request * 2 + block_store::most_run) {
+    // Enough was forgotten, and a reader keeps it: more would empty the index, and be kept as well.
+    if (parts_.blocks.unused() + parts_.retired.blocks() >= request) {
+      parts_.retired.wait();
+      continue;
+    }
     const std::uint32_t count = forget_one(spared);
     if (count == 0) break;
     evicted += count;
     parts_.reclaim();
   }
+  while (parts_.blocks.unused() == 0 && parts_.retired.blocks() > 0) parts_.retired.wait();
   return parts_.blocks.unused() > 0;
 }
 
 bool block_eviction::make_bytes(std::size_t bytes, std::uint32_t spared) noexcept {
   constexpr std::size_t slack = 8192;  // what an allocator adds
-  const auto has_room = [&] { return parts_.budget.used() + bytes + slack <= parts_.budget.limit(); };
+  const auto has_room = [&](std::size_t kept) {
+    return parts_.budget.used() - kept + bytes + slack <= parts_.budget.limit();
+  };
   parts_.reclaim();
-  for (int i = 0; i < 64 && !has_room() && forget_one(spared) > 0; ++i) parts_.reclaim();
-  return has_room();
+  for (int i = 0; i < 64 && !has_room(parts_.retired.bytes()) && forget_one(spared) > 0; ++i) parts_.reclaim();
+  if (!has_room(parts_.retired.bytes())) return false;
+  while (!has_room(0) && parts_.retired.bytes() > 0) parts_.retired.wait();
+  return has_room(0);
 }
 
 void block_eviction::keep_ahead(std::uint32_t spared) noexcept {

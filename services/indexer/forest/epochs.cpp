@@ -36,12 +36,18 @@ void retirement_list::add(const retired_thing& thing) noexcept {
     try {
       things_.push_back(thing);
       bytes_ += thing.bytes;
+      blocks_ += thing.extra;
       return;
-    } catch (const std::bad_alloc&) {  // readers are within their questions, which are short
-      std::this_thread::yield();
-      reclaim();
+    } catch (const std::bad_alloc&) {
+      wait();
     }
   }
+}
+
+// Readers are within their questions, which are short; one whose thread was displaced needs the processor.
+void retirement_list::wait() noexcept {
+  std::this_thread::yield();
+  reclaim();
 }
 
 void retirement_list::reclaim() noexcept {
@@ -59,6 +65,7 @@ void retirement_list::end() noexcept {
 std::optional<retired_thing> retirement_list::take() noexcept {
   if (first_ == things_.size() || things_[first_].epoch >= safe_) return std::nullopt;
   bytes_ -= things_[first_].bytes;
+  blocks_ -= things_[first_].extra;
   return things_[first_++];
 }
 

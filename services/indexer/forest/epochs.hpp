@@ -87,6 +87,8 @@ class retirement_list {
   }
   /// Looks at the readers anew and hands what they left to `reuse`.
   void reclaim() noexcept;
+  /// Gives readers time to leave, and reclaims.
+  void wait() noexcept;
   /// Hands all that is left to `reuse`: no reader is left.
   void end() noexcept;
   /// The function that takes things back. It may add others.
@@ -98,6 +100,8 @@ class retirement_list {
   [[nodiscard]] std::size_t size() const noexcept { return things_.size() - first_; }
   /// Bytes of memory that waits.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// Blocks of extents that wait.
+  [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
   [[nodiscard]] epoch_table& epochs() noexcept { return epochs_; }
   [[nodiscard]] index_budget& budget() noexcept { return budget_; }
 
@@ -112,6 +116,7 @@ class retirement_list {
   std::uint64_t safe_ = 0;
   std::size_t first_ = 0;
   std::size_t bytes_ = 0;
+  std::size_t blocks_ = 0;
   std::vector<retired_thing, budget_allocator<retired_thing>> things_;
 };
 

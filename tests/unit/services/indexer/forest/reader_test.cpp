@@ -1,5 +1,6 @@
 #include <atomic>
 #include <boost/test/unit_test.hpp>
+#include <chrono>
 #include <thread>
 
 #include "tests/support/allocations.hpp"
@@ -35,13 +36,40 @@ BOOST_AUTO_TEST_CASE(what_a_reader_sees_stays_until_it_leaves) {
     }
     w.index.reclaim();
     const holder c = w.open("c");
-    for (std::uint64_t i = 1; i < 2000; ++i) w.store(chain(i * 1000, 50), c);
+    for (std::uint64_t i = 1; i < 500; ++i) w.store(chain(i * 1000, 50), c);  // less than memory: the writer waits there
     BOOST_TEST(rows.size() == 2U);
     for (const prefix_row& row : rows) BOOST_TEST(row.blocks == (row.member->pod() == "a" ? 600U : 50U));
   });
   w.index.reclaim();
   w.index.reclaim();
   BOOST_TEST(w.index.holders().find({.pod = "a"}) == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_reader_that_does_not_leave_costs_neither_new_blocks_nor_old_ones) {
+  world w(std::size_t{2} << 20);
+  const holder old = w.open("old");
+  std::uint64_t seed = 0;
+  while (w.index.figures().evicted == 0) w.store(chain(++seed * 1000, 50), old);
+  const std::uint64_t evicted = w.index.figures().evicted;
+  const holder fresh = w.open("fresh");
+  constexpr std::uint64_t chains = 500;
+  std::atomic<std::uint64_t> stored = 0;
+  std::thread writer;
+  w.reader.walk(chain(seed * 1000, 50), [&](std::span<const prefix_row> rows) {
+    BOOST_TEST(rows.size() == 1U);
+    writer = std::thread([&] {
+      for (; stored < chains; ++stored) w.store(chain((seed + stored + 1) * 1000, 50), fresh);
+    });
+    // Leaves when the writer goes on no more.
+    for (std::uint64_t last = chains + 1; stored != last && stored < chains;) {
+      last = stored;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  writer.join();
+  BOOST_TEST(w.index.figures().refused == 0U);
+  BOOST_TEST(w.index.figures().evicted - evicted < 2 * chains * 50);
+  BOOST_TEST(blocks_of(w.reader, chain((seed + chains) * 1000, 50), "fresh") == 50U);
 }
 
 BOOST_AUTO_TEST_CASE(readers_are_bounded) {
