@@ -7,7 +7,7 @@ set(CENOTE_SYSTEMD_DIR lib/systemd/system CACHE STRING "Where the systemd unit i
 set(CENOTE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/cenote)
 
 if(TARGET cenote)
-  install(TARGETS cenote RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS cenote cenote-services RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(TARGETS cenote-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
 endif()
 

@@ -1,9 +1,7 @@
 // The cenote binary: a file a subcommand, each adds itself.
 #include <CLI/CLI.hpp>
 
-#include "commands/bench_program.hpp"
 #include "commands/common.hpp"
-#include "commands/indexer.hpp"
 #include "commands/node.hpp"
 #include "commands/operator/clear.hpp"
 #include "commands/operator/cluster.hpp"
@@ -16,6 +14,7 @@
 #include "commands/operator/session.hpp"
 #include "commands/operator/status.hpp"
 #include "commands/operator/top.hpp"
+#include "commands/programs.hpp"
 #include "commands/replay/engine.hpp"
 #include "commands/replay/replay.hpp"
 
@@ -24,7 +23,7 @@ namespace {
 void add_commands(CLI::App& app) {
   cenote::add_node(app);
   cenote::add_worker(app);
-  cenote::add_indexer(app);
+  cenote::add_service_programs(app);
   cenote::add_status(app);
   cenote::add_top(app);
   cenote::add_peers(app);

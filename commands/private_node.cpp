@@ -14,6 +14,7 @@
 
 #include "commands/common.hpp"
 #include "commands/interruption.hpp"
+#include "commands/programs.hpp"
 #include "core/runtime_paths.hpp"
 #include "core/unique_fd.hpp"
 #include "core/units.hpp"

@@ -83,10 +83,10 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "commands": (
         ("common", "interruption", "table"),
-        ("bench_program",),
+        ("programs",),
         ("node_status", "private_node"),
         ("node", "operator", "replay"),
-        ("indexer",),
+        ("services",),
         ("bench",),  # it makes its traces as a replay does
         ("main",),
     ),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -28,7 +30,7 @@ from indexer import (
     table_of,
     until_right,
 )
-from node import free_port, free_ports, run_cenote, until
+from node import BINARY, free_port, free_ports, run_cenote, until
 
 A, B, C = prompt(1, 8), prompt(2, 8), prompt(3, 8)
 
@@ -515,6 +517,25 @@ def test_a_good_configuration_is_checked_without_a_start(tmp_path: Path) -> None
     with socket.create_server(("127.0.0.1", port)):
         taken = run_cenote("indexer", "--set", f"indexer.listen=127.0.0.1:{port}")
     assert taken.returncode in (1, 2) and str(port) in taken.stderr
+
+
+def test_a_node_loads_no_library_that_only_services_use() -> None:
+    needed = subprocess.run(["ldd", str(BINARY)], capture_output=True, text=True, check=True).stdout
+    assert "libzmq" in needed  # the list is one
+    assert not [name for name in ("libgrpc", "libprotobuf", "libabsl", "libcares") if name in needed]
+
+
+def test_a_missing_program_of_services_is_named(tmp_path: Path) -> None:
+    alone = tmp_path / "cenote"
+    alone.symlink_to(BINARY)
+    copy = tmp_path / "copy" / "cenote"
+    copy.parent.mkdir()
+    shutil.copy(BINARY, copy)
+    assert run_cenote("indexer", "check").returncode == 0
+    assert subprocess.run([alone, "indexer", "check"], capture_output=True, check=False).returncode == 0
+    refused = subprocess.run([copy, "indexer", "check"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert f"{copy.with_name('cenote-services')} (a program of its own" in refused.stderr
 
 
 def test_the_end_is_orderly_while_replays_and_requests_are_under_way(herd: Herd) -> None:

@@ -1,4 +1,4 @@
-#include "commands/operator/indexer_client.hpp"
+#include "commands/services/indexer_client.hpp"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

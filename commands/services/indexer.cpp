@@ -1,4 +1,4 @@
-#include "commands/indexer.hpp"
+#include "commands/services/indexer.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "commands/common.hpp"
-#include "commands/operator/indexer_client.hpp"
+#include "commands/services/indexer_client.hpp"
 #include "config/indexer_rules.hpp"
 #include "config/logging.hpp"
 #include "services/indexer/service/indexer_process.hpp"
