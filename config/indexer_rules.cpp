@@ -47,6 +47,24 @@ std::optional<key_fault> tokenizer_fault(const node_config& config) {
   return std::nullopt;
 }
 
+// A token that is sent in the clear is anybody's, and so are pods that come so: without TLS the server is this
+// machine's.
+std::optional<key_fault> discovery_fault(const node_config& config) {
+  const discovery_section& discovery = config.discovery;
+  constexpr std::string_view key = "discovery.kubernetes.server", tls = "https://", plain = "http://";
+  const std::string_view server = discovery.kubernetes_server;
+  if (server.empty()) return std::nullopt;
+  if (!server.starts_with(tls) && !server.starts_with(plain)) {
+    return key_fault{key, "is https://HOST:PORT, or http://HOST:PORT of this machine"};
+  }
+  const auto address = parse_endpoint(server.substr(server.starts_with(tls) ? tls.size() : plain.size()));
+  if (!address) return key_fault{key, address.error().message()};
+  if (server.starts_with(plain) && !is_loopback(address->host)) {
+    return key_fault{key, "is not of this machine: that needs https"};
+  }
+  return std::nullopt;
+}
+
 std::optional<key_fault> indexer_fault(const node_config& config) {
   const indexer_section& indexer = config.indexer;
   if (indexer.tls_cert.empty() != indexer.tls_key.empty()) {
@@ -67,6 +85,7 @@ std::optional<key_fault> indexer_fault(const node_config& config) {
     return key_fault{"index.seed", fmt::format("has at most {} bytes", longest_name)};
   }
   if (auto fault = tokenizer_fault(config)) return fault;
+  if (auto fault = discovery_fault(config)) return fault;
   return publisher_fault(config);
 }
 

@@ -45,7 +45,13 @@ struct publisher_config {
 };
 
 struct discovery_section {
-  std::string file;  ///< publishers in TOML; empty: none
+  std::string file;                  ///< publishers in TOML; empty: none
+  std::string kubernetes_selector;   ///< labels of pods; empty: none are watched
+  std::string kubernetes_namespace;  ///< empty: all
+  std::string kubernetes_server;     ///< empty: that of the cluster in which this process runs
+  std::string kubernetes_account;    ///< folder with token and ca.crt
+  std::uint16_t kubernetes_port = 0;
+  std::uint16_t kubernetes_replay_port = 0;  ///< 0: none
 };
 
 enum class index_key { xxh3, fnv64_cbor };

@@ -913,6 +913,39 @@ constexpr std::array keys{
          .type = string,
          .about =
              "TOML file with further tables [publishers.<name>]; a new one in its place takes effect. Empty: none."}),
+    bound<&node_config::discovery, &discovery_section::kubernetes_selector>(
+        {.name = "discovery.kubernetes.selector",
+         .type = string,
+         .about =
+             "Labels of the pods that publish, as \"llm-d.ai/inference-serving=true\"; the API server is asked for "
+             "them. Empty: none are."}),
+    bound<&node_config::discovery, &discovery_section::kubernetes_namespace>(
+        {.name = "discovery.kubernetes.namespace", .type = string, .about = "Their namespace. Empty: all."}),
+    bound<&node_config::discovery, &discovery_section::kubernetes_port>(
+        {.name = "discovery.kubernetes.port",
+         .type = integer,
+         .fallback = "5557",
+         .minimum = "1",
+         .maximum = "65535",
+         .about = "Port of their events; with `events.ranks` the first of as many."}),
+    bound<&node_config::discovery, &discovery_section::kubernetes_replay_port>(
+        {.name = "discovery.kubernetes.replay_port",
+         .type = integer,
+         .fallback = "5558",
+         .minimum = "0",
+         .maximum = "65535",
+         .about = "Port of their replays, likewise. 0: none."}),
+    bound<&node_config::discovery, &discovery_section::kubernetes_server>(
+        {.name = "discovery.kubernetes.server",
+         .type = string,
+         .about =
+             "The API server, as \"https://10.0.0.1:6443\", or \"http://127.0.0.1:8001\" of `kubectl proxy`. Empty: "
+             "that of the cluster in which the indexer runs."}),
+    bound<&node_config::discovery, &discovery_section::kubernetes_account>(
+        {.name = "discovery.kubernetes.account",
+         .type = string,
+         .fallback = "/var/run/secrets/kubernetes.io/serviceaccount",
+         .about = "Folder with the files `token` and `ca.crt` of a service account that may list and watch pods."}),
     bound<&node_config::index, &index_section::memory>(
         {.name = "index.memory",
          .type = bytes,

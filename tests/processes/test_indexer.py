@@ -525,6 +525,18 @@ def test_a_node_loads_no_library_that_only_services_use() -> None:
     assert not [name for name in ("libgrpc", "libprotobuf", "libabsl", "libcares") if name in needed]
 
 
+def test_the_services_take_no_connection_for_that_of_a_node() -> None:
+    """In a node `send` and `socket` are those of UCX's connections; a TLS client of a service would speak them, too."""
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", str(BINARY.with_name("cenote-services"))],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    defined = {line.split()[-1] for line in symbols.splitlines() if line}
+    assert not defined & {"accept", "socket", "listen", "send"}
+
+
 def test_a_missing_program_of_services_is_named(tmp_path: Path) -> None:
     alone = tmp_path / "cenote"
     alone.symlink_to(BINARY)

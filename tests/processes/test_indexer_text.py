@@ -31,7 +31,9 @@ def tokens_of(text: str) -> tuple[int, ...]:
 
 @pytest.fixture(scope="module", autouse=True)
 def has_grpc() -> None:
-    libraries = subprocess.run(["ldd", str(BINARY.with_name("cenote-services"))], capture_output=True, text=True, check=False).stdout
+    libraries = subprocess.run(
+        ["ldd", str(BINARY.with_name("cenote-services"))], capture_output=True, text=True, check=False
+    ).stdout
     if "libgrpc++" not in libraries:
         pytest.skip("this build has no gRPC")
 

@@ -29,6 +29,21 @@ bool append_decoded_query(std::string& out, std::string_view text) {
   }
 }
 
+std::string encoded(std::string_view text) {
+  constexpr std::string_view digits = "0123456789ABCDEF", marks = "-._~";
+  std::string out;
+  for (const char each : text) {
+    const bool is_letter = (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z');
+    if (is_letter || (each >= '0' && each <= '9') || marks.contains(each)) {
+      out += each;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(each);
+    out += {'%', digits[byte >> 4], digits[byte & 15]};
+  }
+  return out;
+}
+
 std::optional<query_field> cut_query_field(std::string_view& query) noexcept {
   while (query.starts_with('&')) query.remove_prefix(1);
   if (query.empty()) return std::nullopt;

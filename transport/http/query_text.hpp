@@ -13,6 +13,9 @@ namespace cenote::http {
 /// Where plus signs are spaces, as forms send them in queries.
 [[nodiscard]] bool append_decoded_query(std::string& out, std::string_view text);
 
+/// Percent-encodes all but letters, digits and "-._~" (RFC 3986, unreserved characters).
+[[nodiscard]] std::string encoded(std::string_view text);
+
 /// A part of a query, "name=value", still encoded.
 struct query_field {
   std::string_view name;

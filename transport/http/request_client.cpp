@@ -9,8 +9,10 @@
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace cenote::http {
 
@@ -21,6 +23,7 @@ namespace beast = boost::beast;
 using wire_failure = boost::system::error_code;
 
 constexpr std::uint64_t most_answer_bytes = std::uint64_t{1} << 30;
+constexpr std::size_t most_refusal_bytes = std::size_t{1} << 20;  // of a followed answer with another status than 200
 
 using wire_request = beast::http::request<beast::http::string_body>;
 using answer_parser = beast::http::response_parser<beast::http::string_body>;
@@ -46,12 +49,14 @@ std::string name_of(const service_address& service) {
 /// One question, as asynchronous steps that a deadline cuts off.
 class conversation {
  public:
-  conversation(const service_address& service, const service_request& request)
-      : service_(service), request_(wire_form(service, request)), tls_(asio::ssl::context::tls_client) {
-    parser_.body_limit(most_answer_bytes);
+  /// Without a visitor the answer is read whole.
+  conversation(const service_address& service, const service_request& request, const part_visitor* visit = nullptr)
+      : service_(service), request_(wire_form(service, request)), visit_(visit), tls_(asio::ssl::context::tls_client) {
+    parser_.body_limit(visit_ == nullptr ? most_answer_bytes : std::numeric_limits<std::uint64_t>::max());
   }
 
-  result<service_answer> run(std::chrono::milliseconds limit) {
+  result<service_answer> run(std::chrono::milliseconds limit, const std::stop_token& stop = {}) {
+    const std::stop_callback stopped(stop, [this] { context_.stop(); });
     const bool is_local = !service_.socket.empty();
     if (auto begun = is_local ? begin_local() : begin_tcp(); !begun) return std::unexpected(begun.error());
     context_.run_for(limit);
@@ -108,10 +113,33 @@ class conversation {
   void write(std::shared_ptr<Stream> stream) {
     beast::http::async_write(*stream, request_, [this, stream](wire_failure failed, std::size_t) {
       if (ends_with(failed)) return;
+      if (visit_ != nullptr) return read_parts(stream);
       beast::http::async_read(*stream, buffer_, parser_, [this, stream](wire_failure cut, std::size_t) {
         if (!ends_with(cut)) is_over_ = true;
       });
     });
+  }
+
+  template <class Stream>
+  void read_parts(std::shared_ptr<Stream> stream) {
+    beast::http::async_read_some(*stream, buffer_, parser_, [this, stream](wire_failure cut, std::size_t) {
+      if (ends_with(cut)) return;
+      is_over_ = !take_part() || parser_.is_done();
+      if (!is_over_) read_parts(stream);
+    });
+  }
+
+  // Whether more is wanted.
+  bool take_part() {
+    if (!parser_.is_header_done()) return true;
+    auto& answer = parser_.get();
+    if (answer.result_int() == 200) {
+      const std::string part = std::exchange(answer.body(), {});
+      return part.empty() || (*visit_)(part);
+    }
+    if (answer.body().size() <= most_refusal_bytes) return true;
+    failure_ = fail(error_code::malformed, name_of(service_) + " refuses with a text that is too long");
+    return false;
   }
 
   bool ends_with(wire_failure failed) {
@@ -124,6 +152,7 @@ class conversation {
 
   const service_address& service_;
   wire_request request_;
+  const part_visitor* visit_;
   asio::io_context context_{1};
   asio::ssl::context tls_;
   beast::flat_buffer buffer_;
@@ -137,6 +166,12 @@ class conversation {
 result<service_answer> ask_service(const service_address& service, const service_request& request,
                                    std::chrono::milliseconds limit) {
   return conversation(service, request).run(limit);
+}
+
+result<service_answer> follow_service(const service_address& service, const service_request& request,
+                                      std::chrono::milliseconds limit, const part_visitor& visit,
+                                      const std::stop_token& stop) {
+  return conversation(service, request, &visit).run(limit, stop);
 }
 
 }  // namespace cenote::http

@@ -1,7 +1,9 @@
-// Asks a service over HTTP, for commands of operators: one request a connection.
+// Asks a service over HTTP, one request a connection.
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -35,5 +37,15 @@ struct service_answer {
 /// more than 1 GiB), invalid_argument (a certificate). Thread-safe.
 [[nodiscard]] result<service_answer> ask_service(const service_address& service, const service_request& request,
                                                  std::chrono::milliseconds limit);
+
+/// Takes a part of a body; false: the rest is not wanted.
+using part_visitor = std::function<bool(std::string_view part)>;
+
+/// The same of an answer that may go on for long: with status 200 the body goes to `visit` as it comes, on this thread,
+/// and the answer has none. The limit is that of the whole. Errors besides: deadline_exceeded where `stop` was
+/// requested, malformed (a text of more than 1 MiB with another status).
+[[nodiscard]] result<service_answer> follow_service(const service_address& service, const service_request& request,
+                                                    std::chrono::milliseconds limit, const part_visitor& visit,
+                                                    const std::stop_token& stop);
 
 }  // namespace cenote::http

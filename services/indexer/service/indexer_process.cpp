@@ -101,6 +101,7 @@ indexer_process::indexer_process(const config::node_config& config)
     : processor_(processor_of(config.index)),
       index_(forest_options_of(config.index)),
       writer_(index_, processor_),
+      pod_ports_{config.discovery.kubernetes_port, config.discovery.kubernetes_replay_port, config.events.ranks},
       configured_(publishers_of(config)),
       discovery_file_(config.discovery.file) {}
 
@@ -120,6 +121,7 @@ result<std::unique_ptr<indexer_process>> indexer_process::start(const config::no
   auto events = subscriber::start(subscriber_options_of(config), made->writer_);
   if (!events) return std::unexpected(events.error());
   made->events_ = std::move(*events);
+  if (auto opened = made->open_discovery(config); !opened) return std::unexpected(opened.error());
   if (auto opened = made->open_tokenizer(config); !opened) return std::unexpected(opened.error());
   const service_parts parts{
       .index = made->index_,
@@ -131,6 +133,7 @@ result<std::unique_ptr<indexer_process>> indexer_process::start(const config::no
       .questions = made->questions_,
       .start = std::chrono::steady_clock::now(),
       .texts = made->texts_.get(),
+      .pods = made->pods_.get(),
       .names = config.indexer.metric_aliases ? metric_names::own_llmd : metric_names::own,
   };
   if (auto opened = made->open_server(config, parts); !opened) return std::unexpected(opened.error());
@@ -138,6 +141,18 @@ result<std::unique_ptr<indexer_process>> indexer_process::start(const config::no
   made->follow(made->wanted_publishers());
   made->look_for_publishers();
   return made;
+}
+
+result<void> indexer_process::open_discovery(const config::node_config& config) {
+  const config::discovery_section& settings = config.discovery;
+  if (settings.kubernetes_selector.empty()) return {};
+  auto opened = kubernetes_watch::start({.server = settings.kubernetes_server,
+                                         .account = settings.kubernetes_account,
+                                         .selector = settings.kubernetes_selector,
+                                         .place = settings.kubernetes_namespace});
+  if (!opened) return std::unexpected(opened.error().in("discovery.kubernetes"));
+  pods_ = std::move(*opened);
+  return {};
 }
 
 result<void> indexer_process::open_tokenizer(const config::node_config& config) {
@@ -242,6 +257,7 @@ result<void> indexer_process::reload(const config::node_config& config) {
 indexer_process::publisher_map indexer_process::wanted_publishers() const {
   publisher_map all = configured_;
   all.insert(discovered_.begin(), discovered_.end());
+  all.insert(running_.begin(), running_.end());
   return all;
 }
 
@@ -291,13 +307,32 @@ void indexer_process::look_for_publishers() {
   follow(wanted_publishers());
 }
 
+// Each rank of a pod is a publisher: "namespace/name", "namespace/name#1".
+void indexer_process::look_for_pods() {
+  auto pods = pods_ ? pods_->take() : std::nullopt;
+  if (!pods) return;
+  running_.clear();
+  for (const auto& [name, address] : *pods) {
+    const std::string host = address.contains(':') ? "[" + address + "]" : address;
+    for (std::uint32_t rank = 0; rank < pod_ports_.ranks; ++rank) {
+      publisher_options options{.name = rank == 0 ? name : name + "#" + std::to_string(rank)};
+      options.endpoint = "tcp://" + host + ":" + std::to_string(pod_ports_.events + rank);
+      if (pod_ports_.replay != 0) options.replay = "tcp://" + host + ":" + std::to_string(pod_ports_.replay + rank);
+      running_.emplace(options.name, options);
+    }
+  }
+  follow(wanted_publishers());
+}
+
 void indexer_process::look() {
   look_for_publishers();
+  look_for_pods();
   if (tokenizer_) tokenizer_->look(std::chrono::steady_clock::now());
 }
 
 // Texts end first, so that the server does not wait for them.
 void indexer_process::stop() noexcept {
+  if (pods_) pods_->stop();
   if (texts_) texts_->stop();
   // Both at once, so that the two together end in time.
   std::thread rpc_end;

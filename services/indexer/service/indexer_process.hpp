@@ -10,6 +10,7 @@
 
 #include "config/node_config.hpp"
 #include "core/error.hpp"
+#include "services/indexer/discovery/kubernetes_watch.hpp"
 #include "services/indexer/forest/forest.hpp"
 #include "services/indexer/grpc/indexer_rpc.hpp"
 #include "services/indexer/keys/token_processor.hpp"
@@ -37,7 +38,8 @@ class indexer_process {
 
   /// Takes over what may change while it runs: weights, the time of expectations, publishers.
   [[nodiscard]] result<void> reload(const config::node_config& config);
-  /// Reads the file of discovery if it is another one than before, and starts a tokenizer that has died. To be called
+  /// Reads the file of discovery if it is another one than before, takes the pods that Kubernetes has now, and starts a
+  /// tokenizer that has died. To be called
   /// about twice a second, by the thread that started it.
   void look();
   /// TCP addresses at which it answers, and ZMQ's at which publishers connect.
@@ -59,12 +61,19 @@ class indexer_process {
     bool operator==(const file_mark&) const = default;
   };
 
+  /// Ports of each pod's events and replays, the first of as many as there are ranks; of replays 0: none.
+  struct pod_ports {
+    std::uint32_t events = 0, replay = 0, ranks = 0;
+  };
+
   explicit indexer_process(const config::node_config& config);
 
+  [[nodiscard]] result<void> open_discovery(const config::node_config& config);
   [[nodiscard]] result<void> open_tokenizer(const config::node_config& config);
   [[nodiscard]] result<void> open_server(const config::node_config& config, service_parts parts);
   [[nodiscard]] result<void> open_rpc(const config::node_config& config, const service_parts& parts);
   void look_for_publishers();
+  void look_for_pods();
   void set_weights(const config::node_config& config);
   void follow(const publisher_map& next_publishers);
   [[nodiscard]] publisher_map wanted_publishers() const;
@@ -80,8 +89,10 @@ class indexer_process {
   std::optional<tokenizer_process> tokenizer_;
   std::unique_ptr<text_tokenizer> texts_;
   std::unique_ptr<http::request_server> server_;
-  std::unique_ptr<indexer_rpc> rpc_;  ///< null: none is wanted, or this build has no gRPC
-  publisher_map configured_, discovered_, followed_;
+  std::unique_ptr<indexer_rpc> rpc_;        ///< null: none is wanted, or this build has no gRPC
+  std::unique_ptr<kubernetes_watch> pods_;  ///< null: none are watched
+  pod_ports pod_ports_;
+  publisher_map configured_, discovered_, running_, followed_;
   std::string discovery_file_;
   std::optional<file_mark> discovery_mark_;
 };

@@ -318,6 +318,7 @@ void service_calls::write_metrics(std::string& out) {
     }
   });
   page.add_texts(parts_.texts == nullptr ? text_counters{} : parts_.texts->counters());
+  if (parts_.pods != nullptr) page.add_pods(parts_.pods->counters());
   if (parts_.server != nullptr) page.add_server(parts_.server->figures());
   out += page.text();
 }
@@ -326,6 +327,7 @@ void service_calls::write_metrics(std::string& out) {
 // moment.
 std::string_view service_calls::unready_reason() {
   const auto age = std::chrono::steady_clock::now() - parts_.start;
+  if (parts_.pods != nullptr && !parts_.pods->is_listed()) return "pods of Kubernetes have not been listed yet";
   if (age < settling_time && !parts_.events.bound_endpoints().empty()) return "publishers have not connected yet";
   const auto table = parts_.events.publishers();
   if (table->unready > 0) return "first replays of publishers are under way";

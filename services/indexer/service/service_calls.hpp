@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "services/indexer/discovery/kubernetes_watch.hpp"
 #include "services/indexer/http/indexer_calls.hpp"
 #include "services/indexer/scoring/scorer.hpp"
 #include "services/indexer/service/dump_places.hpp"
@@ -33,6 +34,7 @@ struct service_parts {
   feed_time start{};                             ///< of the service
   const http::request_server* server = nullptr;  ///< whose figures are in the metrics, if it is there
   text_tokenizer* texts = nullptr;               ///< null: there is none
+  const kubernetes_watch* pods = nullptr;        ///< null: none are watched
   metric_names names = metric_names::own;
 };
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/figure.hpp"
+#include "services/indexer/discovery/kubernetes_watch.hpp"
 #include "services/indexer/service/indexer_writer.hpp"
 #include "services/indexer/service/question_counts.hpp"
 #include "services/indexer/subscriber/publisher_table.hpp"
@@ -54,6 +55,22 @@ struct figure_table<indexer::index_page> {
       {"", "cenote_indexer_replays", gauge, "replays", "Replays under way.", &all::replays},
       {"", "cenote_indexer_waiting_bytes", gauge, "bytes", "Live batches that wait behind replays.",
        &all::waiting_bytes},
+  });
+};
+
+template <>
+struct figure_table<indexer::discovery_counters> {
+  using all = indexer::discovery_counters;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"", "cenote_indexer_discovered_pods", figure_kind::gauge, "pods", "Pods of Kubernetes that are followed.",
+       &all::pods},
+      {"", "cenote_indexer_discovery_lists_total", counter, "lists", "Lists of pods that were read whole.",
+       &all::lists},
+      {"", "cenote_indexer_discovery_failures_total", counter, "questions",
+       "Lists and watches of the API server that broke off.", &all::failures},
+      {"", "cenote_indexer_discovery_refused_total", counter, "pods", "Pods and changes that were passed over.",
+       &all::refused},
   });
 };
 
@@ -129,6 +146,7 @@ class metrics_page {
   /// Blocks of a pod's rank in a medium; of 16,384 ranks and media the first ones.
   void add_blocks(const pod_rank& member, std::string_view model, std::string_view medium, std::uint64_t blocks);
   void add_texts(const text_counters& texts);
+  void add_pods(const discovery_counters& pods) { page_.figures(pods); }
   void add_server(const http::request_server_figures& server);
 
   [[nodiscard]] std::string text() const { return page_.text(); }
