@@ -170,8 +170,8 @@ result<indexer::local_index_options> options_of(const cenote_indexer_options* ra
   const auto engine = engine_of(in->engine);
   if (!engine) return std::unexpected(engine.error());
   if (is_hollow(in->weights, in->weight_count) || in->weight_count > indexer::most_media) {
-    return fail(error_code::invalid_argument, "`weights` is a null pointer, or has more than " +
-                                                  std::to_string(indexer::most_media) + " entries");
+    return fail(error_code::invalid_argument,
+                "`weights` is a null pointer, or has more than " + std::to_string(indexer::most_media) + " entries");
   }
   out.key = static_cast<indexer::key_chain>(in->key);
   out.engine = *engine;
@@ -375,9 +375,8 @@ int cenote_indexer_replay_end(cenote_indexer* indexer, cenote_indexer_text topic
 
 int cenote_indexer_replay_failed(cenote_indexer* indexer, cenote_indexer_text topic, uint64_t ask,
                                  cenote_indexer_outcome* out) {
-  return feed_with(indexer, out, [&](indexer::local_index& index) {
-    return index.fail_replay(view_of(topic), ask, present_time());
-  });
+  return feed_with(indexer, out,
+                   [&](indexer::local_index& index) { return index.fail_replay(view_of(topic), ask, present_time()); });
 }
 
 int cenote_indexer_topic_open(cenote_indexer* indexer, cenote_indexer_text topic,
@@ -483,8 +482,8 @@ int cenote_indexer_lookup(cenote_indexer_reader* reader, const uint64_t* keys, s
   return ask(reader, out, "cenote_indexer_holders", [&](reader_object& target, cenote_indexer_holders& made) {
     if (is_hollow(keys, key_count)) return null_argument("keys");
     if (key_count > indexer::question_limits::keys) {
-      return failed({error_code::invalid_argument, "a question has at most " +
-                                                       std::to_string(indexer::question_limits::keys) + " keys"});
+      return failed({error_code::invalid_argument,
+                     "a question has at most " + std::to_string(indexer::question_limits::keys) + " keys"});
     }
     question_memory& memory = target.memory;
     memory.holders.clear();

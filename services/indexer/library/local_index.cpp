@@ -48,9 +48,9 @@ result<medium_weights> weights_of(const local_index_options& options, holder_tab
   for (const auto& [name, weight] : options.weights) {
     const auto medium = holders.medium_of(name);
     if (!medium || !std::isfinite(weight) || weight < 0) {
-      return fail(error_code::invalid_argument, "the weight of `" + name + "` is none: a medium has 1 to 31 bytes, up to " +
-                                                    std::to_string(most_media) +
-                                                    " media have weights, and a weight is 0 or more");
+      return fail(error_code::invalid_argument,
+                  "the weight of `" + name + "` is none: a medium has 1 to 31 bytes, up to " +
+                      std::to_string(most_media) + " media have weights, and a weight is 0 or more");
     }
     made.of_medium[*medium] = weight;
   }
@@ -121,7 +121,7 @@ class local_index::parts {
   [[nodiscard]] topic_entry* find(std::string_view topic) noexcept;
   void begin(const topic_entry& entry, std::optional<std::uint64_t> seq);
   [[nodiscard]] feed_outcome finish(topic_entry& entry, const feed_counters& before, batch_fate otherwise);
-  [[nodiscard]] bool is_whole_life(const topic_entry& entry, std::uint64_t seq, std::uint64_t waiting) const noexcept;
+  [[nodiscard]] bool is_whole_life(const topic_entry& entry, std::uint64_t seq) const noexcept;
   void answer_with(const topic_entry& entry, const batch_payload& payload, feed_time now);
   void carry_out(feed_time now);
   void perform(topic_entry& entry, const feed_apply& command, feed_time now);
@@ -171,7 +171,8 @@ result<void> local_index::parts::open(std::string_view topic, const topic_settin
     const bool is_same = other.pod == identity.pod && other.model == identity.model && other.node == identity.node &&
                          other.engine == identity.engine && other.clear == identity.clear;
     if (is_same) return {};
-    return fail(error_code::spec_mismatch, "topic `" + std::string(topic) + "` is open with other settings; close it first");
+    return fail(error_code::spec_mismatch,
+                "topic `" + std::string(topic) + "` is open with other settings; close it first");
   }
   feed_options options = feed_options_;
   options.kind = identity.kind;
@@ -225,11 +226,9 @@ feed_outcome local_index::parts::finish(topic_entry& entry, const feed_counters&
 }
 
 /// Number 0 with nothing before it is all that its publisher has: no one has to be asked.
-bool local_index::parts::is_whole_life(const topic_entry& entry, std::uint64_t seq,
-                                       std::uint64_t waiting) const noexcept {
-  const indexer::feed& batches = *feeds_.feed_of(entry.publisher);
-  return seq == 0 && entry.ask && !entry.ask->is_snapshot && entry.ask->start == 0 && !entry.is_ask_given &&
-         !batches.last_applied() && batches.waiting_bytes() == waiting;
+bool local_index::parts::is_whole_life(const topic_entry& entry, std::uint64_t seq) const noexcept {
+  const bool asks_for_all = entry.ask && !entry.ask->is_snapshot && entry.ask->start == 0 && !entry.is_ask_given;
+  return seq == 0 && asks_for_all && !feeds_.feed_of(entry.publisher)->last_applied();
 }
 
 void local_index::parts::answer_with(const topic_entry& entry, const batch_payload& payload, feed_time now) {
@@ -248,16 +247,18 @@ result<feed_outcome> local_index::parts::live(std::string_view topic, std::uint6
     if (auto opened = open(topic, {}, now); !opened) return std::unexpected(opened.error());
     entry = find(topic);
   }
-  const feed_counters before = feeds_.feed_of(entry->publisher)->counters();
+  const indexer::feed& batches = *feeds_.feed_of(entry->publisher);
+  const feed_counters before = batches.counters();
   begin(*entry, seq);
   const batch_payload kept = copy_of(payload);
   const bool fits = payload.size() <= feed_options_.batch_bytes;
-  if (fits && is_whole_life(*entry, seq, 0)) {
+  if (fits && is_whole_life(*entry, seq) && batches.waiting_bytes() == 0) {
     answer_with(*entry, kept, now);
   } else {
     feeds_.change(entry->publisher, now, [&](indexer::feed& one) { one.live(seq, kept, now); });
     carry_out(now);
-    if (fits && is_whole_life(*entry, seq, payload.size())) answer_with(*entry, kept, now);
+    const bool is_new_life = batches.counters().restarts != before.restarts;  // nothing else waits then
+    if (fits && is_new_life && is_whole_life(*entry, seq)) answer_with(*entry, kept, now);
   }
   if (seq != end_number) {
     if (seq > entry->next) {
@@ -284,7 +285,8 @@ result<feed_outcome> local_index::parts::answer(std::string_view topic, std::uin
     feeds_.change(entry->publisher, now, [&](indexer::feed& one) { input(one, is_snapshot); });
     carry_out(now);
   }
-  if (const auto last = feeds_.feed_of(entry->publisher)->last_applied()) entry->next = std::max(entry->next, *last + 1);
+  if (const auto last = feeds_.feed_of(entry->publisher)->last_applied())
+    entry->next = std::max(entry->next, *last + 1);
   return finish(*entry, before, is_open ? batch_fate::repeated : batch_fate::late);
 }
 
@@ -390,15 +392,15 @@ local_index::~local_index() = default;
 result<local_index> local_index::make(const local_index_options& options) {
   if (options.memory < forest::least_memory) {
     return fail(error_code::invalid_argument, "an index of " + std::to_string(options.memory) +
-                                                  " bytes is too small; it has " + std::to_string(forest::least_memory) +
-                                                  " at least");
+                                                  " bytes is too small; it has " +
+                                                  std::to_string(forest::least_memory) + " at least");
   }
   std::unique_ptr<parts> made;
   try {
     made = std::make_unique<parts>(options);
   } catch (const std::bad_alloc&) {
-    return fail(error_code::limit_exceeded, "there are no " + std::to_string(options.memory) +
-                                                " bytes for an index, or they are too few for one");
+    return fail(error_code::limit_exceeded,
+                "there are no " + std::to_string(options.memory) + " bytes for an index, or they are too few for one");
   }
   auto weights = weights_of(options, made->index.holders());
   if (!weights) return std::unexpected(weights.error());

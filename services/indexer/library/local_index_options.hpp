@@ -36,11 +36,11 @@ struct local_index_options {
 
 /// Facts about the publisher of a topic that the topic does not name.
 struct topic_settings {
-  std::string pod{};                           ///< empty: the topic's
-  std::string model{};                         ///< empty: the topic's
-  std::string node{};                          ///< whose blocks are its own, too
-  std::optional<event_engine> engine{};        ///< none: the index's
-  std::optional<clear_scope> clear{};          ///< none: as its engine has it
+  std::string pod{};                     ///< empty: the topic's
+  std::string model{};                   ///< empty: the topic's
+  std::string node{};                    ///< whose blocks are its own, too
+  std::optional<event_engine> engine{};  ///< none: the index's
+  std::optional<clear_scope> clear{};    ///< none: as its engine has it
 };
 
 }  // namespace cenote::indexer

@@ -36,8 +36,8 @@ struct publisher_identity {
 /// invalid_argument.
 [[nodiscard]] result<void> check_topic(std::string_view topic);
 
-/// Sets what follows from the topic and what is set already (`engine`; the pod and the model that are not empty): pod and
-/// model, the kind of the publisher, and which media AllBlocksCleared empties. A pod that nothing names is `name`.
+/// Sets what follows from the topic and what is set already (`engine`; the pod and the model that are not empty): pod
+/// and model, the kind of the publisher, and which media AllBlocksCleared empties. A pod that nothing names is `name`.
 void complete_identity(publisher_identity& identity, std::string_view topic);
 
 }  // namespace cenote::indexer

@@ -37,8 +37,7 @@ class indexer_writer final : public batch_sink {
   static constexpr std::size_t most_task_bytes = std::size_t{64} << 20;
 
   /// Both outlive it.
-  indexer_writer(forest& index, const token_processor& keys) noexcept
-      : index_(index), payloads_(index, keys) {}
+  indexer_writer(forest& index, const token_processor& keys) noexcept : index_(index), payloads_(index, keys) {}
 
   void open(publisher_id publisher, const publisher_identity& identity) override;
   batch_effect apply(publisher_id publisher, std::string_view topic, const feed_apply& batch) override;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::seconds settling_time{2};     // for publishers to connect to bound endpoints
 constexpr std::chrono::seconds connection_time{10};  // for connections to configured publishers
 constexpr std::chrono::seconds deed_limit{1};
-constexpr std::size_t most_dumped = std::size_t{1} << 26;         // blocks
+constexpr std::size_t most_dumped = std::size_t{1} << 26;  // blocks
 
 /// Blocks of a pod as the writer has copied them.
 struct copied_blocks {
