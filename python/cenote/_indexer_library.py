@@ -73,6 +73,16 @@ class Outcome(ctypes.Structure):
     )
 
 
+class Ask(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("snapshot", c_uint32),
+        ("number", c_uint64),
+        ("start", c_uint64),
+        ("topic", TextPlace),
+    )
+
+
 class Topic(ctypes.Structure):
     _fields_ = (
         ("struct_size", c_uint32),
@@ -189,6 +199,7 @@ SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_indexer_replay": (c_void_p, Text, c_uint64, c_uint64, c_char_p, c_size_t, POINTER(Outcome)),
     "cenote_indexer_replay_end": (c_void_p, Text, c_uint64, c_uint64, POINTER(Outcome)),
     "cenote_indexer_replay_failed": (c_void_p, Text, c_uint64, POINTER(Outcome)),
+    "cenote_indexer_next_ask": (c_void_p, POINTER(Ask)),
     "cenote_indexer_topic_open": (c_void_p, Text, POINTER(Topic)),
     "cenote_indexer_topic_close": (c_void_p, Text, POINTER(c_uint32)),
     "cenote_indexer_clear": (c_void_p, Text, Text, POINTER(c_uint32)),

@@ -48,7 +48,7 @@ class FeedResult(NamedTuple):
     applied: int  # batches that went into the index, those that had waited among them
     cleared: str | None  # all blocks of the publisher went: "restart", "loss" or "renewal"
     missing: range  # numbers between this batch and the one before
-    ask: Ask | None  # a new question; each is given once
+    ask: Ask | None  # a new question; each is given once, here or by Indexer.asks()
     state: str  # of the publisher: "connecting", "replaying", "live", "degraded", "silent"
 
 
@@ -286,6 +286,19 @@ class Indexer:
         return FeedResult(
             lib.FATES[out.fate], out.applied, lib.CLEARED[out.cleared], missing, ask, lib.STATES[out.state]
         )
+
+    def asks(self) -> list[Ask]:
+        """Questions that were not given yet, of all topics: those that came late, or again. To be called a few times a
+        second where questions are answered."""
+        index = self._opened()
+        out = lib.Ask(struct_size=ctypes.sizeof(lib.Ask))
+        found = []
+        with self._turn:
+            while True:
+                lib.check(lib.library.cenote_indexer_next_ask(index, out))
+                if not out.number:
+                    return found
+                found.append(Ask(str(out.topic), out.number, out.start, bool(out.snapshot)))
 
     def open_topic(
         self, topic: str | bytes, *, pod: str = "", model: str = "", node: str = "", engine: str = "auto"

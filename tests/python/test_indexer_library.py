@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from array import array
 from collections.abc import Iterator
@@ -115,10 +116,16 @@ def test_an_engine_that_begins_anew_loses_what_it_had(index: Indexer) -> None:
     for seq in range(3):
         index.feed("kv@a@m", seq, batch(stored(PROMPT, 4 * seq, 4 * seq + 4)))
     assert blocks(index) == {"a": 12}
-    anew = index.feed("kv@a@m", 0, batch(stored(PROMPT, 0, 1)))
-    if anew.ask is not None:
-        anew = index.replay(anew.ask, [(0, batch(stored(PROMPT, 0, 1)))])
-    assert blocks(index) in ({"a": 1}, {})  # a question comes at most ten times a second
+    again = batch(stored(PROMPT, 0, 1))
+    anew = index.feed("kv@a@m", 0, again)
+    assert anew.cleared is not None
+    if anew.fate == "waiting":  # questions to one publisher are a tenth of a second apart
+        limit = time.monotonic() + 30
+        while not (asks := index.asks()) and time.monotonic() < limit:
+            index.advance()
+        index.replay(asks[0], [(0, again)])
+    assert blocks(index) == {"a": 1}
+    assert index.asks() == []
 
 
 def test_topics_have_settings_pods_are_cleared_and_closed(index: Indexer) -> None:
@@ -359,6 +366,7 @@ def test_structures_and_enumerations_are_as_the_compiler_has_them(tmp_path: Path
         pytest.skip("no C compiler")
     structures: dict[str, type[ctypes.Structure]] = {
         "cenote_indexer_answer": lib.Answer,
+        "cenote_indexer_ask": lib.Ask,
         "cenote_indexer_figures": lib.Figures,
         "cenote_indexer_holder": lib.Holder,
         "cenote_indexer_holders": lib.Holders,

@@ -1,20 +1,17 @@
 /* The indexer within a program (libcenote_indexer.so): which pod has the longest prefix of a prompt, from the KV events
  * that the program receives by whatever way it likes. No server, no socket, no thread of its own. C99.
  *
- * Errors    every function that can fail returns 0 (CENOTE_INDEXER_OK) or a cenote_indexer_error, whose numbers are those
- *           of cenote.h; cenote_indexer_last_error() is the sentence that goes with the last failure on the calling
- *           thread.
+ * Errors    every function that can fail returns 0 (CENOTE_INDEXER_OK) or a cenote_indexer_error, whose numbers are
+ * those of cenote.h; cenote_indexer_last_error() is the sentence that goes with the last failure on the calling thread.
  * Threads   the calls on a cenote_indexer change it or count: one thread at a time, a second one beside it is refused
- *           with CENOTE_INDEXER_LIMIT_EXCEEDED. Questions go to readers, up to 128 for an index and one thread at a time
- *           for each; they run beside the thread that feeds, and neither waits for the other.
- * Handles   numbers in the shape of pointers, which the library looks up: a call on a handle that was freed, or on a
- *           reader whose index was freed, is CENOTE_INDEXER_CLOSED; a second free does nothing.
- * Forks     a handle belongs to the process that made it: in a child every call says CENOTE_INDEXER_FORKED.
- * Lifetime  what is passed in is read during the call only. What a reader's call gives lies in the reader, up to its
- *           next call; texts have no zero behind them.
- * Waiting   nothing waits.
- * Versions  structs that may grow start with `struct_size`: set it to sizeof, also in those that a call fills. Fields are
- *           only ever appended.
+ *           with CENOTE_INDEXER_LIMIT_EXCEEDED. Questions go to readers, up to 128 for an index and one thread at a
+ * time for each; they run beside the thread that feeds, and neither waits for the other. Handles   numbers in the shape
+ * of pointers, which the library looks up: a call on a handle that was freed, or on a reader whose index was freed, is
+ * CENOTE_INDEXER_CLOSED; a second free does nothing. Forks     a handle belongs to the process that made it: in a child
+ * every call says CENOTE_INDEXER_FORKED. Lifetime  what is passed in is read during the call only. What a reader's call
+ * gives lies in the reader, up to its next call; texts have no zero behind them. Waiting   nothing waits. Versions
+ * structs that may grow start with `struct_size`: set it to sizeof, also in those that a call fills. Fields are only
+ * ever appended.
  */
 #ifndef CENOTE_INDEXER_H
 #define CENOTE_INDEXER_H
@@ -78,9 +75,9 @@ typedef enum cenote_indexer_engine {
 
 /* The questions that the program can answer, see cenote_indexer_outcome. */
 typedef enum cenote_indexer_replays {
-  CENOTE_INDEXER_REPLAYS = 0,       /* batches from a number on */
-  CENOTE_INDEXER_NO_REPLAYS = 1,    /* none: what is missed is lost, the publisher's blocks go, it is degraded */
-  CENOTE_INDEXER_SNAPSHOTS_TOO = 2  /* also all that a publisher has, as nodes of Cenote answer it */
+  CENOTE_INDEXER_REPLAYS = 0,      /* batches from a number on */
+  CENOTE_INDEXER_NO_REPLAYS = 1,   /* none: what is missed is lost, the publisher's blocks go, it is degraded */
+  CENOTE_INDEXER_SNAPSHOTS_TOO = 2 /* also all that a publisher has, as nodes of Cenote answer it */
 } cenote_indexer_replays;
 
 /* The worth of a block in a medium. */
@@ -92,10 +89,10 @@ typedef struct cenote_indexer_weight {
 /* All zero (but for struct_size) are the defaults. */
 typedef struct cenote_indexer_options {
   uint32_t struct_size;
-  uint32_t key;     /* cenote_indexer_key */
-  uint32_t engine;  /* cenote_indexer_engine */
-  uint32_t replays; /* cenote_indexer_replays */
-  uint64_t memory;  /* bytes, a hard bound; 0: 2 GiB */
+  uint32_t key;                         /* cenote_indexer_key */
+  uint32_t engine;                      /* cenote_indexer_engine */
+  uint32_t replays;                     /* cenote_indexer_replays */
+  uint64_t memory;                      /* bytes, a hard bound; 0: 2 GiB */
   cenote_indexer_text seed;             /* of the keys; empty with XXH3: a random one */
   const cenote_indexer_weight* weights; /* they replace the table: media that are not named weigh 0 */
   size_t weight_count;                  /* 0: gpu 1.0, cpu 0.8, disk 0.6, shared_storage 0.4, object_store 0.2 */
@@ -137,8 +134,8 @@ typedef enum cenote_indexer_state {
 
 /* Of a call that feeds. `ask`, if it is not 0, is a question to the topic's publisher (its replay socket): all batches
  * from `ask_start` to its newest, or with `ask_snapshot` all that it has. Each question is given once. Until its answer
- * is through, live batches wait, within 16 MiB; an answer that is late (a second, then two, ...) is asked for again, and
- * without any the live batches are applied as they come. */
+ * is through, live batches wait, within 16 MiB; an answer that is late (a second, then two, ...) is asked for again,
+ * and without any the live batches are applied as they come. */
 typedef struct cenote_indexer_outcome {
   uint32_t struct_size;
   uint32_t fate;          /* cenote_indexer_fate */
@@ -161,13 +158,25 @@ CENOTE_INDEXER_API int cenote_indexer_feed(cenote_indexer* indexer, cenote_index
 CENOTE_INDEXER_API int cenote_indexer_replay(cenote_indexer* indexer, cenote_indexer_text topic, uint64_t ask,
                                              uint64_t seq, const void* payload, size_t bytes,
                                              cenote_indexer_outcome* out);
-/* The answer is through. `next` is the number of its last frame: UINT64_MAX of a replay; of a snapshot the number of the
- * batch with which live ones go on, or UINT64_MAX where the publisher has no snapshots. */
+/* The answer is through. `next` is the number of its last frame: UINT64_MAX of a replay; of a snapshot the number of
+ * the batch with which live ones go on, or UINT64_MAX where the publisher has no snapshots. */
 CENOTE_INDEXER_API int cenote_indexer_replay_end(cenote_indexer* indexer, cenote_indexer_text topic, uint64_t ask,
                                                  uint64_t next, cenote_indexer_outcome* out);
 /* There is no answer. */
 CENOTE_INDEXER_API int cenote_indexer_replay_failed(cenote_indexer* indexer, cenote_indexer_text topic, uint64_t ask,
                                                     cenote_indexer_outcome* out);
+
+typedef struct cenote_indexer_ask {
+  uint32_t struct_size;
+  uint32_t snapshot;
+  uint64_t number; /* 0: there is none now */
+  uint64_t start;
+  cenote_indexer_text topic; /* until the next call on the indexer */
+} cenote_indexer_ask;
+
+/* The next question that was not given yet, of any topic: those that came late, or again. To be called a few times a
+ * second where questions are answered. */
+CENOTE_INDEXER_API int cenote_indexer_next_ask(cenote_indexer* indexer, cenote_indexer_ask* out);
 
 /* What a topic's publisher has that the topic does not name. */
 typedef struct cenote_indexer_topic {
@@ -248,8 +257,8 @@ typedef struct cenote_indexer_score_row {
 
 typedef struct cenote_indexer_answer {
   uint32_t struct_size;
-  uint32_t block_tokens; /* tokens of the model's smallest blocks; 0: the model is unknown */
-  uint64_t blocks;       /* whole blocks of the prompt */
+  uint32_t block_tokens;                /* tokens of the model's smallest blocks; 0: the model is unknown */
+  uint64_t blocks;                      /* whole blocks of the prompt */
   const cenote_indexer_score_row* rows; /* best first, then by name */
   size_t row_count;
   const cenote_indexer_text* degraded; /* pods of the model that have lost events for good */

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "core/enum_names.hpp"
 #include "services/indexer/feed/feed_commands.hpp"
@@ -28,13 +29,19 @@ struct replay_ask {
   bool is_snapshot = false;
 };
 
+/// A question, and the topic that it is about.
+struct topic_ask {
+  std::string_view topic;  ///< until the topic is closed
+  replay_ask ask{};
+};
+
 struct feed_outcome {
   batch_fate fate = batch_fate::late;
   std::uint64_t applied = 0;              ///< batches that went into the index, those that had waited among them
   std::optional<clear_reason> cleared{};  ///< all blocks of the publisher went, for this reason
   std::uint64_t missing_first = 0;        ///< numbers between this batch and the one before
   std::uint64_t missing = 0;              ///< how many; 0: none
-  std::optional<replay_ask> ask{};        ///< a new question; each is given once
+  std::optional<replay_ask> ask{};        ///< a new question; each is given once, here or by next_ask()
   publisher_state state = publisher_state::connecting;
 };
 

@@ -379,6 +379,22 @@ int cenote_indexer_replay_failed(cenote_indexer* indexer, cenote_indexer_text to
                    [&](indexer::local_index& index) { return index.fail_replay(view_of(topic), ask, present_time()); });
 }
 
+int cenote_indexer_next_ask(cenote_indexer* indexer, cenote_indexer_ask* out) {
+  return change(indexer, [&](indexer::local_index& index) {
+    if (out == nullptr) return null_argument("out");
+    if (const auto checked = versioned(*out, "cenote_indexer_ask"); !checked) return failed(checked.error());
+    cenote_indexer_ask made{};
+    if (const auto next = index.next_ask(present_time())) {
+      made.snapshot = next->ask.is_snapshot ? 1 : 0;
+      made.number = next->ask.number;
+      made.start = next->ask.start;
+      made.topic = text_of(next->topic);
+    }
+    write_versioned(*out, made);
+    return success;
+  });
+}
+
 int cenote_indexer_topic_open(cenote_indexer* indexer, cenote_indexer_text topic,
                               const cenote_indexer_topic* settings) {
   return change(indexer, [&](indexer::local_index& index) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <new>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -92,6 +93,7 @@ class local_index::parts {
   }
   void visit_pods(const std::function<void(const local_pod&)>& visit);
   [[nodiscard]] local_figures figures() const;
+  [[nodiscard]] std::optional<topic_ask> next_ask();
   [[nodiscard]] placer& blocks() noexcept { return payloads_.blocks(); }
 
   token_processor processor;
@@ -107,8 +109,7 @@ class local_index::parts {
     publisher_identity identity{};
     feed_mark mark{};
     std::optional<replay_ask> ask{};  ///< the question that is open
-    bool is_ask_given = false;
-    std::uint64_t next = 0;  ///< behind the newest live batch
+    std::uint64_t next = 0;           ///< behind the newest live batch
   };
   /// The call under way.
   struct present_call {
@@ -138,6 +139,7 @@ class local_index::parts {
   std::map<std::string, topic_entry, std::less<>> topics_;
   std::unordered_map<publisher_id, topic_entry*> entries_;
   present_call present_;
+  std::set<publisher_id> asking_;  ///< whose open question was not given yet
   feed_time next_tick_{};
 };
 
@@ -187,7 +189,9 @@ result<void> local_index::parts::open(std::string_view topic, const topic_settin
   added.publisher = *publisher;
   added.identity = std::move(identity);
   entries_.emplace(*publisher, &added);
-  feeds_.change(*publisher, now, [now](indexer::feed& one) { one.connected(now); });
+  // A moment ago: the question of the first batch is no reason for the next one to wait.
+  const feed_time earlier = now - options.first_pause;
+  feeds_.change(*publisher, earlier, [earlier](indexer::feed& one) { one.connected(earlier); });
   carry_out(now);
   payloads_.blocks().advance(now);
   return {};
@@ -200,6 +204,7 @@ bool local_index::parts::close(std::string_view topic, feed_time now) {
   payloads_.close(publisher);
   feeds_.erase(publisher);
   entries_.erase(publisher);
+  asking_.erase(publisher);
   topics_.erase(found);
   advance(now);
   return true;
@@ -220,15 +225,16 @@ feed_outcome local_index::parts::finish(topic_entry& entry, const feed_counters&
     const bool is_repeated = after.doubles != before.doubles && made.applied == 0;
     made.fate = is_dropped ? batch_fate::dropped : is_repeated ? batch_fate::repeated : otherwise;
   }
-  if (entry.ask && !std::exchange(entry.is_ask_given, true)) made.ask = entry.ask;
+  if (asking_.erase(entry.publisher) != 0) made.ask = entry.ask;
   made.state = entry.mark.state;
   return made;
 }
 
 /// Number 0 with nothing before it is all that its publisher has: no one has to be asked.
 bool local_index::parts::is_whole_life(const topic_entry& entry, std::uint64_t seq) const noexcept {
-  const bool asks_for_all = entry.ask && !entry.ask->is_snapshot && entry.ask->start == 0 && !entry.is_ask_given;
-  return seq == 0 && asks_for_all && !feeds_.feed_of(entry.publisher)->last_applied();
+  const bool asks_for_all = entry.ask && !entry.ask->is_snapshot && entry.ask->start == 0;
+  return seq == 0 && asks_for_all && asking_.contains(entry.publisher) &&
+         !feeds_.feed_of(entry.publisher)->last_applied();
 }
 
 void local_index::parts::answer_with(const topic_entry& entry, const batch_payload& payload, feed_time now) {
@@ -329,16 +335,25 @@ void local_index::parts::perform(topic_entry& entry, const feed_clear& command, 
 
 void local_index::parts::perform(topic_entry& entry, const feed_ask& command, feed_time /*now*/) {
   entry.ask = {.number = command.number, .start = command.start, .is_snapshot = command.kind == replay_kind::snapshot};
-  entry.is_ask_given = false;
+  asking_.insert(entry.publisher);
 }
 
 void local_index::parts::perform(topic_entry& entry, const feed_stop& command, feed_time /*now*/) {
-  if (entry.ask && entry.ask->number == command.number) entry.ask.reset();
+  if (!entry.ask || entry.ask->number != command.number) return;
+  entry.ask.reset();
+  asking_.erase(entry.publisher);
 }
 
 void local_index::parts::perform(topic_entry& entry, const feed_mark& command, feed_time /*now*/) {
   entry.mark = command;
   payloads_.blocks().mark(entry.publisher, {.is_hidden = !command.is_in_answers, .is_degraded = command.is_degraded});
+}
+
+std::optional<topic_ask> local_index::parts::next_ask() {
+  if (asking_.empty()) return std::nullopt;
+  const topic_entry& entry = *entries_.at(*asking_.begin());
+  asking_.erase(asking_.begin());
+  return topic_ask{.topic = entry.topic, .ask = *entry.ask};
 }
 
 void local_index::parts::advance(feed_time now) {
@@ -432,6 +447,11 @@ result<feed_outcome> local_index::end_replay(std::string_view topic, std::uint64
 
 result<feed_outcome> local_index::fail_replay(std::string_view topic, std::uint64_t ask, feed_time now) {
   return parts_->answer(topic, ask, now, [&](indexer::feed& one, bool) { one.replay_failed(ask, now); });
+}
+
+std::optional<topic_ask> local_index::next_ask(feed_time now) {
+  parts_->tick_at(now);
+  return parts_->next_ask();
 }
 
 result<void> local_index::open(std::string_view topic, const topic_settings& settings, feed_time now) {

@@ -69,6 +69,9 @@ class local_index {
   /// There is no answer. After several, live batches are applied as they come. Errors: as replay().
   [[nodiscard]] result<feed_outcome> fail_replay(std::string_view topic, std::uint64_t ask, feed_time now);
 
+  /// The next question that was not given yet, of any topic: those that came late, or again. None: there is none now.
+  [[nodiscard]] std::optional<topic_ask> next_ask(feed_time now);
+
   /// Opens a topic with settings of its own, or does nothing if it is open with the same. Errors: as feed();
   /// spec_mismatch: it is open with others.
   [[nodiscard]] result<void> open(std::string_view topic, const topic_settings& settings, feed_time now);

@@ -171,6 +171,10 @@ BOOST_AUTO_TEST_CASE(an_answer_closes_a_gap) {
   BOOST_TEST(late.missing == 2);
   BOOST_REQUIRE(late.ask != 0);
   BOOST_TEST(late.ask_start == 0);
+  auto next = sized<cenote_indexer_ask>();
+  BOOST_TEST(cenote_indexer_next_ask(world.index.get(), &next) == 0);
+  BOOST_TEST(next.number == 0);  // it was given
+  BOOST_TEST(cenote_indexer_next_ask(world.index.get(), nullptr) == CENOTE_INDEXER_INVALID_ARGUMENT);
   const auto topic = text("kv@a@m");
   auto out = sized<cenote_indexer_outcome>();
   for (std::uint64_t seq = 0; seq < 3; ++seq) {

@@ -133,7 +133,6 @@ BOOST_AUTO_TEST_CASE(a_gap_names_the_missing_batches_and_is_closed_by_an_answer)
   const std::vector batches{stored(pod_a(), prompt, 0, 4), stored(pod_a(), prompt, 4, 8),
                             stored(pod_a(), prompt, 8, 12), stored(pod_a(), prompt, 12, 16)};
   world.feed(pod_a(), 0, batches[0]);
-  world.now += std::chrono::seconds(1);
   const feed_outcome late = world.feed(pod_a(), 3, batches[3]);
   BOOST_CHECK(late.fate == batch_fate::waiting);
   BOOST_TEST(late.missing_first == 1);
@@ -162,6 +161,25 @@ BOOST_AUTO_TEST_CASE(a_question_is_given_once_and_an_answer_to_another_is_late) 
   const auto other = world.index.replay(topic_of(pod_a()), first.ask->number + 1, 0, view_of(payload), world.now);
   BOOST_CHECK(other.value().fate == batch_fate::late);
   BOOST_TEST(world.blocks(prompt).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_question_that_comes_later_is_given_without_a_batch) {
+  fed_index world;
+  const feed_outcome first = world.feed(pod_a(), 5, stored(pod_a(), prompt, 0, 4));
+  BOOST_REQUIRE(first.ask);
+  BOOST_CHECK(!world.index.next_ask(world.now));
+  world.now += std::chrono::seconds(10);  // the answer is late
+  world.index.advance(world.now);
+  world.now += std::chrono::seconds(10);
+  const auto again = world.index.next_ask(world.now);
+  BOOST_REQUIRE(again);
+  BOOST_TEST(again->topic == topic_of(pod_a()));
+  BOOST_TEST(again->ask.number > first.ask->number);
+  BOOST_CHECK(!world.index.next_ask(world.now));
+  world.now += std::chrono::seconds(10);
+  world.index.advance(world.now);
+  world.index.close(topic_of(pod_a()), world.now);
+  BOOST_CHECK(!world.index.next_ask(world.now));
 }
 
 BOOST_AUTO_TEST_CASE(a_failed_answer_is_asked_for_again_and_at_last_batches_are_taken_as_they_come) {
