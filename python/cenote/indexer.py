@@ -132,6 +132,7 @@ class _Reader(_Handle):
         lib.check(lib.library.cenote_indexer_reader_open(index, handle))
         super().__init__(handle, "cenote_indexer_reader_free")
         self.question = lib.Question(struct_size=ctypes.sizeof(lib.Question))
+        self.names: tuple[str, str | None, str | None] = ("", None, None)  # that the question has
         self.answer = lib.Answer(struct_size=ctypes.sizeof(lib.Answer))
 
 
@@ -139,9 +140,13 @@ class _Words:
     """Unsigned integers of one width where they lie: an array that has them so is not copied."""
 
     def __init__(self, things: Any, width: int, what: str) -> None:
+        if type(things) is array and things.typecode == _WORDS[width]:
+            self._kept: object = memoryview(things)  # an array that is looked at does not move
+            self.address, self.count = things.buffer_info()
+            return
         view = _fitting_view(things, width, what)
         if view is not None:
-            self._kept: object = view
+            self._kept = view
             self.count = view.nbytes // width
             self.address = _buffers.address_of(view) if self.count else 0
             return
@@ -292,7 +297,7 @@ class Indexer:
         second where questions are answered."""
         index = self._opened()
         out = lib.Ask(struct_size=ctypes.sizeof(lib.Ask))
-        found = []
+        found: list[Ask] = []
         with self._turn:
             while True:
                 lib.check(lib.library.cenote_indexer_next_ask(index, out))
@@ -372,7 +377,7 @@ class Indexer:
         words = _Words(tokens, 4, "tokens")
         reader = self._take()
         try:
-            _ask_about(reader.question, words, None, model, lora_name, cache_salt, None)
+            _ask_about(reader, words, None, (model, lora_name, cache_salt), None)
             out = lib.Keys(struct_size=ctypes.sizeof(lib.Keys))
             lib.check(lib.library.cenote_indexer_keys_of(reader, reader.question, out))
             found = array("Q")
@@ -415,7 +420,7 @@ class Indexer:
             names = None if pods is None else [lib.Text.of(pod) for pod in pods]
             if names is not None and not names:
                 return Scores()
-            _ask_about(reader.question, tokens, keys, model, lora_name, cache_salt, names)
+            _ask_about(reader, tokens, keys, (model, lora_name, cache_salt), names)
             lib.check(lib.library.cenote_indexer_score(reader, reader.question, reader.answer))
             return self._scores(reader)
         finally:
@@ -501,19 +506,21 @@ def _bytes_of(payload: Any) -> tuple[bytes, int]:
 
 
 def _ask_about(
-    question: lib.Question,
+    reader: _Reader,
     tokens: _Words | None,
     keys: _Words | None,
-    model: str,
-    lora_name: str | None,
-    cache_salt: str | None,
+    names: tuple[str, str | None, str | None],
     pods: list[lib.Text] | None,
 ) -> None:
-    """Fills a question, which keeps all that it points at but the words."""
-    question.model = lib.Text.of(model)
+    """Fills a reader's question, which keeps all that it points at but the words. Names: model, adapter, salt."""
+    question = reader.question
+    if names != reader.names:
+        reader.names = ("", None, None)
+        question.model, question.lora_name, question.cache_salt = (lib.Text.of(name or "") for name in names)
+        reader.names = names
     question.tokens, question.token_count = (tokens.address, tokens.count) if tokens else (None, 0)
     question.keys, question.key_count = (keys.address, keys.count) if keys else (None, 0)
-    question.lora_name = lib.Text.of(lora_name or "")
-    question.cache_salt = lib.Text.of(cache_salt or "")
-    count = len(pods) if pods is not None else 0
-    question.pods, question.pod_count = (lib.Text * count)(*pods) if pods else None, count
+    if pods:
+        question.pods, question.pod_count = (lib.Text * len(pods))(*pods), len(pods)
+    elif question.pod_count:
+        question.pods, question.pod_count = None, 0
