@@ -1,4 +1,4 @@
-// What every C ABI of Cenote stands on: handles, and how errors and structs that grow cross it.
+// The base of every C ABI of Cenote: handles, and how errors and structs that grow cross it.
 #pragma once
 
 #include <algorithm>

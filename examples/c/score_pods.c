@@ -84,7 +84,7 @@ static int feed(cenote_indexer* index, const char* topic, uint64_t seq, const pa
 static int ask(cenote_indexer_reader* reader, const uint32_t* tokens, const char* best, uint32_t blocks) {
   cenote_indexer_question question;
   cenote_indexer_answer answer;
-  memset(&question, 0, sizeof question); /* what is not said is empty */
+  memset(&question, 0, sizeof question); /* fields that are not set are empty */
   memset(&answer, 0, sizeof answer);
   question.struct_size = sizeof question;
   answer.struct_size = sizeof answer;

@@ -26,7 +26,7 @@ class Text(ctypes.Structure):
     _fields_ = (("data", c_char_p), ("bytes", c_size_t))
 
     @classmethod
-    def of(cls, text: str | bytes) -> Text:
+    def from_text(cls, text: str | bytes) -> Text:
         encoded = text.encode() if isinstance(text, str) else text
         return cls(encoded, len(encoded))
 
@@ -180,7 +180,7 @@ class Pod(ctypes.Structure):
         ("gaps", c_uint64),
         ("replayed", c_uint64),
         ("restarts", c_uint64),
-        ("lost", c_uint64),
+        ("lost_batches", c_uint64),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which pod has the longest prefix of a prompt: the indexer within this process. See docs/indexer.md, "In a program".
+"""The pod with the longest prefix of a prompt: the indexer within this process. See docs/indexer.md, "In a program".
 
     index = Indexer(memory=2 << 30)
     fed = index.feed("kv@10.0.0.7:8000@Qwen/Qwen3-32B", seq, payload)  # frames of an engine's PUB socket
@@ -39,7 +39,7 @@ class Ask(NamedTuple):
 
 
 class FeedResult(NamedTuple):
-    """What became of a batch."""
+    """The fate of a batch."""
 
     fate: str
     """"applied"; "repeated": it was there already; "waiting": batches before it are missing; "unreadable": it made no
@@ -95,7 +95,7 @@ class PodState(NamedTuple):
     gaps: int
     replayed: int  # batches
     restarts: int
-    lost: int  # batches that cannot be had
+    lost_batches: int  # batches that cannot be had
 
 
 class Figures(NamedTuple):
@@ -139,14 +139,14 @@ class _Reader(_Handle):
 class _Words:
     """Unsigned integers of one width where they lie: an array that has them so is not copied."""
 
-    def __init__(self, things: Any, width: int, what: str) -> None:
+    def __init__(self, things: Any, width: int, subject: str) -> None:
         if type(things) is array and things.typecode == _WORDS[width]:
-            self._kept: object = memoryview(things)  # an array that is looked at does not move
+            self._memory: object = memoryview(things)  # an array that is looked at does not move
             self.address, self.count = things.buffer_info()
             return
-        view = _fitting_view(things, width, what)
+        view = _fitting_view(things, width, subject)
         if view is not None:
-            self._kept = view
+            self._memory = view
             self.count = view.nbytes // width
             self.address = _buffers.address_of(view) if self.count else 0
             return
@@ -154,12 +154,12 @@ class _Words:
         try:
             words = array(_WORDS[width], items)
         except OverflowError:
-            raise errors.InvalidArgument(f"{what} are integers of 0 to 2^{8 * width} - 1") from None
-        self._kept = words
+            raise errors.InvalidArgument(f"{subject} are integers of 0 to 2^{8 * width} - 1") from None
+        self._memory = words
         self.address, self.count = words.buffer_info()
 
 
-def _fitting_view(things: Any, width: int, what: str) -> memoryview | None:
+def _fitting_view(things: Any, width: int, subject: str) -> memoryview | None:
     """A view of an array that can be passed as it is; None: it has to be converted."""
     if isinstance(things, (list, tuple)):
         return None
@@ -167,23 +167,23 @@ def _fitting_view(things: Any, width: int, what: str) -> memoryview | None:
         view = memoryview(things)
     except TypeError:
         if not isinstance(things, Iterable):
-            raise TypeError(f"{what} are a sequence or an array of integers, not {type(things).__name__}") from None
+            raise TypeError(f"{subject} are a sequence or an array of integers, not {type(things).__name__}") from None
         return None
     kind = view.format.lstrip("@=<")
     if view.ndim != 1 or view.itemsize == 1 or kind not in ("I", "L", "Q", "H", "i", "l", "q", "h"):
         raise errors.InvalidArgument(
-            f"{what} are an array of {view.ndim} dimensions with items of `{view.format}`; "
+            f"{subject} are an array of {view.ndim} dimensions with items of `{view.format}`; "
             f"want one dimension of integers of {8 * width} bits"
         )
     fits = view.itemsize == width and kind in ("I", "L", "Q") and view.c_contiguous
     return view if fits else None
 
 
-def _number_of(name: str, names: Sequence[str], what: str) -> int:
+def _number_of(name: str, names: Sequence[str], subject: str) -> int:
     try:
         return names.index(name)
     except ValueError:
-        raise errors.InvalidArgument(f"{what} is `{name}`; it has to be one of {', '.join(names)}") from None
+        raise errors.InvalidArgument(f"{subject} is `{name}`; it has to be one of {', '.join(names)}") from None
 
 
 class Indexer:
@@ -213,13 +213,13 @@ class Indexer:
 
         Raises InvalidArgument; LimitExceeded where the machine has not the memory.
         """
-        options = lib.Options(struct_size=ctypes.sizeof(lib.Options), memory=memory, seed=lib.Text.of(seed))
+        options = lib.Options(struct_size=ctypes.sizeof(lib.Options), memory=memory, seed=lib.Text.from_text(seed))
         options.key = _number_of(key, lib.KEYS, "key")
         options.engine = _number_of(engine, lib.ENGINES, "engine")
         options.replays = _number_of(replays, lib.REPLAYS, "replays")
         if weights is not None:
             table = (lib.Weight * len(weights))(
-                *[lib.Weight(lib.Text.of(name), weight) for name, weight in weights.items()]
+                *[lib.Weight(lib.Text.from_text(name), weight) for name, weight in weights.items()]
             )
             options.weights, options.weight_count = table, len(weights)
         handle = c_void_p()
@@ -241,7 +241,7 @@ class Indexer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -284,7 +284,7 @@ class Indexer:
         index = self._opened()
         out = lib.Outcome(struct_size=ctypes.sizeof(lib.Outcome))
         with self._turn:
-            lib.check(getattr(lib.library, function)(index, lib.Text.of(topic), *arguments, out))
+            lib.check(getattr(lib.library, function)(index, lib.Text.from_text(topic), *arguments, out))
         name = topic if isinstance(topic, str) else topic.decode()
         ask = Ask(name, out.ask, out.ask_start, bool(out.ask_snapshot)) if out.ask else None
         missing = range(out.missing_first, out.missing_first + out.missing)
@@ -317,10 +317,14 @@ class Indexer:
         Raises InvalidArgument, LimitExceeded; SpecMismatch: it is open with other settings.
         """
         settings = lib.Topic(struct_size=ctypes.sizeof(lib.Topic), engine=_number_of(engine, lib.ENGINES, "engine"))
-        settings.pod, settings.model, settings.node = lib.Text.of(pod), lib.Text.of(model), lib.Text.of(node)
+        settings.pod, settings.model, settings.node = (
+            lib.Text.from_text(pod),
+            lib.Text.from_text(model),
+            lib.Text.from_text(node),
+        )
         index = self._opened()
         with self._turn:
-            lib.check(lib.library.cenote_indexer_topic_open(index, lib.Text.of(topic), settings))
+            lib.check(lib.library.cenote_indexer_topic_open(index, lib.Text.from_text(topic), settings))
 
     def close_topic(self, topic: str | bytes) -> bool:
         """The topic's publisher and its blocks go. False: there was none."""
@@ -329,13 +333,13 @@ class Indexer:
     def clear(self, pod: str, medium: str | None = None) -> bool:
         """Takes all blocks from a pod, in one medium or in all. False: there is no such pod. Raises InvalidArgument: no
         pod has blocks in the medium."""
-        return self._change("cenote_indexer_clear", pod, lib.Text.of(medium or ""))
+        return self._change("cenote_indexer_clear", pod, lib.Text.from_text(medium or ""))
 
     def _change(self, function: str, name: str | bytes, *arguments: object) -> bool:
         index = self._opened()
         done = c_uint32()
         with self._turn:
-            lib.check(getattr(lib.library, function)(index, lib.Text.of(name), *arguments, done))
+            lib.check(getattr(lib.library, function)(index, lib.Text.from_text(name), *arguments, done))
         return bool(done.value)
 
     def advance(self) -> None:
@@ -417,7 +421,7 @@ class Indexer:
     ) -> Scores:
         reader = self._take()
         try:
-            names = None if pods is None else [lib.Text.of(pod) for pod in pods]
+            names = None if pods is None else [lib.Text.from_text(pod) for pod in pods]
             if names is not None and not names:
                 return Scores()
             _ask_about(reader, tokens, keys, (model, lora_name, cache_salt), names)
@@ -488,7 +492,7 @@ class Indexer:
                 gaps=row.gaps,
                 replayed=row.replayed,
                 restarts=row.restarts,
-                lost=row.lost,
+                lost_batches=row.lost_batches,
             )
 
     def figures(self) -> Figures:
@@ -516,7 +520,7 @@ def _ask_about(
     question = reader.question
     if names != reader.names:
         reader.names = ("", None, None)
-        question.model, question.lora_name, question.cache_salt = (lib.Text.of(name or "") for name in names)
+        question.model, question.lora_name, question.cache_salt = (lib.Text.from_text(name or "") for name in names)
         reader.names = names
     question.tokens, question.token_count = (tokens.address, tokens.count) if tokens else (None, 0)
     question.keys, question.key_count = (keys.address, keys.count) if keys else (None, 0)

@@ -1,4 +1,4 @@
-"""The indexer within a process, from Python: events in, scores out, beside what `cenote indexer` says of the same."""
+"""The indexer within a process, from Python: events in, scores out; its C ABI, threads and forks."""
 
 from __future__ import annotations
 

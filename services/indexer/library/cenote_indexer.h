@@ -1,17 +1,19 @@
 /* The indexer within a program (libcenote_indexer.so): which pod has the longest prefix of a prompt, from the KV events
  * that the program receives by whatever way it likes. No server, no socket, no thread of its own. C99.
  *
- * Errors    every function that can fail returns 0 (CENOTE_INDEXER_OK) or a cenote_indexer_error, whose numbers are
- * those of cenote.h; cenote_indexer_last_error() is the sentence that goes with the last failure on the calling thread.
+ * Errors    every function that can fail returns 0 (CENOTE_INDEXER_OK) or a cenote_indexer_error, which are codes of
+ *           cenote.h; cenote_indexer_last_error() is the sentence of the last failure on the calling thread.
  * Threads   the calls on a cenote_indexer change it or count: one thread at a time, a second one beside it is refused
  *           with CENOTE_INDEXER_LIMIT_EXCEEDED. Questions go to readers, up to 128 for an index and one thread at a
- * time for each; they run beside the thread that feeds, and neither waits for the other. Handles   numbers in the shape
- * of pointers, which the library looks up: a call on a handle that was freed, or on a reader whose index was freed, is
- * CENOTE_INDEXER_CLOSED; a second free does nothing. Forks     a handle belongs to the process that made it: in a child
- * every call says CENOTE_INDEXER_FORKED. Lifetime  what is passed in is read during the call only. What a reader's call
- * gives lies in the reader, up to its next call; texts have no zero behind them. Waiting   nothing waits. Versions
- * structs that may grow start with `struct_size`: set it to sizeof, also in those that a call fills. Fields are only
- * ever appended.
+ *           time for each; they run beside the thread that feeds, and neither waits for the other.
+ * Handles   numbers in the shape of pointers, which the library looks up: a call on a handle that was freed, or on a
+ *           reader whose index was freed, is CENOTE_INDEXER_CLOSED; a second free does nothing.
+ * Forks     a handle belongs to the process that made it: in a child every call is CENOTE_INDEXER_FORKED.
+ * Lifetime  arguments are read during the call only. Answers of a reader lie in the reader, up to its next call; texts
+ *           have no zero behind them.
+ * Waiting   nothing waits.
+ * Versions  structs that may grow start with `struct_size`: set it to sizeof, also in those that a call fills. Fields
+ *           are only ever appended.
  */
 #ifndef CENOTE_INDEXER_H
 #define CENOTE_INDEXER_H
@@ -32,7 +34,7 @@ extern "C" {
 #define CENOTE_INDEXER_ABI_MAJOR 1
 #define CENOTE_INDEXER_ABI_MINOR 0
 
-/* Why a call failed. Numbers never change. */
+/* The reason for which a call failed. Numbers never change. */
 typedef enum cenote_indexer_error {
   CENOTE_INDEXER_OK = 0,
   CENOTE_INDEXER_INVALID_ARGUMENT = 1, /* can never work: a null pointer, a size, a name */
@@ -65,7 +67,7 @@ typedef enum cenote_indexer_key {
   CENOTE_INDEXER_FNV64_CBOR = 1 /* llm-d's */
 } cenote_indexer_key;
 
-/* Whose events are fed. */
+/* The engine of the events that are fed. */
 typedef enum cenote_indexer_engine {
   CENOTE_INDEXER_AUTO = 0,
   CENOTE_INDEXER_VLLM = 1,
@@ -116,7 +118,7 @@ typedef enum cenote_indexer_fate {
   CENOTE_INDEXER_LATE = 5        /* of an answer that is over */
 } cenote_indexer_fate;
 
-/* Why all blocks of a publisher went. */
+/* The reason for which all blocks of a publisher went. */
 typedef enum cenote_indexer_cleared {
   CENOTE_INDEXER_NOT_CLEARED = 0,
   CENOTE_INDEXER_RESTART = 1, /* the engine began anew */
@@ -178,7 +180,7 @@ typedef struct cenote_indexer_ask {
  * second where questions are answered. */
 CENOTE_INDEXER_API int cenote_indexer_next_ask(cenote_indexer* indexer, cenote_indexer_ask* out);
 
-/* What a topic's publisher has that the topic does not name. */
+/* Facts about the publisher of a topic that the topic does not name. */
 typedef struct cenote_indexer_topic {
   uint32_t struct_size;
   uint32_t engine;           /* cenote_indexer_engine; 0: the index's */
@@ -317,7 +319,7 @@ typedef struct cenote_indexer_pod {
   uint64_t gaps;     /* numbers that were too high */
   uint64_t replayed; /* batches */
   uint64_t restarts;
-  uint64_t lost; /* batches that cannot be had */
+  uint64_t lost_batches; /* batches that cannot be had */
 } cenote_indexer_pod;
 
 typedef struct cenote_indexer_pods {

@@ -34,7 +34,7 @@ namespace {
 
 /// The index as its handle and its readers share it.
 struct shared_index {
-  explicit shared_index(indexer::local_index made) noexcept : index(std::move(made)) {}
+  explicit shared_index(indexer::local_index output) noexcept : index(std::move(output)) {}
   indexer::local_index index;
   std::atomic<bool> is_taken{false};  ///< a thread feeds it
 };
@@ -56,7 +56,7 @@ struct question_memory {
 template <>
 struct cenote::c_api::handle_traits<cenote_indexer> {
   struct object : client::handle_object {
-    explicit object(std::shared_ptr<shared_index> made) noexcept : impl(std::move(made)) {}
+    explicit object(std::shared_ptr<shared_index> output) noexcept : impl(std::move(output)) {}
     std::shared_ptr<shared_index> impl;
   };
   static constexpr auto kind = client::handle_kind::indexer;
@@ -184,18 +184,18 @@ result<indexer::local_index_options> options_of(const cenote_indexer_options* ra
   return out;
 }
 
-cenote_indexer_outcome outcome_of(const indexer::feed_outcome& made) noexcept {
+cenote_indexer_outcome outcome_of(const indexer::feed_outcome& output) noexcept {
   cenote_indexer_outcome out{};
-  out.fate = static_cast<std::uint32_t>(made.fate);
-  if (made.cleared) out.cleared = static_cast<std::uint32_t>(*made.cleared) + 1;
-  out.state = static_cast<std::uint32_t>(made.state);
-  out.applied = made.applied;
-  out.missing_first = made.missing_first;
-  out.missing = made.missing;
-  if (made.ask) {
-    out.ask = made.ask->number;
-    out.ask_start = made.ask->start;
-    out.ask_snapshot = made.ask->is_snapshot ? 1 : 0;
+  out.fate = static_cast<std::uint32_t>(output.fate);
+  if (output.cleared) out.cleared = static_cast<std::uint32_t>(*output.cleared) + 1;
+  out.state = static_cast<std::uint32_t>(output.state);
+  out.applied = output.applied;
+  out.missing_first = output.missing_first;
+  out.missing = output.missing;
+  if (output.ask) {
+    out.ask = output.ask->number;
+    out.ask_start = output.ask->start;
+    out.ask_snapshot = output.ask->is_snapshot ? 1 : 0;
   }
   return out;
 }
@@ -216,9 +216,9 @@ int feed_with(cenote_indexer* handle, cenote_indexer_outcome* out, Body&& body) 
     if (out != nullptr) {
       if (const auto checked = versioned(*out, "cenote_indexer_outcome"); !checked) return failed(checked.error());
     }
-    const result<indexer::feed_outcome> made = body(index);
-    if (!made) return failed(made.error());
-    if (out != nullptr) write_versioned(*out, outcome_of(*made));
+    const result<indexer::feed_outcome> output = body(index);
+    if (!output) return failed(output.error());
+    if (out != nullptr) write_versioned(*out, outcome_of(*output));
     return success;
   });
 }
@@ -232,9 +232,9 @@ int ask(cenote_indexer_reader* handle, Out* out, const char* type, Body&& body) 
       if (const auto checked = versioned(*out, type); !checked) return failed(checked.error());
       const thread_turn turn(target.is_taken);
       if (!turn) return busy("reader");
-      Out made{};
-      if (const int status = body(target, made); status != success) return status;
-      write_versioned(*out, made);
+      Out output{};
+      if (const int status = body(target, output); status != success) return status;
+      write_versioned(*out, output);
       return success;
     });
   });
@@ -298,27 +298,27 @@ cenote_indexer_pod pod_of(const indexer::local_pod& pod) noexcept {
   row.gaps = pod.counters.gaps;
   row.replayed = pod.counters.replayed;
   row.restarts = pod.counters.restarts;
-  row.lost = pod.counters.lost_batches;
+  row.lost_batches = pod.counters.lost_batches;
   return row;
 }
 
-cenote_indexer_figures figures_of(const indexer::local_figures& made) noexcept {
+cenote_indexer_figures figures_of(const indexer::local_figures& output) noexcept {
   cenote_indexer_figures out{};
-  const auto& refused = made.events.refused;
-  const auto& faults = made.events.faults;
-  out.publishers = static_cast<std::uint32_t>(made.publishers);
-  out.memory = made.memory;
-  out.memory_in_use = made.index.bytes;
-  out.batches = made.events.batches;
-  out.bad_batches = made.bad_batches;
-  out.stored = made.events.stored;
-  out.removed = made.events.removed;
-  out.clears = made.events.clears;
+  const auto& refused = output.events.refused;
+  const auto& faults = output.events.faults;
+  out.publishers = static_cast<std::uint32_t>(output.publishers);
+  out.memory = output.memory;
+  out.memory_in_use = output.index.bytes;
+  out.batches = output.events.batches;
+  out.bad_batches = output.bad_batches;
+  out.stored = output.events.stored;
+  out.removed = output.events.removed;
+  out.clears = output.events.clears;
   out.refused = std::accumulate(refused.begin(), refused.end(), std::uint64_t{0});
   out.bad_events = std::accumulate(faults.begin(), faults.end(), std::uint64_t{0}) -
                    faults[static_cast<std::size_t>(indexer::event_fault::unknown_tag)];
-  out.evicted = made.index.evicted;
-  out.evicted_held = made.index.evicted_held;
+  out.evicted = output.index.evicted;
+  out.evicted_held = output.index.evicted_held;
   return out;
 }
 
@@ -340,9 +340,9 @@ int cenote_indexer_open(const cenote_indexer_options* options, cenote_indexer** 
     *out = nullptr;
     const auto chosen = options_of(options);
     if (!chosen) return failed(chosen.error());
-    auto made = indexer::local_index::make(*chosen);
-    if (!made) return failed(made.error());
-    return hand_out(out, std::make_unique<indexer_object>(std::make_shared<shared_index>(std::move(*made))));
+    auto output = indexer::local_index::make(*chosen);
+    if (!output) return failed(output.error());
+    return hand_out(out, std::make_unique<indexer_object>(std::make_shared<shared_index>(std::move(*output))));
   });
 }
 
@@ -383,14 +383,14 @@ int cenote_indexer_next_ask(cenote_indexer* indexer, cenote_indexer_ask* out) {
   return change(indexer, [&](indexer::local_index& index) {
     if (out == nullptr) return null_argument("out");
     if (const auto checked = versioned(*out, "cenote_indexer_ask"); !checked) return failed(checked.error());
-    cenote_indexer_ask made{};
+    cenote_indexer_ask output{};
     if (const auto next = index.next_ask(present_time())) {
-      made.snapshot = next->ask.is_snapshot ? 1 : 0;
-      made.number = next->ask.number;
-      made.start = next->ask.start;
-      made.topic = text_of(next->topic);
+      output.snapshot = next->ask.is_snapshot ? 1 : 0;
+      output.number = next->ask.number;
+      output.start = next->ask.start;
+      output.topic = text_of(next->topic);
     }
-    write_versioned(*out, made);
+    write_versioned(*out, output);
     return success;
   });
 }
@@ -403,11 +403,11 @@ int cenote_indexer_topic_open(cenote_indexer* indexer, cenote_indexer_text topic
     if (!in) return failed(in.error());
     const auto engine = engine_of(in->engine);
     if (!engine) return failed(engine.error());
-    indexer::topic_settings made{.pod = std::string(view_of(in->pod)),
-                                 .model = std::string(view_of(in->model)),
-                                 .node = std::string(view_of(in->node))};
-    if (*engine != indexer::event_engine::automatic) made.engine = *engine;
-    const auto opened = index.open(view_of(topic), made, present_time());
+    indexer::topic_settings output{.pod = std::string(view_of(in->pod)),
+                                   .model = std::string(view_of(in->model)),
+                                   .node = std::string(view_of(in->node))};
+    if (*engine != indexer::event_engine::automatic) output.engine = *engine;
+    const auto opened = index.open(view_of(topic), output, present_time());
     return opened ? success : failed(opened.error());
   });
 }
@@ -462,7 +462,7 @@ void cenote_indexer_reader_free(cenote_indexer_reader* reader) {
 
 int cenote_indexer_score(cenote_indexer_reader* reader, const cenote_indexer_question* question,
                          cenote_indexer_answer* out) {
-  return ask(reader, out, "cenote_indexer_answer", [&](reader_object& target, cenote_indexer_answer& made) {
+  return ask(reader, out, "cenote_indexer_answer", [&](reader_object& target, cenote_indexer_answer& output) {
     question_memory& memory = target.memory;
     const auto asked = question_of(question, memory);
     if (!asked) return failed(asked.error());
@@ -471,31 +471,31 @@ int cenote_indexer_score(cenote_indexer_reader* reader, const cenote_indexer_que
     for (const indexer::pod_score& each : answer.scores) memory.rows.push_back(row_of(each));
     memory.degraded.clear();
     for (const std::string_view each : answer.degraded) memory.degraded.push_back(text_of(each));
-    made.block_tokens = answer.block_tokens;
-    made.blocks = answer.blocks;
-    made.rows = memory.rows.data();
-    made.row_count = memory.rows.size();
-    made.degraded = memory.degraded.data();
-    made.degraded_count = memory.degraded.size();
+    output.block_tokens = answer.block_tokens;
+    output.blocks = answer.blocks;
+    output.rows = memory.rows.data();
+    output.row_count = memory.rows.size();
+    output.degraded = memory.degraded.data();
+    output.degraded_count = memory.degraded.size();
     return success;
   });
 }
 
 int cenote_indexer_keys_of(cenote_indexer_reader* reader, const cenote_indexer_question* question,
                            cenote_indexer_keys* out) {
-  return ask(reader, out, "cenote_indexer_keys", [&](reader_object& target, cenote_indexer_keys& made) {
+  return ask(reader, out, "cenote_indexer_keys", [&](reader_object& target, cenote_indexer_keys& output) {
     const auto asked = question_of(question, target.memory);
     if (!asked) return failed(asked.error());
     const auto keys = target.questions.keys_of(*asked);
-    made.keys = keys.data();
-    made.key_count = keys.size();
+    output.keys = keys.data();
+    output.key_count = keys.size();
     return success;
   });
 }
 
 int cenote_indexer_lookup(cenote_indexer_reader* reader, const uint64_t* keys, size_t key_count,
                           cenote_indexer_holders* out) {
-  return ask(reader, out, "cenote_indexer_holders", [&](reader_object& target, cenote_indexer_holders& made) {
+  return ask(reader, out, "cenote_indexer_holders", [&](reader_object& target, cenote_indexer_holders& output) {
     if (is_hollow(keys, key_count)) return null_argument("keys");
     if (key_count > indexer::question_limits::keys) {
       return failed({error_code::invalid_argument,
@@ -515,9 +515,9 @@ int cenote_indexer_lookup(cenote_indexer_reader* reader, const uint64_t* keys, s
     if (!found) return failed(found.error());
     std::size_t offset = 0;
     for (cenote_indexer_holder& each : memory.holders) place_texts(memory.names, offset, each.pod);
-    made.holders = memory.holders.data();
-    made.ends = memory.ends.data();
-    made.block_count = memory.ends.size();
+    output.holders = memory.holders.data();
+    output.ends = memory.ends.data();
+    output.block_count = memory.ends.size();
     return success;
   });
 }
@@ -535,7 +535,7 @@ int cenote_indexer_medium(cenote_indexer_reader* reader, uint32_t medium, cenote
 }
 
 int cenote_indexer_pods_of(cenote_indexer_reader* reader, cenote_indexer_pods* out) {
-  return ask(reader, out, "cenote_indexer_pods", [&](reader_object& target, cenote_indexer_pods& made) {
+  return ask(reader, out, "cenote_indexer_pods", [&](reader_object& target, cenote_indexer_pods& output) {
     const thread_turn turn(target.impl->is_taken);
     if (!turn) return busy("indexer");
     question_memory& memory = target.memory;
@@ -547,8 +547,8 @@ int cenote_indexer_pods_of(cenote_indexer_reader* reader, cenote_indexer_pods* o
     });
     std::size_t offset = 0;
     for (cenote_indexer_pod& each : memory.members) place_texts(memory.names, offset, each.pod, each.model, each.topic);
-    made.pods = memory.members.data();
-    made.pod_count = memory.members.size();
+    output.pods = memory.members.data();
+    output.pod_count = memory.members.size();
     return success;
   });
 }

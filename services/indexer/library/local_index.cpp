@@ -68,9 +68,9 @@ batch_payload copy_of(std::span<const std::byte> payload) {
 }  // namespace
 
 /// All that a move of the index must not move.
-class local_index::parts {
+class local_index::index_parts {
  public:
-  explicit parts(const local_index_options& options)
+  explicit index_parts(const local_index_options& options)
       : processor(token_processor::seeded(options.key, options.seed)),
         index(forest_options_for(options.memory)),
         reader(prefix_reader::open(index)),
@@ -121,7 +121,7 @@ class local_index::parts {
   [[nodiscard]] publisher_identity identity_of(std::string_view topic, const topic_settings& settings) const;
   [[nodiscard]] topic_entry* find(std::string_view topic) noexcept;
   void begin(const topic_entry& entry, std::optional<std::uint64_t> seq);
-  [[nodiscard]] feed_outcome finish(topic_entry& entry, const feed_counters& before, batch_fate otherwise);
+  [[nodiscard]] feed_outcome finish(topic_entry& entry, const feed_counters& earlier, batch_fate fate);
   [[nodiscard]] bool is_whole_life(const topic_entry& entry, std::uint64_t seq) const noexcept;
   void answer_with(const topic_entry& entry, const batch_payload& payload, feed_time now);
   void carry_out(feed_time now);
@@ -139,13 +139,13 @@ class local_index::parts {
   std::map<std::string, topic_entry, std::less<>> topics_;
   std::unordered_map<publisher_id, topic_entry*> entries_;
   present_call present_;
-  std::set<publisher_id> asking_;  ///< whose open question was not given yet
+  std::set<publisher_id> unasked_;  ///< whose open question was not given yet
   feed_time next_tick_{};
 };
 
 // ---------------------------------------------------------------------------------------------- topics
 
-publisher_identity local_index::parts::identity_of(std::string_view topic, const topic_settings& settings) const {
+publisher_identity local_index::index_parts::identity_of(std::string_view topic, const topic_settings& settings) const {
   publisher_identity made{.name = std::string(topic),
                           .pod = settings.pod,
                           .model = settings.model,
@@ -156,12 +156,12 @@ publisher_identity local_index::parts::identity_of(std::string_view topic, const
   return made;
 }
 
-local_index::parts::topic_entry* local_index::parts::find(std::string_view topic) noexcept {
+local_index::index_parts::topic_entry* local_index::index_parts::find(std::string_view topic) noexcept {
   const auto found = topics_.find(topic);
   return found == topics_.end() ? nullptr : &found->second;
 }
 
-result<void> local_index::parts::open(std::string_view topic, const topic_settings& settings, feed_time now) {
+result<void> local_index::index_parts::open(std::string_view topic, const topic_settings& settings, feed_time now) {
   if (auto checked = check_topic(topic); !checked) return checked;
   for (const std::string* const name : {&settings.pod, &settings.model, &settings.node}) {
     if (auto checked = check_name("a name of a topic's settings", *name, publisher_limits::name_bytes); !checked)
@@ -197,14 +197,14 @@ result<void> local_index::parts::open(std::string_view topic, const topic_settin
   return {};
 }
 
-bool local_index::parts::close(std::string_view topic, feed_time now) {
+bool local_index::index_parts::close(std::string_view topic, feed_time now) {
   const auto found = topics_.find(topic);
   if (found == topics_.end()) return false;
   const publisher_id publisher = found->second.publisher;
   payloads_.close(publisher);
   feeds_.erase(publisher);
   entries_.erase(publisher);
-  asking_.erase(publisher);
+  unasked_.erase(publisher);
   topics_.erase(found);
   advance(now);
   return true;
@@ -212,32 +212,32 @@ bool local_index::parts::close(std::string_view topic, feed_time now) {
 
 // ---------------------------------------------------------------------------------------------- batches
 
-void local_index::parts::begin(const topic_entry& entry, std::optional<std::uint64_t> seq) {
+void local_index::index_parts::begin(const topic_entry& entry, std::optional<std::uint64_t> seq) {
   present_ = {.publisher = entry.publisher, .seq = seq, .outcome = {.fate = batch_fate::late}};
 }
 
 /// The outcome of the call: what was not applied shows in the feed's counters, else it is `otherwise`.
-feed_outcome local_index::parts::finish(topic_entry& entry, const feed_counters& before, batch_fate otherwise) {
+feed_outcome local_index::index_parts::finish(topic_entry& entry, const feed_counters& earlier, batch_fate fate) {
   feed_outcome made = std::exchange(present_, {}).outcome;
   const feed_counters& after = feeds_.feed_of(entry.publisher)->counters();
   if (made.fate == batch_fate::late) {
-    const bool is_dropped = after.refused != before.refused || after.dropped_bytes != before.dropped_bytes;
-    const bool is_repeated = after.doubles != before.doubles && made.applied == 0;
-    made.fate = is_dropped ? batch_fate::dropped : is_repeated ? batch_fate::repeated : otherwise;
+    const bool is_dropped = after.refused != earlier.refused || after.dropped_bytes != earlier.dropped_bytes;
+    const bool is_repeated = after.doubles != earlier.doubles && made.applied == 0;
+    made.fate = is_dropped ? batch_fate::dropped : is_repeated ? batch_fate::repeated : fate;
   }
-  if (asking_.erase(entry.publisher) != 0) made.ask = entry.ask;
+  if (unasked_.erase(entry.publisher) != 0) made.ask = entry.ask;
   made.state = entry.mark.state;
   return made;
 }
 
 /// Number 0 with nothing before it is all that its publisher has: no one has to be asked.
-bool local_index::parts::is_whole_life(const topic_entry& entry, std::uint64_t seq) const noexcept {
+bool local_index::index_parts::is_whole_life(const topic_entry& entry, std::uint64_t seq) const noexcept {
   const bool asks_for_all = entry.ask && !entry.ask->is_snapshot && entry.ask->start == 0;
-  return seq == 0 && asks_for_all && asking_.contains(entry.publisher) &&
+  return seq == 0 && asks_for_all && unasked_.contains(entry.publisher) &&
          !feeds_.feed_of(entry.publisher)->last_applied();
 }
 
-void local_index::parts::answer_with(const topic_entry& entry, const batch_payload& payload, feed_time now) {
+void local_index::index_parts::answer_with(const topic_entry& entry, const batch_payload& payload, feed_time now) {
   const std::uint64_t number = entry.ask->number;
   feeds_.change(entry.publisher, now, [&](indexer::feed& one) {
     one.replay_frame(number, 0, payload, now);
@@ -246,8 +246,8 @@ void local_index::parts::answer_with(const topic_entry& entry, const batch_paylo
   carry_out(now);
 }
 
-result<feed_outcome> local_index::parts::live(std::string_view topic, std::uint64_t seq,
-                                              std::span<const std::byte> payload, feed_time now) {
+result<feed_outcome> local_index::index_parts::live(std::string_view topic, std::uint64_t seq,
+                                                    std::span<const std::byte> payload, feed_time now) {
   topic_entry* entry = find(topic);
   if (entry == nullptr) {
     if (auto opened = open(topic, {}, now); !opened) return std::unexpected(opened.error());
@@ -277,8 +277,8 @@ result<feed_outcome> local_index::parts::live(std::string_view topic, std::uint6
 }
 
 template <class Input>
-result<feed_outcome> local_index::parts::answer(std::string_view topic, std::uint64_t ask, feed_time now,
-                                                Input&& input) {
+result<feed_outcome> local_index::index_parts::answer(std::string_view topic, std::uint64_t ask, feed_time now,
+                                                      Input&& input) {
   topic_entry* const entry = find(topic);
   if (entry == nullptr) {
     return fail(error_code::invalid_argument, "topic `" + std::string(topic) + "` is not open");
@@ -298,7 +298,7 @@ result<feed_outcome> local_index::parts::answer(std::string_view topic, std::uin
 
 // ---------------------------------------------------------------------------------------------- decisions
 
-void local_index::parts::carry_out(feed_time now) {
+void local_index::index_parts::carry_out(feed_time now) {
   for (;;) {
     const auto commands = feeds_.take_commands();
     if (commands.empty()) return;
@@ -310,7 +310,7 @@ void local_index::parts::carry_out(feed_time now) {
   }
 }
 
-void local_index::parts::perform(topic_entry& entry, const feed_apply& command, feed_time now) {
+void local_index::index_parts::perform(topic_entry& entry, const feed_apply& command, feed_time now) {
   const batch_effect effect = payloads_.apply(entry.publisher, entry.topic, command.payload.bytes);
   if (present_.publisher == entry.publisher) {
     feed_outcome& outcome = present_.outcome;
@@ -328,35 +328,35 @@ void local_index::parts::perform(topic_entry& entry, const feed_apply& command, 
   });
 }
 
-void local_index::parts::perform(topic_entry& entry, const feed_clear& command, feed_time /*now*/) {
+void local_index::index_parts::perform(topic_entry& entry, const feed_clear& command, feed_time /*now*/) {
   payloads_.blocks().clear(entry.publisher);
   if (present_.publisher == entry.publisher) present_.outcome.cleared = command.reason;
 }
 
-void local_index::parts::perform(topic_entry& entry, const feed_ask& command, feed_time /*now*/) {
+void local_index::index_parts::perform(topic_entry& entry, const feed_ask& command, feed_time /*now*/) {
   entry.ask = {.number = command.number, .start = command.start, .is_snapshot = command.kind == replay_kind::snapshot};
-  asking_.insert(entry.publisher);
+  unasked_.insert(entry.publisher);
 }
 
-void local_index::parts::perform(topic_entry& entry, const feed_stop& command, feed_time /*now*/) {
+void local_index::index_parts::perform(topic_entry& entry, const feed_stop& command, feed_time /*now*/) {
   if (!entry.ask || entry.ask->number != command.number) return;
   entry.ask.reset();
-  asking_.erase(entry.publisher);
+  unasked_.erase(entry.publisher);
 }
 
-void local_index::parts::perform(topic_entry& entry, const feed_mark& command, feed_time /*now*/) {
+void local_index::index_parts::perform(topic_entry& entry, const feed_mark& command, feed_time /*now*/) {
   entry.mark = command;
   payloads_.blocks().mark(entry.publisher, {.is_hidden = !command.is_in_answers, .is_degraded = command.is_degraded});
 }
 
-std::optional<topic_ask> local_index::parts::next_ask() {
-  if (asking_.empty()) return std::nullopt;
-  const topic_entry& entry = *entries_.at(*asking_.begin());
-  asking_.erase(asking_.begin());
+std::optional<topic_ask> local_index::index_parts::next_ask() {
+  if (unasked_.empty()) return std::nullopt;
+  const topic_entry& entry = *entries_.at(*unasked_.begin());
+  unasked_.erase(unasked_.begin());
   return topic_ask{.topic = entry.topic, .ask = *entry.ask};
 }
 
-void local_index::parts::advance(feed_time now) {
+void local_index::index_parts::advance(feed_time now) {
   next_tick_ = now + tick;
   feeds_.advance(now);
   carry_out(now);
@@ -368,7 +368,7 @@ void local_index::parts::advance(feed_time now) {
 
 // ---------------------------------------------------------------------------------------------- figures
 
-void local_index::parts::visit_pods(const std::function<void(const local_pod&)>& visit) {
+void local_index::index_parts::visit_pods(const std::function<void(const local_pod&)>& visit) {
   std::multimap<std::pair<std::string_view, std::string_view>, const topic_entry*> publishers;
   for (const auto& [topic, entry] : topics_) {
     publishers.emplace(std::pair<std::string_view, std::string_view>(entry.identity.pod, entry.identity.model), &entry);
@@ -389,7 +389,7 @@ void local_index::parts::visit_pods(const std::function<void(const local_pod&)>&
   });
 }
 
-local_figures local_index::parts::figures() const {
+local_figures local_index::index_parts::figures() const {
   return {.events = payloads_.counters(),
           .bad_batches = payloads_.bad_batches(),
           .publishers = topics_.size(),
@@ -399,7 +399,7 @@ local_figures local_index::parts::figures() const {
 
 // ---------------------------------------------------------------------------------------------- the index
 
-local_index::local_index(std::unique_ptr<parts> made) noexcept : parts_(std::move(made)) {}
+local_index::local_index(std::unique_ptr<index_parts> parts) noexcept : parts_(std::move(parts)) {}
 local_index::local_index(local_index&&) noexcept = default;
 local_index& local_index::operator=(local_index&&) noexcept = default;
 local_index::~local_index() = default;
@@ -410,9 +410,9 @@ result<local_index> local_index::make(const local_index_options& options) {
                                                   " bytes is too small; it has " +
                                                   std::to_string(forest::least_memory) + " at least");
   }
-  std::unique_ptr<parts> made;
+  std::unique_ptr<index_parts> made;
   try {
-    made = std::make_unique<parts>(options);
+    made = std::make_unique<index_parts>(options);
   } catch (const std::bad_alloc&) {
     return fail(error_code::limit_exceeded,
                 "there are no " + std::to_string(options.memory) + " bytes for an index, or they are too few for one");

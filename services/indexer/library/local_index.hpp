@@ -93,10 +93,10 @@ class local_index {
   [[nodiscard]] result<scorer> open_scorer();
 
  private:
-  class parts;
-  explicit local_index(std::unique_ptr<parts> made) noexcept;
+  class index_parts;
+  explicit local_index(std::unique_ptr<index_parts> parts) noexcept;
 
-  std::unique_ptr<parts> parts_;
+  std::unique_ptr<index_parts> parts_;
 };
 
 }  // namespace cenote::indexer

@@ -248,13 +248,13 @@ BOOST_AUTO_TEST_CASE(structs_need_their_size_and_may_be_of_an_older_or_newer_hea
   BOOST_TEST(none == nullptr);
 
   struct {
-    cenote_indexer_answer known;
+    cenote_indexer_answer answer;
     std::uint64_t further = 7;
-  } newer{.known = {}};
-  newer.known.struct_size = sizeof(newer);
+  } newer{.answer = {}};
+  newer.answer.struct_size = sizeof(newer);
   question = world.question();
-  BOOST_TEST(cenote_indexer_score(world.reader.get(), &question, &newer.known) == 0);
-  BOOST_TEST(newer.known.row_count == 1);
+  BOOST_TEST(cenote_indexer_score(world.reader.get(), &question, &newer.answer) == 0);
+  BOOST_TEST(newer.answer.row_count == 1);
   BOOST_TEST(newer.further == 7);
 
   cenote_indexer_answer older{};

@@ -29,20 +29,20 @@ local_index_options without_replays() {
 }
 
 /// Scores of a case's question.
-pod_scores scores_of(fed_index& world, const test::json& asked) {
-  const auto tokens = tokens_of(asked["of"]);
-  const std::string model = asked.value("model_name", "m");
-  const std::string lora_name = asked.value("lora_name", "");
+pod_scores scores_of(fed_index& world, const test::json& question) {
+  const auto tokens = tokens_of(question["of"]);
+  const std::string model = question.value("model_name", "m");
+  const std::string lora_name = question.value("lora_name", "");
   std::vector<std::string_view> pods;
-  if (asked.contains("pod_identifiers")) {
-    for (const auto& pod : asked["pod_identifiers"]) pods.push_back(pod.get_ref<const std::string&>());
+  if (question.contains("pod_identifiers")) {
+    for (const auto& pod : question["pod_identifiers"]) pods.push_back(pod.get_ref<const std::string&>());
   }
   extra_key_table extra;
-  if (asked.contains("extra")) {
+  if (question.contains("extra")) {
     test::json lists = test::json::array();
     for (std::size_t i = 0; i < tokens.size() / 16; ++i) {
       const std::string block = std::to_string(i);
-      lists.push_back(asked["extra"].contains(block) ? asked["extra"][block] : test::json());
+      lists.push_back(question["extra"].contains(block) ? question["extra"][block] : test::json());
     }
     extra = table_of(lists);
   }
