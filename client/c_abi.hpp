@@ -28,17 +28,17 @@ inline std::string& last_message() {
   return client::thread_object<std::string>();
 }
 
-inline int failed(const error& why) noexcept {
+inline int failed(const error& failure) noexcept {
   try {
-    last_message() = why.message();
+    last_message() = failure.message();
   } catch (const std::bad_alloc&) {
     last_message().clear();
   }
-  return static_cast<int>(why.code());
+  return static_cast<int>(failure.code());
 }
 
-inline int null_argument(const char* what) {
-  return failed({error_code::invalid_argument, std::string(what) + " is a null pointer"});
+inline int null_argument(const char* name) {
+  return failed({error_code::invalid_argument, std::string(name) + " is a null pointer"});
 }
 
 /// No exception crosses the ABI.
@@ -149,14 +149,14 @@ int finish(const result<T>& outcome, Out* out) {
 
 /// The first `struct_size` bytes that the caller has, zeros behind.
 template <class T>
-result<T> versioned(const T& given, const char* what) {
-  if (given.struct_size < 2 * sizeof(std::uint32_t) || given.struct_size > 4096) {
-    return fail(error_code::invalid_argument, std::string(what) + ": struct_size is " +
-                                                  std::to_string(given.struct_size) + "; set it to sizeof(" + what +
+result<T> versioned(const T& source, const char* type) {
+  if (source.struct_size < 2 * sizeof(std::uint32_t) || source.struct_size > 4096) {
+    return fail(error_code::invalid_argument, std::string(type) + ": struct_size is " +
+                                                  std::to_string(source.struct_size) + "; set it to sizeof(" + type +
                                                   ")");
   }
   T copy{};
-  std::memcpy(&copy, &given, std::min<std::size_t>(given.struct_size, sizeof(T)));
+  std::memcpy(&copy, &source, std::min<std::size_t>(source.struct_size, sizeof(T)));
   return copy;
 }
 
