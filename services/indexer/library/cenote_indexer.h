@@ -102,8 +102,8 @@ typedef struct cenote_indexer_options {
 
 /* `options` may be null. */
 CENOTE_INDEXER_API int cenote_indexer_open(const cenote_indexer_options* options, cenote_indexer** out);
-/* Refuses further calls; the memory goes when calls under way have ended and its readers are freed. Null is allowed; in
- * a forked child it leaks. */
+/* Refuses further calls; the memory goes when its readers are freed, too, and calls under way have ended. Null is
+ * allowed; in a forked child it leaks. */
 CENOTE_INDEXER_API void cenote_indexer_free(cenote_indexer* indexer);
 
 /* ---- feeding: one thread at a time --------------------------------------------------------------------------- */

@@ -36,7 +36,8 @@ namespace {
 struct shared_index {
   explicit shared_index(indexer::local_index output) noexcept : index(std::move(output)) {}
   indexer::local_index index;
-  std::atomic<bool> is_taken{false};  ///< a thread feeds it
+  alignas(64) std::atomic<bool> is_taken{false};   ///< a thread feeds it
+  alignas(64) std::atomic<bool> is_closed{false};  ///< for readers, which write nothing that they share
 };
 
 /// A reader's memory for questions and answers.
@@ -65,9 +66,8 @@ struct cenote::c_api::handle_traits<cenote_indexer> {
 template <>
 struct cenote::c_api::handle_traits<cenote_indexer_reader> {
   struct object : client::handle_object {
-    object(cenote_indexer* made_for, std::shared_ptr<shared_index> index, indexer::scorer answers) noexcept
-        : owner(made_for), impl(std::move(index)), questions(std::move(answers)) {}
-    cenote_indexer* owner;
+    object(std::shared_ptr<shared_index> index, indexer::scorer answers) noexcept
+        : impl(std::move(index)), questions(std::move(answers)) {}
     std::shared_ptr<shared_index> impl;  ///< outlives the scorer
     indexer::scorer questions;
     question_memory memory;
@@ -223,20 +223,29 @@ int feed_with(cenote_indexer* handle, cenote_indexer_outcome* out, Body&& body) 
   });
 }
 
+/// body(reader), unless its index was freed. The memory of the index stays as long as its readers.
+template <class Body>
+int with_reader(cenote_indexer_reader* handle, Body&& body) noexcept {
+  return call(handle, [&](reader_object& target) {
+    if (target.impl->is_closed.load(std::memory_order_acquire)) {
+      return failed({error_code::closed, "the indexer of this reader was freed"});
+    }
+    return body(target);
+  });
+}
+
 /// body(reader), whose answer goes to *out.
 template <class Out, class Body>
 int ask(cenote_indexer_reader* handle, Out* out, const char* type, Body&& body) noexcept {
-  return call(handle, [&](reader_object& target) {
-    return call(target.owner, [&](indexer_object&) {
-      if (out == nullptr) return null_argument("out");
-      if (const auto checked = versioned(*out, type); !checked) return failed(checked.error());
-      const thread_turn turn(target.is_taken);
-      if (!turn) return busy("reader");
-      Out output{};
-      if (const int status = body(target, output); status != success) return status;
-      write_versioned(*out, output);
-      return success;
-    });
+  return with_reader(handle, [&](reader_object& target) {
+    if (out == nullptr) return null_argument("out");
+    if (const auto checked = versioned(*out, type); !checked) return failed(checked.error());
+    const thread_turn turn(target.is_taken);
+    if (!turn) return busy("reader");
+    Out output{};
+    if (const int status = body(target, output); status != success) return status;
+    write_versioned(*out, output);
+    return success;
   });
 }
 
@@ -347,7 +356,7 @@ int cenote_indexer_open(const cenote_indexer_options* options, cenote_indexer** 
 }
 
 void cenote_indexer_free(cenote_indexer* indexer) {
-  free_handle(indexer);
+  free_handle(indexer, [](indexer_object& target) { target.impl->is_closed.store(true, std::memory_order_release); });
 }
 
 int cenote_indexer_feed(cenote_indexer* indexer, cenote_indexer_text topic, uint64_t seq, const void* payload,
@@ -452,7 +461,7 @@ int cenote_indexer_reader_open(cenote_indexer* indexer, cenote_indexer_reader** 
     if (out == nullptr) return null_argument("out");
     auto questions = target.impl->index.open_scorer();
     if (!questions) return failed(questions.error());
-    return hand_out(out, std::make_unique<reader_object>(indexer, target.impl, std::move(*questions)));
+    return hand_out(out, std::make_unique<reader_object>(target.impl, std::move(*questions)));
   });
 }
 
@@ -524,13 +533,11 @@ int cenote_indexer_lookup(cenote_indexer_reader* reader, const uint64_t* keys, s
 
 int cenote_indexer_medium(cenote_indexer_reader* reader, uint32_t medium, cenote_indexer_text* out) {
   clear_results(out);
-  return call(reader, [&](reader_object& target) {
-    return call(target.owner, [&](indexer_object&) {
-      if (out == nullptr) return null_argument("out");
-      if (medium >= CENOTE_INDEXER_MEDIA) return success;
-      *out = text_of(target.questions.reader().medium_name(static_cast<indexer::medium_number>(medium)));
-      return success;
-    });
+  return with_reader(reader, [&](reader_object& target) {
+    if (out == nullptr) return null_argument("out");
+    if (medium >= CENOTE_INDEXER_MEDIA) return success;
+    *out = text_of(target.questions.reader().medium_name(static_cast<indexer::medium_number>(medium)));
+    return success;
   });
 }
 
