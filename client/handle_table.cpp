@@ -17,6 +17,8 @@ const char* noun_of(handle_kind kind) noexcept {
     case handle_kind::device: return "device";
     case handle_kind::stream: return "stream";
     case handle_kind::event: return "event";
+    case handle_kind::indexer: return "indexer";
+    case handle_kind::indexer_reader: return "reader of an indexer";
   }
   return "handle";
 }

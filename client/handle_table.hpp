@@ -14,7 +14,16 @@
 
 namespace cenote::client {
 
-enum class handle_kind : std::uint8_t { session = 1, prefetch, rank_group, device, stream, event };
+enum class handle_kind : std::uint8_t {
+  session = 1,
+  prefetch,
+  rank_group,
+  device,
+  stream,
+  event,
+  indexer,
+  indexer_reader
+};
 
 /// The object behind a handle. It belongs to the process that made it.
 struct handle_object {

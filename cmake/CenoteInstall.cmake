@@ -1,4 +1,4 @@
-# cmake --install: the binary, the library with its header, what CMake and pkg-config need to find it, the Python package,
+# cmake --install: the binary, the libraries with their headers, what CMake and pkg-config need to find it, the Python package,
 # the systemd unit.
 include(CMakePackageConfigHelpers)
 
@@ -11,24 +11,30 @@ if(TARGET cenote)
   install(TARGETS cenote-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
 endif()
 
-# find_package(cenote) gives cenote::cenote: the library, and the folder of its header.
+# find_package(cenote) gives cenote::cenote and cenote::indexer: each a library, and the folder of its header.
 if(TARGET libcenote)
   set_target_properties(libcenote PROPERTIES EXPORT_NAME cenote)
-  target_include_directories(libcenote INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  install(TARGETS libcenote EXPORT cenote LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(libcenote_indexer PROPERTIES EXPORT_NAME indexer)
+  foreach(library libcenote libcenote_indexer)
+    target_include_directories(${library} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  endforeach()
+  install(TARGETS libcenote libcenote_indexer EXPORT cenote LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT cenote NAMESPACE cenote:: FILE cenoteConfig.cmake DESTINATION ${CENOTE_CMAKE_DIR})
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/cenoteConfigVersion.cmake COMPATIBILITY SameMinorVersion)
   install(FILES ${PROJECT_BINARY_DIR}/cenoteConfigVersion.cmake DESTINATION ${CENOTE_CMAKE_DIR})
 
   # Relative to the file itself, so that `cmake --install --prefix` may choose another place than the configuration did.
   file(RELATIVE_PATH cenote_pc_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/cenote.pc.in ${PROJECT_BINARY_DIR}/cenote.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/cenote.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  foreach(name cenote cenote_indexer)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  endforeach()
 
-  # The Python package finds its own copy without any environment variable.
+  # The Python package finds its own copies without any environment variable.
   install(FILES $<TARGET_FILE:libcenote> DESTINATION ${CENOTE_PYTHON_DIR}/cenote RENAME libcenote.so)
+  install(FILES $<TARGET_FILE:libcenote_indexer> DESTINATION ${CENOTE_PYTHON_DIR}/cenote RENAME libcenote_indexer.so)
 endif()
-install(FILES client/cenote.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} OPTIONAL)
+install(FILES client/cenote.h services/indexer/library/cenote_indexer.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} OPTIONAL)
 install(DIRECTORY python/cenote DESTINATION ${CENOTE_PYTHON_DIR} OPTIONAL
   FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 

@@ -42,6 +42,16 @@ _release_buffer.argtypes = (ctypes.POINTER(_PyBuffer),)
 _release_buffer.restype = None
 
 
+def address_of(view: memoryview) -> int:
+    """Where the bytes of a contiguous view lie, as long as the view is kept: also of one that is read-only."""
+    held = _PyBuffer()
+    _get_buffer(view, held, _SIMPLE)
+    try:
+        return held.buf or 0
+    finally:
+        _release_buffer(held)
+
+
 def _is_tensor(thing: object) -> bool:
     return hasattr(thing, "data_ptr") and hasattr(thing, "is_contiguous")
 

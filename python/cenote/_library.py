@@ -211,20 +211,23 @@ _FREEING = (
 )
 
 
+def places(name: str) -> list[Path]:
+    """Where a library of the project is sought: beside the package, then in a checkout's build."""
+    package = Path(__file__).resolve().parent
+    return [package / name, package.parent.parent / "build" / name]
+
+
 def _places() -> list[Path]:
     """Where libcenote is sought, in order; a given $CENOTE_LIBRARY is the only place."""
     given = os.environ.get("CENOTE_LIBRARY")
-    if given:
-        return [Path(given)]
-    package = Path(__file__).resolve().parent
-    return [package / "libcenote.so", package.parent.parent / "build" / "libcenote.so"]
+    return [Path(given)] if given else places("libcenote.so")
 
 
 def _load() -> ctypes.CDLL:
-    places = _places()
-    found = next((place for place in places if place.exists()), None)
+    sought_at = _places()
+    found = next((place for place in sought_at if place.exists()), None)
     if found is None:
-        sought = ", ".join(str(place) for place in places)
+        sought = ", ".join(str(place) for place in sought_at)
         raise ImportError(
             f"libcenote.so was not found; sought: {sought}. "
             "Build it with scripts/build, or set CENOTE_LIBRARY to the library's path."

@@ -67,6 +67,10 @@ def test_an_example_runs_against_an_installed_library_that_cmake_found(
         assert "all as it should be" in run(built / program, environment={"CENOTE_SOCKET": str(running.socket)})
 
 
+def test_the_indexer_runs_in_a_program_that_has_neither_node_nor_server(built: Path) -> None:
+    assert "all as it should be" in run(built / "example_indexer")
+
+
 def test_an_example_says_what_is_wrong_when_there_is_no_node(built: Path, tmp_path: Path) -> None:
     nowhere = {"CENOTE_SOCKET": str(tmp_path / "cenote.sock")}
     for program in ("example_c", "example_cpp"):
@@ -84,6 +88,20 @@ def test_pkg_config_says_how_to_compile_and_link(prefix: Path, running: Node, tm
     assert (library / "libcenote.so").exists()
     run("cc", "-std=c99", *WARNINGS, source, "-o", program, *flags, f"-Wl,-rpath,{library}")
     assert "all as it should be" in run(program, environment={"CENOTE_SOCKET": str(running.socket)})
+
+
+def test_pkg_config_knows_the_indexer_and_its_python_example_finds_the_library(prefix: Path, tmp_path: Path) -> None:
+    (described,) = prefix.rglob("cenote_indexer.pc")
+    where = {"PKG_CONFIG_PATH": str(described.parent)}
+    program, source = tmp_path / "example", ROOT / "examples" / "c" / "score_pods.c"
+    flags = run("pkg-config", "--cflags", "--libs", "cenote_indexer", environment=where).split()
+    library = run("pkg-config", "--variable=libdir", "cenote_indexer", environment=where).strip()
+    run("cc", "-std=c99", *WARNINGS, source, "-o", program, *flags, f"-Wl,-rpath,{library}")
+    assert "all as it should be" in run(program)
+    (package,) = prefix.rglob("cenote/__init__.py")
+    environment = {"PYTHONPATH": str(package.parent.parent), "CENOTE_LIBRARY": "", "CENOTE_INDEXER_LIBRARY": ""}
+    said = run(sys.executable, ROOT / "examples" / "python" / "score_pods.py", environment=environment)
+    assert "all as it should be" in said
 
 
 def test_the_python_example_runs_with_the_installed_package(prefix: Path, running: Node) -> None:

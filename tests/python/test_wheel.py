@@ -12,6 +12,12 @@ import cenote
 from cenote import _library
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import cenote, cenote.indexer
+for library in (cenote._library.library, cenote._indexer_library.library):
+    print(library._name)
+print(cenote.__file__)
+"""
 
 
 def test_the_wheel_holds_the_library_and_needs_neither_the_checkout_nor_a_compiler(tmp_path: Path) -> None:
@@ -29,11 +35,13 @@ def test_the_wheel_holds_the_library_and_needs_neither_the_checkout_nor_a_compil
     site = tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
     said = subprocess.run(
-        [sys.executable, "-c", "import cenote; print(cenote._library.library._name); print(cenote.__file__)"],
+        [sys.executable, "-c", PROGRAM],
         cwd=tmp_path,
         env={"PATH": "/nonexistent", "PYTHONPATH": str(site)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.split() == [str(site / "cenote" / "libcenote.so"), str(site / "cenote" / "__init__.py")]
+    assert said.stdout.split() == [
+        str(site / "cenote" / name) for name in ("libcenote.so", "libcenote_indexer.so", "__init__.py")
+    ]

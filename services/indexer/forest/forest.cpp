@@ -19,6 +19,12 @@ std::size_t checked_memory(std::size_t memory) {
 
 }  // namespace
 
+forest_options forest_options_for(std::size_t memory) noexcept {
+  constexpr std::size_t least_members = 256;
+  constexpr std::size_t member_bytes = 1024;  // of the memory for each rank of a pod that there may be
+  return {.memory = memory, .members = std::clamp(memory / member_bytes, least_members, holder_table::most_holders)};
+}
+
 forest::forest(const forest_options& options)
     : parts_(checked_memory(options.memory), options.members, options.seed),
       editor_(parts_, options.repeats),

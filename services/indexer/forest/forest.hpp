@@ -23,6 +23,9 @@ struct forest_options {
   std::uint64_t seed = 0;                            ///< of hash tables; 0: a random one
 };
 
+/// Options of an index with so much memory: as many ranks of pods as suit it.
+[[nodiscard]] forest_options forest_options_for(std::size_t memory) noexcept;
+
 /// Reasons for which nothing was stored.
 enum class store_refusal : std::uint8_t {
   unknown_parent,   ///< the index does not know the parent

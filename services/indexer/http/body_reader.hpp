@@ -32,9 +32,9 @@ struct clear_body {
 /// text that names the field and what would be right. Not thread-safe.
 class body_reader {
  public:
-  static constexpr std::size_t most_tokens = std::size_t{1} << 20U;
-  static constexpr std::size_t most_keys = std::size_t{1} << 20U;
-  static constexpr std::size_t most_pods = 65'536;
+  static constexpr std::size_t most_tokens = question_limits::tokens;
+  static constexpr std::size_t most_keys = question_limits::keys;
+  static constexpr std::size_t most_pods = question_limits::pods;
   static constexpr std::size_t longest_name = 256;      ///< bytes
   static constexpr std::size_t longest_endpoint = 512;  ///< bytes
   static constexpr std::uint64_t longest_ttl_s = 3'600;

@@ -22,15 +22,7 @@ struct block_keys_answer {
   std::uint32_t block_tokens = 0;  ///< 0: the model is not known
 };
 
-/// A rank of a pod that has a block in a medium.
-struct named_holder {
-  std::string_view pod{};
-  std::uint16_t dp_rank = 0;
-  medium_number medium = 0;
-};
 using token_receiver = std::function<void(result<std::vector<std::uint32_t>>)>;
-/// Called with the holders of one key after another.
-using holder_visitor = std::function<void(std::span<const named_holder>)>;
 
 /// The state of a pod's rank.
 struct pod_status {

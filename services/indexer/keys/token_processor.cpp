@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/checksum.hpp"
+#include "core/random_number.hpp"
 
 namespace cenote::indexer {
 
@@ -64,6 +65,11 @@ std::size_t write_chain(std::uint64_t parent, const token_run& run, const key_sp
 
 token_processor::token_processor(key_chain chain, std::string_view seed) noexcept
     : chain_(chain), seed_(digest(seed.data(), seed.size(), 0)), fnv_(seed) {}
+
+token_processor token_processor::seeded(key_chain chain, std::string_view seed) {
+  if (chain == key_chain::xxh3 && seed.empty()) return {chain, std::to_string(random_number())};
+  return {chain, seed};
+}
 
 std::uint64_t token_processor::root_of(const key_space& space) const noexcept {
   const std::string_view name = space.name();

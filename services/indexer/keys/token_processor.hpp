@@ -46,6 +46,9 @@ class token_processor {
   /// llm-d's hashSeed.
   token_processor(key_chain chain, std::string_view seed) noexcept;
 
+  /// With `xxh3` and no seed a random one: keys that cannot be aimed at.
+  [[nodiscard]] static token_processor seeded(key_chain chain, std::string_view seed);
+
   [[nodiscard]] key_chain chain() const noexcept { return chain_; }
 
   /// The parent of the first blocks of a space.

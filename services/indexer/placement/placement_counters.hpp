@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/enum_names.hpp"
@@ -31,6 +32,15 @@ struct placement_counters {
 
   void refuse(placement_refusal reason, std::uint64_t count) noexcept {
     refused[static_cast<std::size_t>(reason)] += count;
+  }
+  placement_counters& operator+=(const placement_counters& part) noexcept {
+    batches += part.batches;
+    stored += part.stored;
+    removed += part.removed;
+    clears += part.clears;
+    for (std::size_t i = 0; i < refused.size(); ++i) refused[i] += part.refused[i];
+    for (std::size_t i = 0; i < faults.size(); ++i) faults[i] += part.faults[i];
+    return *this;
   }
   [[nodiscard]] std::uint64_t refusals(placement_refusal reason) const noexcept {
     return refused[static_cast<std::size_t>(reason)];

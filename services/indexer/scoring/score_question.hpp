@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -21,6 +23,14 @@ struct score_question {
   extra_key_view extra_keys{};                  ///< one list a block, with the salt in the first block's
 };
 
+/// Bounds of a question that a stranger asks.
+struct question_limits {
+  static constexpr std::size_t tokens = std::size_t{1} << 20U;
+  static constexpr std::size_t keys = std::size_t{1} << 20U;
+  static constexpr std::size_t pods = 65'536;
+  static constexpr std::size_t holders = std::size_t{1} << 18U;  ///< of all blocks that are looked up
+};
+
 /// The longest prefix of a pod's best rank.
 struct pod_score {
   std::string_view pod{};
@@ -30,6 +40,15 @@ struct pod_score {
   std::uint16_t dp_rank = 0;
   std::array<std::uint32_t, most_media> by_medium{};  ///< blocks, by their best medium
 };
+
+/// A rank of a pod that has a block in a medium.
+struct named_holder {
+  std::string_view pod{};
+  std::uint16_t dp_rank = 0;
+  medium_number medium = 0;
+};
+/// Called with the holders of one key after another.
+using holder_visitor = std::function<void(std::span<const named_holder>)>;
 
 /// Valid until the next question.
 struct score_answer {

@@ -1,6 +1,7 @@
 #include "services/indexer/scoring/scorer.hpp"
 
 #include <algorithm>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -52,6 +53,36 @@ std::span<const std::uint64_t> scorer::keys_of(const score_question& question) {
   const key_space space = space_of(question, *facts, facts->sizes[0]);
   write_other_keys(question, space, write_first_keys(question, space));
   return keys_;
+}
+
+result<void> scorer::lookup(std::span<const std::uint64_t> keys, const holder_visitor& visit) {
+  std::size_t sum = 0;
+  reader_.lookup(keys, [&](std::size_t, std::span<const block_holder> holders) {
+    sum += holders.size();
+    if (sum > question_limits::holders) return;
+    holders_.clear();
+    for (const block_holder& each : holders) {
+      const bool is_expected = each.slot == expected_slot;
+      holders_.push_back({each.member->pod(), each.member->rank, is_expected ? gpu_medium : each.medium});
+    }
+    visit(holders_);
+  });
+  if (sum <= question_limits::holders) return {};
+  return fail(error_code::limit_exceeded, "these blocks have " + std::to_string(sum) +
+                                              " holders; an answer has at most " +
+                                              std::to_string(question_limits::holders) + ": ask for fewer keys");
+}
+
+result<void> scorer::check_lists(const score_question& question) const {
+  const std::size_t lists = question.extra_keys.blocks.size();
+  if (lists == 0 || question.tokens.empty()) return {};
+  const auto facts = reader_.model(question.model);
+  if (!facts || facts->size_count == 0) return {};
+  const std::size_t blocks = question.tokens.size() / facts->sizes[0];
+  if (lists <= std::max<std::size_t>(blocks, 1)) return {};
+  return fail(error_code::invalid_argument, std::to_string(lists) + " lists of extra keys, where the prompt has " +
+                                                std::to_string(blocks) + " blocks of " +
+                                                std::to_string(facts->sizes[0]) + " tokens");
 }
 
 // Prefixes of pods whose blocks have this size. Where the first key shows that no pod has anything, the others are not

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
 #include "services/indexer/forest/prefix_reader.hpp"
 #include "services/indexer/keys/token_processor.hpp"
 #include "services/indexer/scoring/score_question.hpp"
@@ -27,6 +28,12 @@ class scorer {
   [[nodiscard]] score_answer score(const score_question& question);
   /// Keys of the whole blocks of a prompt, of the model's smallest size; none where the model is unknown.
   [[nodiscard]] std::span<const std::uint64_t> keys_of(const score_question& question);
+
+  /// Visits the holders of the keys up to the first that nothing holds; what is expected counts as the GPU's. Errors:
+  /// limit_exceeded: they are more than question_limits::holders.
+  [[nodiscard]] result<void> lookup(std::span<const std::uint64_t> keys, const holder_visitor& visit);
+  /// Errors: invalid_argument: there are more lists of extra keys than blocks of the model's smallest size.
+  [[nodiscard]] result<void> check_lists(const score_question& question) const;
 
   [[nodiscard]] prefix_reader& reader() noexcept { return reader_; }
   [[nodiscard]] const prefix_reader& reader() const noexcept { return reader_; }
@@ -57,6 +64,7 @@ class scorer {
   std::vector<std::string_view> degraded_;
   std::string degraded_names_;
   std::string names_;
+  std::vector<named_holder> holders_;
   bool has_doubles_ = false;  ///< several rows may be of one pod
 };
 

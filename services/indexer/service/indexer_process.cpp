@@ -10,7 +10,6 @@
 #include "config/cluster_rules.hpp"
 #include "config/indexer_rules.hpp"
 #include "config/logging.hpp"
-#include "core/random_number.hpp"
 #include "services/indexer/http/indexer_service.hpp"
 
 namespace cenote::indexer {
@@ -54,16 +53,8 @@ std::map<std::string, publisher_options> publishers_of(const config::node_config
 }
 
 token_processor processor_of(const config::index_section& index) {
-  if (index.key == config::index_key::fnv64_cbor) return {key_chain::fnv64_cbor, index.seed};
-  // A random seed makes keys that cannot be aimed at.
-  return {key_chain::xxh3, index.seed.empty() ? std::to_string(random_number()) : index.seed};
-}
-
-forest_options forest_options_of(const config::index_section& index) {
-  constexpr std::size_t least_members = 256;
-  constexpr std::size_t member_bytes = 1024;  // of an index's memory for each rank of a pod that there may be
-  return {.memory = index.memory,
-          .members = std::clamp<std::size_t>(index.memory / member_bytes, least_members, holder_table::most_holders)};
+  const bool is_fnv = index.key == config::index_key::fnv64_cbor;
+  return token_processor::seeded(is_fnv ? key_chain::fnv64_cbor : key_chain::xxh3, index.seed);
 }
 
 subscriber_options subscriber_options_of(const config::node_config& config) {
@@ -99,7 +90,7 @@ unsigned threads_of(const config::indexer_section& indexer) {
 
 indexer_process::indexer_process(const config::node_config& config)
     : processor_(processor_of(config.index)),
-      index_(forest_options_of(config.index)),
+      index_(forest_options_for(config.index.memory)),
       writer_(index_, processor_),
       pod_ports_{config.discovery.kubernetes_port, config.discovery.kubernetes_replay_port, config.events.ranks},
       configured_(publishers_of(config)),

@@ -11,74 +11,46 @@ namespace cenote::indexer {
 
 namespace {
 
-constexpr std::size_t swept_runs = 65'536;                // a tick: some milliseconds
-constexpr std::size_t kept_batch = std::size_t{1} << 20;  // elements of a batch's arrays that are kept for the next
-
-void add(placement_counters& sum, const placement_counters& part) noexcept {
-  sum.batches += part.batches;
-  sum.stored += part.stored;
-  sum.removed += part.removed;
-  sum.clears += part.clears;
-  for (std::size_t i = 0; i < sum.refused.size(); ++i) sum.refused[i] += part.refused[i];
-  for (std::size_t i = 0; i < sum.faults.size(); ++i) sum.faults[i] += part.faults[i];
-}
+constexpr std::size_t swept_runs = 65'536;  // a tick: some milliseconds
 
 }  // namespace
 
 void indexer_writer::open(publisher_id publisher, const publisher_identity& identity) {
-  if (auto opened = placer_.open(publisher, identity); !opened) {
+  if (auto opened = payloads_.open(publisher, identity); !opened) {
     ++present_.refused_publishers;
     if (refused_.empty())
       log_warn(logger("indexer"), "a publisher finds no room in the index; it is tried again, as are others",
                {{"reason", opened.error().message()}});
     if (opened.error().code() == error_code::limit_exceeded) refused_.insert_or_assign(publisher, identity);
-    return;
   }
-  adapters_.insert_or_assign(publisher, event_adapter(identity.engine));
-  open_.push_back(publisher);
 }
 
 batch_effect indexer_writer::apply(publisher_id publisher, std::string_view topic, const feed_apply& batch) {
-  const auto adapter = adapters_.find(publisher);
-  if (adapter == adapters_.end()) return {};
   const auto begin = std::chrono::steady_clock::now();
-  batch_effect effect;
-  if (adapter->second.parse(topic, batch.payload.bytes, batch_)) {
-    const placement_effect placed = placer_.apply(publisher, batch_);
-    effect = {.is_all_cleared = placed.is_all_cleared,
-              .is_parent_unknown = placed.is_parent_unknown,
-              .is_unread = batch_.unread_removals > 0};
-  } else {
-    ++present_.bad_batches;
-    effect.is_unread = true;
-  }
-  if (batch_.tokens.capacity() > kept_batch || batch_.hashes.capacity() > kept_batch) batch_ = {};
+  const batch_effect effect = payloads_.apply(publisher, topic, batch.payload.bytes);
   present_.apply_ns += static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begin).count());
   return effect;
 }
 
 void indexer_writer::clear(publisher_id publisher, clear_reason /*reason*/) {
-  placer_.clear(publisher);
+  payloads_.blocks().clear(publisher);
 }
 
 void indexer_writer::mark(publisher_id publisher, const feed_mark& mark) {
-  placer_.mark(publisher, {.is_hidden = !mark.is_in_answers, .is_degraded = mark.is_degraded});
+  payloads_.blocks().mark(publisher, {.is_hidden = !mark.is_in_answers, .is_degraded = mark.is_degraded});
 }
 
 void indexer_writer::close(publisher_id publisher) {
-  if (const placed_publisher* const closed = placer_.find(publisher)) add(closed_, closed->counters);
-  placer_.close(publisher);
-  adapters_.erase(publisher);
+  payloads_.close(publisher);
   refused_.erase(publisher);
-  std::erase(open_, publisher);
 }
 
 std::vector<publisher_id> indexer_writer::advance(feed_time now) {
   constexpr std::chrono::milliseconds clock_step{50};
   index_.advance_clock(static_cast<std::uint32_t>(1 + now.time_since_epoch() / clock_step));
-  placer_.set_expectation(std::chrono::milliseconds(expectation_.load(std::memory_order_relaxed)));
+  payloads_.blocks().set_expectation(std::chrono::milliseconds(expectation_.load(std::memory_order_relaxed)));
   run_tasks();
-  placer_.advance(now);
+  payloads_.blocks().advance(now);
   sweep();
   publish_figures(now);
   return find_room(now);
@@ -95,11 +67,11 @@ std::vector<publisher_id> indexer_writer::find_room(feed_time now) {
   for (std::size_t left = refused_.size(); left != 0 && failures < tries && found.size() < tries; --left) {
     if (next == refused_.end()) next = refused_.begin();
     const auto& [publisher, identity] = *next++;
-    if (!placer_.open(publisher, identity)) {
+    if (!payloads_.blocks().open(publisher, identity)) {
       ++failures;
       continue;
     }
-    placer_.close(publisher);
+    payloads_.blocks().close(publisher);
     found.push_back(publisher);
   }
   next_refused_ = next == refused_.end() ? 0 : next->first;
@@ -113,7 +85,7 @@ void indexer_writer::run_tasks() {
     tasks.swap(tasks_);
     task_bytes_ = 0;
   }
-  for (const writer_task& each : tasks) each(index_, placer_);
+  for (const writer_task& each : tasks) each(index_, payloads_.blocks());
 }
 
 // Blocks of dead holders give their memory back within a few ticks, whatever else there is to do.
@@ -124,11 +96,11 @@ void indexer_writer::sweep() {
 
 void indexer_writer::publish_figures(feed_time now) {
   constexpr std::size_t few_publishers = 256;
-  if (now >= next_sum_ || open_.size() <= few_publishers) {
+  if (now >= next_sum_ || payloads_.size() <= few_publishers) {
     next_sum_ = now + std::chrono::seconds(1);
-    present_.events = closed_;
-    for (const publisher_id publisher : open_) add(present_.events, placer_.find(publisher)->counters);
+    present_.events = payloads_.counters();
   }
+  present_.bad_batches = payloads_.bad_batches();
   present_.index = index_.figures();
   const std::lock_guard lock(mutex_);
   published_ = present_;

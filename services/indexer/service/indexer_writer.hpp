@@ -9,14 +9,12 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "core/error.hpp"
-#include "services/indexer/events/event_adapter.hpp"
 #include "services/indexer/forest/forest.hpp"
 #include "services/indexer/keys/token_processor.hpp"
-#include "services/indexer/placement/placer.hpp"
+#include "services/indexer/placement/payload_placer.hpp"
 #include "services/indexer/subscriber/batch_sink.hpp"
 
 namespace cenote::indexer {
@@ -39,7 +37,7 @@ class indexer_writer final : public batch_sink {
   static constexpr std::size_t most_task_bytes = std::size_t{64} << 20;
 
   /// Both outlive it.
-  indexer_writer(forest& index, const token_processor& keys) noexcept : index_(index), placer_(index, keys) {}
+  indexer_writer(forest& index, const token_processor& keys) noexcept : index_(index), payloads_(index, keys) {}
 
   void open(publisher_id publisher, const publisher_identity& identity) override;
   batch_effect apply(publisher_id publisher, std::string_view topic, const feed_apply& batch) override;
@@ -62,12 +60,8 @@ class indexer_writer final : public batch_sink {
   void publish_figures(feed_time now);
 
   forest& index_;
-  placer placer_;
-  std::unordered_map<publisher_id, event_adapter> adapters_;
-  event_batch batch_;
+  payload_placer payloads_;
   writer_figures present_;
-  placement_counters closed_;  ///< of publishers that are closed
-  std::vector<publisher_id> open_;
   std::map<publisher_id, publisher_identity> refused_;  ///< publishers without a place in the index
   publisher_id next_refused_ = 0;                       ///< that is tried first
   feed_time next_try_{};

@@ -14,8 +14,7 @@ namespace {
 constexpr std::chrono::seconds settling_time{2};     // for publishers to connect to bound endpoints
 constexpr std::chrono::seconds connection_time{10};  // for connections to configured publishers
 constexpr std::chrono::seconds deed_limit{1};
-constexpr std::size_t most_named_holders = std::size_t{1} << 18;  // some 16 MiB of an answer
-constexpr std::size_t most_dumped = std::size_t{1} << 26;         // blocks
+constexpr std::size_t most_dumped = std::size_t{1} << 26;  // blocks
 
 /// Blocks of a pod as the writer has copied them.
 struct copied_blocks {
@@ -120,14 +119,7 @@ result<void> service_calls::check_lists(const score_question& question) {
     questions_.set_weights(parts_.weights.get());
     weights_version_ = version;
   }
-  const std::size_t lists = question.extra_keys.blocks.size();
-  const auto facts = questions_.reader().model(question.model);
-  if (lists == 0 || !facts || facts->size_count == 0 || question.tokens.empty()) return {};
-  const std::size_t blocks = question.tokens.size() / facts->sizes[0];
-  if (lists <= std::max<std::size_t>(blocks, 1)) return {};
-  return fail(error_code::invalid_argument, std::to_string(lists) + " lists of extra keys, where the prompt has " +
-                                                std::to_string(blocks) + " blocks of " +
-                                                std::to_string(facts->sizes[0]) + " tokens");
+  return questions_.check_lists(question);
 }
 
 result<score_answer> service_calls::score(const score_question& question) {
@@ -148,21 +140,7 @@ result<block_keys_answer> service_calls::keys(const score_question& question) {
 }
 
 result<void> service_calls::lookup(std::span<const std::uint64_t> keys, const holder_visitor& visit) {
-  std::size_t sum = 0;
-  questions_.reader().lookup(keys, [&](std::size_t, std::span<const block_holder> holders) {
-    sum += holders.size();
-    if (sum > most_named_holders) return;
-    holders_.clear();
-    for (const block_holder& each : holders) {
-      const bool is_expected = each.slot == expected_slot;
-      holders_.push_back({each.member->pod(), each.member->rank, is_expected ? gpu_medium : each.medium});
-    }
-    visit(holders_);
-  });
-  if (sum <= most_named_holders) return {};
-  return fail(error_code::limit_exceeded, "these blocks have " + std::to_string(sum) +
-                                              " holders; an answer has at most " + std::to_string(most_named_holders) +
-                                              ": ask for fewer keys");
+  return questions_.lookup(keys, visit);
 }
 
 std::string_view service_calls::medium_name(medium_number medium) const {

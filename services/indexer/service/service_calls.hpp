@@ -72,7 +72,6 @@ class service_calls final : public indexer_calls {
   scorer questions_;
   question_counts& counts_;
   std::uint64_t weights_version_ = 0;
-  std::vector<named_holder> holders_;
 };
 
 }  // namespace cenote::indexer

@@ -9,16 +9,10 @@
 #include "services/indexer/events/event_format.hpp"
 #include "services/indexer/feed/feed_commands.hpp"
 #include "services/indexer/feed/feeds.hpp"
+#include "services/indexer/placement/payload_placer.hpp"
 #include "services/indexer/placement/publisher_identity.hpp"
 
 namespace cenote::indexer {
-
-/// Something that an applied batch showed, for its publisher's feed.
-struct batch_effect {
-  bool is_all_cleared = false;     ///< it took out all blocks of all media: feed::all_cleared()
-  bool is_parent_unknown = false;  ///< feed::unknown_parent()
-  bool is_unread = false;          ///< it, or a removal in it, could not be read: feed::unread()
-};
 
 /// All calls come from the subscriber's thread, those of one publisher in order. As long as one lasts, batches of all
 /// publishers wait in their sockets, and above the bound of those they are dropped and asked for again. Nothing may be

@@ -66,16 +66,6 @@ result<void> check_publisher(const publisher_options& options) {
   return check_endpoint("replay " + subject, options.replay);
 }
 
-result<void> check_topic(std::string_view topic) {
-  if (topic.size() > publisher_limits::topic_bytes) {
-    return fail(error_code::invalid_argument, "a topic has " + std::to_string(topic.size()) + " bytes; it may have " +
-                                                  std::to_string(publisher_limits::topic_bytes));
-  }
-  const event_topic parts = parse_topic(topic);
-  if (auto checked = check_name("a topic's pod", parts.pod, publisher_limits::name_bytes); !checked) return checked;
-  return check_name("a topic's model", parts.model, publisher_limits::name_bytes);
-}
-
 std::optional<std::string> replay_endpoint_of(std::string_view pod, std::uint16_t port) {
   if (port == 0) return std::nullopt;
   if (is_node(pod)) pod.remove_prefix(node_prefix.size());

@@ -1,7 +1,6 @@
 // Settings of one publisher, and which addresses it may have.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,15 +8,9 @@
 
 #include "core/error.hpp"
 #include "services/indexer/events/event_format.hpp"
-#include "services/indexer/events/event_topic.hpp"
+#include "services/indexer/placement/publisher_identity.hpp"
 
 namespace cenote::indexer {
-
-/// Bounds of the texts that name a publisher.
-struct publisher_limits {
-  static constexpr std::size_t topic_bytes = 512;
-  static constexpr std::size_t name_bytes = 256;  ///< of a publisher, a pod, a model, a node
-};
 
 /// A publisher that the subscriber connects to (`publishers.<name>`): an engine, or a node
 /// with a row of numbers for each topic.
@@ -36,10 +29,6 @@ struct publisher_options {
 
 /// Errors: invalid_argument. Thread-safe, waits for nothing.
 [[nodiscard]] result<void> check_publisher(const publisher_options& options);
-
-/// Whether pod and model of a topic may be shown: lengths, UTF-8, no control characters; they may be empty. Errors:
-/// invalid_argument.
-[[nodiscard]] result<void> check_topic(std::string_view topic);
 
 /// The address at which a pod that connected to a bound endpoint is asked for replays: "tcp://HOST:PORT".
 ///

@@ -9,7 +9,6 @@
 
 #include "config/logging.hpp"
 #include "core/text.hpp"
-#include "services/indexer/events/event_adapter.hpp"
 #include "services/indexer/events/event_topic.hpp"
 
 namespace cenote::indexer {
@@ -274,22 +273,18 @@ publisher_entry* publisher_set::entry_of(publisher_entry& primary, std::string_v
 }
 
 publisher_identity publisher_set::identity_of(const publisher_entry& entry, std::string_view topic) const {
-  const event_topic parts = parse_topic(topic);
   publisher_identity made = entry.identity;
-  made.pod = parts.pod;
-  made.model = parts.model;
+  made.pod.clear();
+  made.model.clear();
   made.engine = options_.engine;
   if (entry.settings) {
     const publisher_options& settings = *entry.settings;
-    if (!settings.pod.empty()) made.pod = settings.pod;
-    if (!settings.model.empty()) made.model = settings.model;
+    made.pod = settings.pod;
+    made.model = settings.model;
     made.node = settings.node;
     made.engine = settings.engine;
   }
-  if (made.pod.empty()) made.pod = made.name;
-  const bool is_of_node = made.engine == event_engine::cenote || is_node(made.pod) || is_node(parts.pod);
-  made.kind = is_of_node ? publisher_kind::node : publisher_kind::engine;
-  made.clear = event_adapter(made.engine).cleared_by(topic);
+  complete_identity(made, topic);
   if (entry.settings && entry.settings->clear) made.clear = *entry.settings->clear;
   return made;
 }

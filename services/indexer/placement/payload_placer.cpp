@@ -1,0 +1,46 @@
+#include "services/indexer/placement/payload_placer.hpp"
+
+namespace cenote::indexer {
+
+namespace {
+
+constexpr std::size_t kept_batch = std::size_t{1} << 20;  // elements of a batch's arrays that are kept for the next
+
+}  // namespace
+
+result<void> payload_placer::open(publisher_id publisher, const publisher_identity& identity) {
+  if (auto opened = blocks_.open(publisher, identity); !opened) return opened;
+  adapters_.insert_or_assign(publisher, event_adapter(identity.engine));
+  return {};
+}
+
+batch_effect payload_placer::apply(publisher_id publisher, std::string_view topic, std::span<const std::byte> payload) {
+  const auto adapter = adapters_.find(publisher);
+  if (adapter == adapters_.end()) return {};
+  batch_effect effect;
+  if (adapter->second.parse(topic, payload, batch_)) {
+    const placement_effect placed = blocks_.apply(publisher, batch_);
+    effect = {.is_all_cleared = placed.is_all_cleared,
+              .is_parent_unknown = placed.is_parent_unknown,
+              .is_unread = batch_.unread_removals > 0};
+  } else {
+    ++bad_batches_;
+    effect.is_unread = true;
+  }
+  if (batch_.tokens.capacity() > kept_batch || batch_.hashes.capacity() > kept_batch) batch_ = {};
+  return effect;
+}
+
+void payload_placer::close(publisher_id publisher) {
+  if (const placed_publisher* const closed = blocks_.find(publisher)) closed_ += closed->counters;
+  blocks_.close(publisher);
+  adapters_.erase(publisher);
+}
+
+placement_counters payload_placer::counters() const noexcept {
+  placement_counters sum = closed_;
+  for (const auto& [publisher, adapter] : adapters_) sum += blocks_.find(publisher)->counters;
+  return sum;
+}
+
+}  // namespace cenote::indexer
