@@ -1,6 +1,7 @@
 #include "services/indexer/forest/epochs.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <new>
 #include <thread>
@@ -44,10 +45,18 @@ void retirement_list::add(const retired_thing& thing) noexcept {
   }
 }
 
-// Readers are within their questions, which are short; one whose thread was displaced needs the processor.
+// Readers are within their questions, which are short; one whose thread was displaced needs the processor, which a
+// thread that only yields may keep from one of less priority.
 void retirement_list::wait() noexcept {
-  std::this_thread::yield();
+  constexpr unsigned most_yields = 64;
+  if (++idle_waits_ <= most_yields) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  const std::size_t waiting = size();
   reclaim();
+  if (size() < waiting) idle_waits_ = 0;
 }
 
 void retirement_list::reclaim() noexcept {

@@ -117,6 +117,7 @@ class retirement_list {
   std::size_t first_ = 0;
   std::size_t bytes_ = 0;
   std::size_t blocks_ = 0;
+  unsigned idle_waits_ = 0;  ///< that gave nothing back
   std::vector<retired_thing, budget_allocator<retired_thing>> things_;
 };
 

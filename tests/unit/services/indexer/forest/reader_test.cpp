@@ -36,7 +36,8 @@ BOOST_AUTO_TEST_CASE(what_a_reader_sees_stays_until_it_leaves) {
     }
     w.index.reclaim();
     const holder c = w.open("c");
-    for (std::uint64_t i = 1; i < 500; ++i) w.store(chain(i * 1000, 50), c);  // less than memory: the writer waits there
+    for (std::uint64_t i = 1; i < 500; ++i)
+      w.store(chain(i * 1000, 50), c);  // less than memory: the writer waits there
     BOOST_TEST(rows.size() == 2U);
     for (const prefix_row& row : rows) BOOST_TEST(row.blocks == (row.member->pod() == "a" ? 600U : 50U));
   });
