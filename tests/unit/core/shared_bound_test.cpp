@@ -111,7 +111,7 @@ const std::map<std::string, std::string> without_share{
     {"max_slabs", "a layout"},
     {"max_buckets", "a layout"},
     {"max_backends", "set by the configuration"},
-    {"max_redis_servers", "set by the configuration"},
+    {"most_servers", "set by the configuration"},
     {"most_databases", "set by the configuration"},
     {"most_replicas", "set by the configuration"},
     {"most_credentials_bytes", "of one file"},
