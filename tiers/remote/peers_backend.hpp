@@ -26,6 +26,7 @@
 #include "tiers/remote/removals.hpp"
 #include "tiers/remote/turn_queue.hpp"
 #include "transport/peer/block_messages.hpp"
+#include "tiers/remote/steady_time.hpp"
 #include "transport/redis/breaker.hpp"
 
 namespace cenote::remote {

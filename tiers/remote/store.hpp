@@ -16,6 +16,7 @@
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/counters.hpp"
 #include "tiers/transfer.hpp"
+#include "tiers/remote/steady_time.hpp"
 #include "transport/redis/breaker.hpp"
 
 namespace cenote::remote {

@@ -127,6 +127,17 @@ result<server_url> parse_local(std::string_view rest) {
 
 }  // namespace
 
+std::optional<socket_addresses> fixed_addresses(const server_address& server) {
+  if (!server.path.empty()) {
+    sockaddr_un local{};
+    local.sun_family = AF_UNIX;
+    server.path.copy(static_cast<char*>(local.sun_path), sizeof(local.sun_path) - 1);
+    return socket_addresses{socket_address::of(local)};
+  }
+  if (const auto number = numeric_address(server.place)) return socket_addresses{*number};
+  return std::nullopt;
+}
+
 std::string server_url::name() const {
   const bool is_local = !servers.empty() && !servers.front().path.empty();
   std::string text = is_local ? "unix://" : "redis://";

@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/endpoint.hpp"
 #include "core/error.hpp"
+#include "core/socket_address.hpp"
 
 namespace cenote::redis {
 
@@ -22,6 +24,9 @@ struct server_address {
   [[nodiscard]] std::string text() const { return path.empty() ? place.text() : path; }
   bool operator==(const server_address& other) const { return text() == other.text(); }
 };
+
+/// The addresses of a path or of numbers; nothing: the host is a name, which is to be looked up.
+[[nodiscard]] std::optional<socket_addresses> fixed_addresses(const server_address& server);
 
 inline constexpr std::size_t most_servers = 16;
 

@@ -79,6 +79,7 @@ class wire_ends {
     return connection.serve(POLLIN, now, [this](test_request& request, const server_reply& reply) {
       kinds.push_back(reply.kind);
       texts.emplace_back(reply.text);
+      lists.assign(reply.list.begin(), reply.list.end());
       tokens.push_back(request.token);
       abandoned.push_back(request.is_answered);
     });
@@ -93,7 +94,7 @@ class wire_ends {
   steady_time now{std::chrono::hours(1)};
   redis::server_connection<test_request> connection;
   std::vector<server_reply::type> kinds;
-  std::vector<std::string> texts;
+  std::vector<std::string> texts, lists;
   std::vector<std::uint64_t> tokens;
   std::vector<bool> abandoned;
 
@@ -135,6 +136,27 @@ BOOST_AUTO_TEST_CASE(replies_mean_the_same_in_whatever_pieces_they_come) {
     BOOST_REQUIRE((memory == std::vector<std::byte>(500, std::byte{'v'})));
     BOOST_REQUIRE(line.connection.is_idle());
     BOOST_REQUIRE(line.connection.value_bytes() == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(lists_come_in_any_pieces_and_those_beyond_the_bound_end_the_connection) {
+  const std::string list = "*3\r\n$2\r\n\r\n\r\n*2\r\n$1\r\nb\r\n:7\r\n$-1\r\n";
+  for (std::size_t cut = 1; cut < list.size(); ++cut) {
+    wire_ends line;
+    line.connection.send(simple(0));
+    line.connection.flush(line.now);
+    line.say(list.substr(0, cut));
+    BOOST_REQUIRE(line.receive().has_value());
+    line.say(list.substr(cut));
+    BOOST_REQUIRE(line.receive().has_value());
+    BOOST_REQUIRE((line.lists == std::vector<std::string>{"\r\n", "b", "", ""}));
+  }
+  for (const std::string_view wrong : {"*65537\r\n", "*1\r\n*2147483647\r\n", "*-2\r\n"}) {
+    wire_ends line;
+    line.connection.send(simple(0));
+    line.connection.flush(line.now);
+    line.say(wrong);
+    BOOST_TEST(!line.receive().has_value(), wrong);
   }
 }
 
