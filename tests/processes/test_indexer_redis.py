@@ -62,7 +62,7 @@ def fields(server: Redis, key: str | int) -> list[str]:
 
 def keys_of(indexer: Indexer, tokens: Sequence[int], model: str = MODEL) -> list[str]:
     found = indexer.ask("POST", "/v1/keys", {"model_name": model, "token_ids": list(tokens)}).json
-    return [str(each) for each in found["block_keys"]]
+    return [str(each) for each in found["keys"]]
 
 
 def names(server: Redis) -> set[str]:
@@ -132,7 +132,7 @@ def test_every_kind_of_question_is_answered(herd: Herd, server: Redis) -> None:
     assert indexer.scores(A, model="unknown").pods == {}
     assert indexer.scores(A[:2]).pods == {}
     assert indexer.ask("GET", "/v1/dump", query={"pod": "a"}).status == 503
-    speculation = {"model_name": MODEL, "token_ids": list(A), "pods": ["a"]}
+    speculation = {"model_name": MODEL, "token_ids": list(A), "pod_identifiers": ["a"]}
     assert indexer.ask("POST", "/v1/speculative", speculation).status == 503
 
 
@@ -307,7 +307,7 @@ def test_a_server_that_is_killed_costs_answers_and_no_errors_and_all_heals(herd:
     until("it is not ready", lambda: not indexer.is_ready())
     assert indexer.scores(A).pods == {}
     keys = indexer.ask("POST", "/v1/keys", {"model_name": MODEL, "token_ids": list(A)})
-    assert keys.status == 200 and len(keys.json["block_keys"]) == 8
+    assert keys.status == 200 and len(keys.json["keys"]) == 8
     engine.store(B)
     engine.cut(A, 3)
     assert indexer.scores(B).pods == {}

@@ -18,9 +18,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class world {
+class script_world {
  public:
-  world() : client_(redis::waiting_client::make({.address = {.path = server.socket(), .place = {}}}).value()) {}
+  script_world() : client_(redis::waiting_client::make({.address = {.path = server.socket(), .place = {}}}).value()) {}
 
   std::vector<long long> run(const std::vector<std::string>& commands) {
     std::vector<long long> numbers(commands.size());
@@ -63,7 +63,7 @@ constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 BOOST_AUTO_TEST_SUITE(index_commands)
 
 BOOST_AUTO_TEST_CASE(blocks_have_a_field_a_name_and_a_place_in_the_pods_set) {
-  world all;
+  script_world all;
   all.add("a", {largest, 2}, {10, largest - 1});
   BOOST_TEST(all.say({"HKEYS", "18446744073709551615"}) == field_text({.pod = "a", .tier = "gpu"}));
   BOOST_TEST(all.say({"ZRANGE", "engine:18446744073709551614", "0", "-1", "WITHSCORES"}) == "2\n1");
@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(blocks_have_a_field_a_name_and_a_place_in_the_pods_set) {
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_takes_one_tier_of_one_pod_and_prunes_what_is_empty) {
-  world all;
+  script_world all;
   all.add("a", {1, 2}, {10, 20});
   all.add("b", {1}, {10});
   all.add("a", {1}, {}, "cpu");
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(a_removal_takes_one_tier_of_one_pod_and_prunes_what_is_empt
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_of_many_names_is_several_scripts) {
-  world all;
+  script_world all;
   std::vector<std::uint64_t> keys;
   for (std::uint64_t i = 1; i <= 1000; ++i) keys.push_back(i);
   all.add("a", keys, keys);
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(a_removal_of_many_names_is_several_scripts) {
 }
 
 BOOST_AUTO_TEST_CASE(a_name_of_several_blocks_removes_all_of_them) {
-  world all;
+  script_world all;
   all.add("a", {1, 2}, {});
   for (const std::string key : {"1", "2"}) all.say({"ZADD", "engine:5", key, key});
   BOOST_TEST(all.remove("a", {5}) == 2);
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(a_name_of_several_blocks_removes_all_of_them) {
 }
 
 BOOST_AUTO_TEST_CASE(a_clear_takes_the_pods_fields_and_passes_what_is_no_hash) {
-  world all;
+  script_world all;
   all.add("a", {1, 2}, {10, 20});
   all.add("a", {1}, {}, "cpu");
   all.add("ab", {1}, {});
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(a_clear_takes_the_pods_fields_and_passes_what_is_no_hash) {
 }
 
 BOOST_AUTO_TEST_CASE(strange_values_harm_no_other_name) {
-  world all;
+  script_world all;
   all.add("a", {1, 2}, {10, 20});
   all.say({"SET", "engine:10", "text"});
   all.say({"ZADD", "engine:30", "0", "9"});

@@ -43,9 +43,9 @@ struct recording_store final : shared_store {
   int questions = 0;
 };
 
-class world {
+class placer_world {
  public:
-  explicit world(clear_scope clear = clear_scope::gpu, publisher_kind kind = publisher_kind::engine) {
+  explicit placer_world(clear_scope clear = clear_scope::gpu, publisher_kind kind = publisher_kind::engine) {
     placer.open(1, {.name = "a", .pod = "pod", .model = "model", .clear = clear, .kind = kind});
   }
 
@@ -90,7 +90,7 @@ class world {
 BOOST_AUTO_TEST_SUITE(shared_placers)
 
 BOOST_AUTO_TEST_CASE(blocks_get_the_keys_of_their_tokens_and_a_child_follows_its_parent) {
-  world all;
+  placer_world all;
   all.store({1, 2}, 100);
   all.store({3}, 108, 2);
   BOOST_TEST(!all.apply());
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(blocks_get_the_keys_of_their_tokens_and_a_child_follows_its
 }
 
 BOOST_AUTO_TEST_CASE(a_parent_that_is_not_at_hand_is_asked_for_once) {
-  world all;
+  placer_world all;
   all.store_.known[9] = all.keys(100, 1).front();
   all.store({10}, 104, 9);
   all.store({11}, 104, 9);
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(a_parent_that_is_not_at_hand_is_asked_for_once) {
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_parent_costs_its_event_and_is_said) {
-  world all;
+  placer_world all;
   all.store({10}, 104, 9);
   all.store({1}, 100);
   BOOST_TEST(all.apply());
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(an_unknown_parent_costs_its_event_and_is_said) {
 }
 
 BOOST_AUTO_TEST_CASE(tokenless_blocks_lie_in_one_more_tier) {
-  world all;
+  placer_world all;
   all.store({1, 2}, 100);
   (void)all.apply();
   all.store_.added.clear();
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(tokenless_blocks_lie_in_one_more_tier) {
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_names_the_field_that_was_stored) {
-  world all;
+  placer_world all;
   engine_event& event = all.add(event_kind::removed, {5, 6});
   event.group = 2;
   (void)all.apply();
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(a_removal_names_the_field_that_was_stored) {
 
 BOOST_AUTO_TEST_CASE(a_clear_is_of_the_gpu_or_of_all) {
   for (const bool is_all : {false, true}) {
-    world all(is_all ? clear_scope::all : clear_scope::gpu);
+    placer_world all(is_all ? clear_scope::all : clear_scope::gpu);
     all.add(event_kind::cleared, {});
     (void)all.apply();
     BOOST_REQUIRE(all.store_.clears.size() == 1U);
@@ -152,7 +152,7 @@ BOOST_AUTO_TEST_CASE(a_clear_is_of_the_gpu_or_of_all) {
 }
 
 BOOST_AUTO_TEST_CASE(windows_sparse_groups_and_nodes_are_passed) {
-  world all;
+  placer_world all;
   all.store({1}, 100).attention = attention_kind::sliding_window;
   all.store({2}, 100).attention = attention_kind::other;
   all.store({3}, 100).tokens.size = 2 * block;
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(windows_sparse_groups_and_nodes_are_passed) {
   (void)all.apply();
   BOOST_TEST(all.store_.added.empty());
   BOOST_TEST(all.placer.counters().refusals(placement_refusal::ignored_group) == 3U);
-  world node(clear_scope::all, publisher_kind::node);
+  placer_world node(clear_scope::all, publisher_kind::node);
   node.store({1}, 100);
   node.add(event_kind::cleared, {});
   (void)node.apply();

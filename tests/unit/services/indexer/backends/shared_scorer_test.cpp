@@ -13,9 +13,9 @@ namespace cenote::indexer {
 
 namespace {
 
-class world {
+class scorer_world {
  public:
-  world() {
+  scorer_world() {
     counters.is_serving = true;
     facts.set_weights({{"gpu", 1.0}, {"cpu", 0.5}});
     facts.add_size("model", 4);
@@ -48,7 +48,7 @@ using score_map = std::map<std::string, double>;
 BOOST_AUTO_TEST_SUITE(shared_scorers)
 
 BOOST_AUTO_TEST_CASE(leading_blocks_count_by_their_best_tier) {
-  world all;
+  scorer_world all;
   for (const std::uint64_t key : {1, 2, 3}) all.hold("a", key);
   all.hold("b", 1, "cpu");
   all.hold("b", 3);  // behind a hole
@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_CASE(leading_blocks_count_by_their_best_tier) {
 }
 
 BOOST_AUTO_TEST_CASE(prompts_of_several_groups_of_keys_are_looked_at_to_their_end) {
-  world all;
+  scorer_world all;
   std::vector<std::uint64_t> keys;
   for (std::uint64_t key = 1; key <= 300; ++key) keys.push_back(key);
   for (std::uint64_t key = 1; key <= 300; ++key) all.hold("a", key);
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(prompts_of_several_groups_of_keys_are_looked_at_to_their_en
 }
 
 BOOST_AUTO_TEST_CASE(tiers_without_a_weight_make_no_score_and_hidden_pods_are_left_out) {
-  world all;
+  scorer_world all;
   all.hold("a", 1, "tape");
   all.hold("b", 1);
   all.hold("c", 1);
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(tiers_without_a_weight_make_no_score_and_hidden_pods_are_le
 }
 
 BOOST_AUTO_TEST_CASE(sizes_that_another_indexer_has_written_are_known) {
-  world all;
+  scorer_world all;
   all.server.say({"SADD", "engine:model:foreign", "16", "32", "x", "0", "99999999999"});
   BOOST_TEST(all.scorer->block_tokens_of({.model = "foreign"}) == 16U);
   BOOST_TEST(all.scorer->block_tokens_of({.model = "model"}) == 4U);
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(sizes_that_another_indexer_has_written_are_known) {
 }
 
 BOOST_AUTO_TEST_CASE(while_the_server_is_away_answers_are_empty_and_come_back_with_it) {
-  world all;
+  scorer_world all;
   all.hold("a", 1);
   BOOST_TEST((all.score({1}) == score_map{{"a", 1.0}}));
   all.server.kill();
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(while_the_server_is_away_answers_are_empty_and_come_back_wi
 }
 
 BOOST_AUTO_TEST_CASE(a_server_that_stands_still_ends_a_question_at_its_deadline) {
-  world all;
+  scorer_world all;
   all.hold("a", 1);
   BOOST_TEST(!all.score({1}).empty());
   all.server.freeze();
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(a_server_that_stands_still_ends_a_question_at_its_deadline)
 }
 
 BOOST_AUTO_TEST_CASE(a_flood_of_fields_is_bounded) {
-  world all;
+  scorer_world all;
   std::vector<std::string> command{"HSET", "1"};
   for (int i = 0; i < 3000; ++i) {
     command.push_back(field_text({.pod = "pod" + std::to_string(i), .tier = "gpu"}));
