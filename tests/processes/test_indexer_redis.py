@@ -190,7 +190,7 @@ def test_entries_that_llmd_has_written_are_answered(herd: Herd, server: Redis) -
     found = indexer.scores(A)
     assert found.score("a") == found.score("go-1") == 8
     assert found.score("go-2") == pytest.approx(3 + 5 * 0.8)
-    # A model that only llm-d has heard of: its blocks have the configured size.
+    # A model whose events came to llm-d alone: its blocks have the configured size.
     for key in keys_of(indexer, C, OTHER_MODEL):
         server.ask("HSET", key, entry("go-3"), "")
     assert indexer.scores(C, OTHER_MODEL).score("go-3") == 8

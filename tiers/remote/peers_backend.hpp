@@ -24,9 +24,9 @@
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/removal_book.hpp"
 #include "tiers/remote/removals.hpp"
+#include "tiers/remote/steady_time.hpp"
 #include "tiers/remote/turn_queue.hpp"
 #include "transport/peer/block_messages.hpp"
-#include "tiers/remote/steady_time.hpp"
 #include "transport/redis/breaker.hpp"
 
 namespace cenote::remote {

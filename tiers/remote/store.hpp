@@ -15,8 +15,8 @@
 #include "core/instance_spec.hpp"
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/counters.hpp"
-#include "tiers/transfer.hpp"
 #include "tiers/remote/steady_time.hpp"
+#include "tiers/transfer.hpp"
 #include "transport/redis/breaker.hpp"
 
 namespace cenote::remote {

@@ -19,11 +19,11 @@ template class server_connection<piped_command>;
 namespace {
 
 /// Waits for events of a descriptor, until the deadline. 0: none came in time.
-short wait_for(int descriptor, short wanted, steady_time deadline) {
+short wait_for(int descriptor, short mask, steady_time deadline) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - present_time());
     if (left.count() <= 0) return 0;
-    pollfd polled{.fd = descriptor, .events = wanted, .revents = 0};
+    pollfd polled{.fd = descriptor, .events = mask, .revents = 0};
     const int ready = ::poll(&polled, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 60'000)));
     if (ready > 0) return polled.revents;
     if (ready < 0 && errno != EINTR) return 0;

@@ -46,12 +46,12 @@ class recent_names {
     entries_[place_of(publisher, hash)] = {mark_of(publisher, hash), key};
   }
   [[nodiscard]] std::optional<std::uint64_t> find(publisher_id publisher, std::uint64_t hash) const noexcept {
-    const entry& found = entries_[place_of(publisher, hash)];
+    const name_entry& found = entries_[place_of(publisher, hash)];
     return found.mark == mark_of(publisher, hash) ? std::optional(found.key) : std::nullopt;
   }
 
  private:
-  struct entry {
+  struct name_entry {
     std::uint64_t mark = 0;  ///< 0: there is none
     std::uint64_t key = 0;
   };
@@ -69,7 +69,7 @@ class recent_names {
     return mixed(publisher, hash) | 1U;
   }
 
-  std::vector<entry> entries_;
+  std::vector<name_entry> entries_;
 };
 
 /// One thread's. Blocks get llm-d's keys from their tokens; engines' hashes name them for removals and parents.

@@ -172,7 +172,7 @@ bool shared_scorer::add_block(const score_question& question, const field_list& 
   for (std::size_t i = first_row; i < rows_.size(); ++i) {
     pod_row& row = rows_[i];
     if (!row.is_alive) continue;
-    row.is_alive = row.seen == number;
+    row.is_alive = row.last_block == number;
     if (!row.is_alive) continue;
     is_any_alive = true;
     row.score.score += row.weight * scale_;
@@ -185,8 +185,8 @@ bool shared_scorer::add_block(const score_question& question, const field_list& 
 
 void shared_scorer::hold(pod_row& row, std::size_t number, medium_number medium) const {
   const double weight = weight_of(medium);
-  if (row.seen == number && weight <= row.weight) return;
-  row.seen = number;
+  if (row.last_block == number && weight <= row.weight) return;
+  row.last_block = number;
   row.medium = medium;
   row.weight = weight;
 }

@@ -65,7 +65,7 @@ class shared_scorer {
   struct pod_row {
     std::uint32_t pod = 0;
     bool is_alive = true;
-    std::size_t seen = 0;  ///< the number of the last block that it has, from 1
+    std::size_t last_block = 0;  ///< the number of the last one that it has, from 1
     medium_number medium = 0;
     double weight = 0;  ///< the best one of that block
     pod_score score{};

@@ -12,7 +12,7 @@ namespace cenote::indexer {
 
 namespace {
 
-constexpr std::size_t work_bytes = 512;  // of an entry of the queue, beside its batch
+constexpr std::size_t task_bytes = 512;  // of an entry of the queue, beside its batch
 
 }  // namespace
 
@@ -59,7 +59,7 @@ void shared_writer::open(publisher_id publisher, const publisher_identity& ident
                     .insert_or_assign(publisher,
                                       writer_publisher{.identity = identity, .adapter = event_adapter(identity.engine)})
                     .first->second;
-  if (!enqueue({.kind = work_kind::open, .publisher = publisher, .identity = identity})) added.is_lost = true;
+  if (!enqueue({.kind = task_kind::open, .publisher = publisher, .identity = identity})) added.is_lost = true;
   has_marks_changed_ = true;
 }
 
@@ -73,7 +73,7 @@ batch_effect shared_writer::apply(publisher_id publisher, std::string_view topic
     return {};
   }
   const auto begin = std::chrono::steady_clock::now();
-  work added{.kind = work_kind::batch, .publisher = publisher};
+  write_task added{.kind = task_kind::batch, .publisher = publisher};
   const bool is_read = target.adapter.parse(topic, batch.payload.bytes, added.batch).has_value();
   batch_effect effect{.is_unread = !is_read || added.batch.unread_removals > 0};
   const bool is_cleared = std::ranges::any_of(
@@ -105,10 +105,10 @@ std::size_t shared_writer::bytes_of(const event_batch& batch) noexcept {
          batch.text.capacity();
 }
 
-bool shared_writer::enqueue(work added) {
-  added.bytes += work_bytes;
+bool shared_writer::enqueue(write_task added) {
+  added.bytes += task_bytes;
   const std::lock_guard lock(mutex_);
-  if (waiting_.size() >= most_waiting_works || waiting_bytes_ + added.bytes > most_waiting_bytes) {
+  if (waiting_.size() >= most_waiting_tasks || waiting_bytes_ + added.bytes > most_waiting_bytes) {
     // One that is larger than the queue goes alone.
     if (!waiting_.empty()) return false;
   }
@@ -125,7 +125,7 @@ void shared_writer::clear(publisher_id publisher, clear_reason reason) {
   if (reason == clear_reason::restart) found->second.is_new = true;
   const std::string& pod = found->second.identity.pod;
   lose_others(publisher, pod);
-  if (!enqueue({.kind = work_kind::clear, .publisher = publisher, .pod = pod})) lose(found->second);
+  if (!enqueue({.kind = task_kind::clear, .publisher = publisher, .pod = pod})) lose(found->second);
 }
 
 void shared_writer::mark(publisher_id publisher, const feed_mark& mark) {
@@ -139,10 +139,10 @@ void shared_writer::close(publisher_id publisher) {
   const auto found = publishers_.find(publisher);
   if (found == publishers_.end()) return;
   const bool is_rebuilt = found->second.is_lost;
-  work added{.kind = work_kind::close,
-             .publisher = publisher,
-             .pod = found->second.identity.pod,
-             .reach = shared_line::clear_reach::own_keys};
+  write_task added{.kind = task_kind::close,
+                   .publisher = publisher,
+                   .pod = found->second.identity.pod,
+                   .reach = shared_line::clear_reach::own_keys};
   if (!is_rebuilt) lose_others(publisher, added.pod);
   publishers_.erase(found);
   has_marks_changed_ = true;
@@ -152,7 +152,7 @@ void shared_writer::close(publisher_id publisher) {
   reborn_.erase(publisher);
 }
 
-// Entries do not tell the publishers of a pod apart: what is cleared for one is asked for anew from the others.
+// Entries are of a pod, not of its publishers: what is cleared for one is asked for anew from the others.
 void shared_writer::lose_others(publisher_id publisher, std::string_view pod) {
   for (auto& [number, other] : publishers_) {
     if (number != publisher && other.identity.pod == pod && other.identity.kind != publisher_kind::node) lose(other);
@@ -217,11 +217,11 @@ void shared_writer::publish_marks() {
 }
 
 result<void> shared_writer::clear_pod(std::string_view pod, std::string_view tier, std::function<void()> done) {
-  work added{.kind = work_kind::clear,
-             .pod = std::string(pod),
-             .tier = std::string(tier),
-             .reach = shared_line::clear_reach::all_keys,
-             .done = std::move(done)};
+  write_task added{.kind = task_kind::clear,
+                   .pod = std::string(pod),
+                   .tier = std::string(tier),
+                   .reach = shared_line::clear_reach::all_keys,
+                   .done = std::move(done)};
   if (enqueue(std::move(added))) return {};
   return fail(error_code::limit_exceeded, "too much waits for the shared index; try again later");
 }
@@ -245,7 +245,7 @@ void shared_writer::run() {
       arrival_.wait_for(lock, longest_wait, [this] { return is_stopping_ || !waiting_.empty(); });
       continue;
     }
-    work next = std::move(waiting_.front());
+    write_task next = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
     carry_out(next);
@@ -258,10 +258,10 @@ void shared_writer::run() {
   }
 }
 
-void shared_writer::carry_out(work& next) {
+void shared_writer::carry_out(write_task& next) {
   switch (next.kind) {
-    case work_kind::open: placer_.open(next.publisher, next.identity); break;
-    case work_kind::batch: {
+    case task_kind::open: placer_.open(next.publisher, next.identity); break;
+    case task_kind::batch: {
       const publisher_identity* const publisher = placer_.find(next.publisher);
       if (publisher == nullptr) return;
       if (next.life) check_life(next, *publisher);
@@ -270,19 +270,19 @@ void shared_writer::carry_out(work& next) {
       orphans_.insert(next.publisher);
       break;
     }
-    case work_kind::close:
+    case task_kind::close:
       placer_.close(next.publisher);
       line_->clear(next.pod, next.tier, next.reach);
       break;
-    case work_kind::clear:
+    case task_kind::clear:
       line_->clear(next.pod, next.tier, next.reach);
       if (next.done) next.done();
       break;
   }
 }
 
-/// Entries of an earlier life of an engine, which ended while no indexer heard it.
-void shared_writer::check_life(const work& next, const publisher_identity& publisher) {
+/// Entries of an earlier life of an engine, which ended while no indexer ran.
+void shared_writer::check_life(const write_task& next, const publisher_identity& publisher) {
   const std::string key = shared_keys::life_key(publisher.pod, publisher.model, next.batch.dp_rank);
   const std::string present = std::to_string(*next.life);
   const auto earlier = line_->replace(key, present);

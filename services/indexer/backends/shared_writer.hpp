@@ -41,7 +41,7 @@ struct shared_figures {
 class shared_writer final : public batch_sink {
  public:
   static constexpr std::size_t most_waiting_bytes = std::size_t{64} << 20U;
-  static constexpr std::size_t most_waiting_works = 65'536;
+  static constexpr std::size_t most_waiting_tasks = 65'536;
 
   /// All outlive it. Errors: system: no descriptor or thread can be had.
   [[nodiscard]] static result<std::unique_ptr<shared_writer>> start(redis::server_access access,
@@ -66,10 +66,10 @@ class shared_writer final : public batch_sink {
   void stop() noexcept;
 
  private:
-  enum class work_kind : std::uint8_t { open, batch, clear, close };
+  enum class task_kind : std::uint8_t { open, batch, clear, close };
   /// Something for the thread to do.
-  struct work {
-    work_kind kind{};
+  struct write_task {
+    task_kind kind{};
     publisher_id publisher = 0;
     publisher_identity identity{};
     event_batch batch{};
@@ -79,7 +79,7 @@ class shared_writer final : public batch_sink {
     std::function<void()> done{};
     std::size_t bytes = 0;
   };
-  /// What the subscriber's thread knows about a publisher.
+  /// The facts of the subscriber's thread about a publisher.
   struct writer_publisher {
     publisher_identity identity;
     event_adapter adapter;
@@ -91,7 +91,7 @@ class shared_writer final : public batch_sink {
   shared_writer(std::unique_ptr<shared_line> line, const token_processor& keys, shared_facts& facts,
                 shared_counters& counters);
   void begin();
-  [[nodiscard]] bool enqueue(work added);
+  [[nodiscard]] bool enqueue(write_task added);
   [[nodiscard]] static std::size_t bytes_of(const event_batch& batch) noexcept;
   void lose(writer_publisher& publisher);
   void lose_others(publisher_id publisher, std::string_view pod);
@@ -100,8 +100,8 @@ class shared_writer final : public batch_sink {
 
   // The thread's.
   void run();
-  void carry_out(work& next);
-  void check_life(const work& next, const publisher_identity& publisher);
+  void carry_out(write_task& next);
+  void check_life(const write_task& next, const publisher_identity& publisher);
 
   shared_facts& facts_;
   shared_counters& counters_;
@@ -115,7 +115,7 @@ class shared_writer final : public batch_sink {
 
   mutable std::mutex mutex_;  ///< of what stands below
   std::condition_variable arrival_;
-  std::deque<work> waiting_;
+  std::deque<write_task> waiting_;
   std::size_t waiting_bytes_ = 0;
   std::set<publisher_id> orphans_;  ///< publishers an event of which had no parent
   std::set<publisher_id> reborn_;   ///< publishers whose pod was cleared, since the server knew an earlier life

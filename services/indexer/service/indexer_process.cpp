@@ -214,9 +214,9 @@ batch_sink& indexer_process::sink() noexcept {
 }
 
 result<std::unique_ptr<indexer_calls>> indexer_process::make_calls(const service_parts& parts) {
-  const auto as_calls = [](auto made) -> result<std::unique_ptr<indexer_calls>> {
-    if (!made) return std::unexpected(made.error());
-    return std::move(*made);
+  const auto as_calls = [](auto calls) -> result<std::unique_ptr<indexer_calls>> {
+    if (!calls) return std::unexpected(calls.error());
+    return std::move(*calls);
   };
   return shared_ ? as_calls(shared_calls::make(parts, shared_->parts()))
                  : as_calls(service_calls::make(parts, memory_->parts()));

@@ -15,7 +15,7 @@ constexpr std::size_t most_shared_holders = std::size_t{1} << 18;  // some 16 Mi
 
 }  // namespace
 
-result<std::unique_ptr<shared_calls>> shared_calls::make(const service_parts& parts, const shared_parts& index) {
+result<std::unique_ptr<shared_calls>> shared_calls::make(const service_parts& parts, const shared_index_parts& index) {
   auto questions = shared_scorer::make(index.access, index.processor, index.facts, index.counters, index.block_tokens);
   if (!questions) return std::unexpected(questions.error());
   question_counts* const counts = parts.questions.add();

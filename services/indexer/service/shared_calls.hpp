@@ -17,7 +17,7 @@
 namespace cenote::indexer {
 
 /// The shared index and what belongs to it; all outlive the calls.
-struct shared_parts {
+struct shared_index_parts {
   const redis::server_access& access;
   const token_processor& processor;
   const shared_facts& facts;
@@ -32,7 +32,7 @@ class shared_calls final : public common_calls {
  public:
   /// Errors: limit_exceeded: there are too many threads; system: no descriptor.
   [[nodiscard]] static result<std::unique_ptr<shared_calls>> make(const service_parts& parts,
-                                                                  const shared_parts& index);
+                                                                  const shared_index_parts& index);
 
   result<score_answer> score(const score_question& question) override;
   result<block_keys_answer> keys(const score_question& question) override;
@@ -50,13 +50,13 @@ class shared_calls final : public common_calls {
   std::string_view unready_reason() override;
 
  private:
-  shared_calls(const service_parts& parts, const shared_parts& index, std::unique_ptr<shared_scorer> questions,
+  shared_calls(const service_parts& parts, const shared_index_parts& index, std::unique_ptr<shared_scorer> questions,
                question_counts& counts)
       : common_calls(parts), index_(index), questions_(std::move(questions)), counts_(counts) {}
 
   [[nodiscard]] result<void> check_lists(const score_question& question);
 
-  shared_parts index_;
+  shared_index_parts index_;
   std::unique_ptr<shared_scorer> questions_;
   question_counts& counts_;
   std::vector<named_holder> holders_;

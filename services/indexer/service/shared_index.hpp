@@ -24,7 +24,7 @@ class shared_index {
 
   [[nodiscard]] shared_writer& writer() noexcept { return *writer_; }
   [[nodiscard]] shared_facts& facts() noexcept { return facts_; }
-  [[nodiscard]] shared_parts parts() noexcept {
+  [[nodiscard]] shared_index_parts parts() noexcept {
     return {.access = access_,
             .processor = keys_,
             .facts = facts_,

@@ -30,8 +30,8 @@ struct recording_store final : shared_store {
   void add_size(std::string_view model, std::uint32_t tokens) override { sizes.emplace(model, tokens); }
   std::optional<std::uint64_t> find(std::uint64_t hash) override {
     ++questions;
-    const auto found = known.find(hash);
-    return found == known.end() ? std::nullopt : std::optional(found->second);
+    const auto found = blocks_by_name.find(hash);
+    return found == blocks_by_name.end() ? std::nullopt : std::optional(found->second);
   }
 
   std::map<std::string, std::string> pods;
@@ -39,7 +39,7 @@ struct recording_store final : shared_store {
   std::string removed_field;
   std::vector<std::pair<std::string, std::string>> clears;
   std::map<std::string, std::uint32_t> sizes;
-  std::map<std::uint64_t, std::uint64_t> known;
+  std::map<std::uint64_t, std::uint64_t> blocks_by_name;
   int questions = 0;
 };
 
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(blocks_get_the_keys_of_their_tokens_and_a_child_follows_its
 
 BOOST_AUTO_TEST_CASE(a_parent_that_is_not_at_hand_is_asked_for_once) {
   placer_world all;
-  all.store_.known[9] = all.keys(100, 1).front();
+  all.store_.blocks_by_name[9] = all.keys(100, 1).front();
   all.store({10}, 104, 9);
   all.store({11}, 104, 9);
   BOOST_TEST(!all.apply());
