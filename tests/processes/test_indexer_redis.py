@@ -297,7 +297,38 @@ def test_an_engine_that_began_anew_while_no_indexer_ran_loses_its_old_blocks(her
     assert indexer.scores(A).pods == {}
 
 
+def test_ranks_are_one_pod_and_where_one_begins_anew_the_other_is_asked_again(herd: Herd, server: Redis) -> None:
+    ranks = [herd.publisher("pod", rank=rank) for rank in (0, 1)]
+    sets = []
+    for i, each in enumerate(ranks):
+        sets += [f"publishers.r{i}.endpoint={each.endpoint}", f"publishers.r{i}.replay={each.replay}"]
+    indexer = herd.indexer(*sets, *shared(server))
+    ranks[0].store(A[: 3 * BLOCK])
+    ranks[1].store(B)
+    until("both are there", lambda: (indexer.scores(A).score("pod"), indexer.scores(B).score("pod")) == (3, 8))
+    ranks[1].restart(seed="another")
+    ranks[1].store(C)
+    until("the new life is scored", lambda: indexer.scores(C).score("pod") == 8)
+    until("the other one is back", lambda: indexer.scores(A).score("pod") == 3)
+    until("the pod is not degraded", lambda: indexer.scores(A).degraded == set())
+    assert indexer.scores(B).pods == {}
+    ranks[1].clear()
+    until("one is cleared, and so are all", lambda: indexer.scores(A).pods == indexer.scores(C).pods == {})
+    ranks[0].store(B)
+    until("what is stored counts", lambda: indexer.scores(B).score("pod") == 8)
+
+
 # ---------------------------------------------------------------------------------------------- away
+
+
+def test_a_server_that_was_emptied_is_filled_again(herd: Herd, server: Redis) -> None:
+    indexer, engine = one_pod(herd, server)
+    other = herd.indexer(*settings_of(engine), *shared(server))
+    until_right(other, [engine], [A, B], exact=True)
+    server.ask("FLUSHALL")
+    for each in (indexer, other):
+        until_right(each, [engine], [A, B], exact=True)
+    until("it was noticed", lambda: indexer.counter("redis_rebuilt_publishers_total") > 0)
 
 
 def test_a_server_that_is_killed_costs_answers_and_no_errors_and_all_heals(herd: Herd, server: Redis) -> None:

@@ -90,7 +90,6 @@ batch_effect shared_writer::apply(publisher_id publisher, std::string_view topic
     figures_.apply_ns += static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begin).count());
     effect.is_parent_unknown = orphans_.erase(publisher) > 0;
   }
-  if (is_cleared) lose_others(publisher, target.identity.pod);
   if (is_read && !enqueue(std::move(added))) {
     ++counters_.dropped_batches;
     lose(target);
@@ -122,9 +121,12 @@ bool shared_writer::enqueue(write_task added) {
 void shared_writer::clear(publisher_id publisher, clear_reason reason) {
   const auto found = publishers_.find(publisher);
   if (found == publishers_.end() || found->second.is_lost) return;
-  if (reason == clear_reason::restart) found->second.is_new = true;
   const std::string& pod = found->second.identity.pod;
-  lose_others(publisher, pod);
+  // Other reasons, and events that clear, come again in each replay: asking the others would never end.
+  if (reason == clear_reason::restart) {
+    found->second.is_new = true;
+    lose_others(publisher, pod);
+  }
   if (!enqueue({.kind = task_kind::clear, .publisher = publisher, .pod = pod})) lose(found->second);
 }
 

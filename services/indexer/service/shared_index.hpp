@@ -1,7 +1,9 @@
 // An index on a Redis server, as the service has it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "config/node_config.hpp"
 #include "core/error.hpp"
