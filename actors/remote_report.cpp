@@ -16,7 +16,7 @@ report_part part_of(const remote_backend_report& backend) {
                 .value = std::string(name_of(backend.state.breaker)),
                 .metric = "cenote_remote_backend_breaker_closed",
                 .help = "1 when a backend is asked without restraint, else 0.",
-                .gauge = backend.state.breaker == remote::breaker_state::closed ? 1.0 : 0.0},
+                .gauge = backend.state.breaker == redis::breaker_state::closed ? 1.0 : 0.0},
                {.path = "remote.backends[].last_error", .value = backend.state.why}};
   append_figures(one.figures, backend.removals);
   return one;

@@ -160,7 +160,7 @@ class remote_host final : public lower_tier_host {
 
   result<std::shared_ptr<remote::backend>> make_backend(const std::string& text, const config::node_config& config,
                                                         remote::backend_number number) {
-    auto url = remote::parse_redis_url(text);
+    auto url = redis::parse_server_url(text);
     if (!url) return std::unexpected(url.error());
     remote::redis_options options;
     options.url = std::move(*url);

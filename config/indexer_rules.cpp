@@ -65,6 +65,25 @@ std::optional<key_fault> discovery_fault(const node_config& config) {
   return std::nullopt;
 }
 
+std::optional<key_fault> backend_fault(const index_section& index) {
+  if (index.backend == index_backend::memory) {
+    if (!index.url.empty()) return key_fault{"index.url", "is for index.backend = redis"};
+    if (!index.auth_file.empty()) return key_fault{"index.auth_file", "is for index.backend = redis"};
+    if (index.block_tokens != 0) return key_fault{"index.block_tokens", "is for index.backend = redis"};
+    return std::nullopt;
+  }
+  if (index.url.empty()) return key_fault{"index.url", "is needed with index.backend = redis: redis://host:port"};
+  if (index.url.starts_with("rediss://") || index.url.starts_with("valkeys://")) {
+    return key_fault{"index.url", "TLS is not spoken to Redis: let stunnel do it, and name its address"};
+  }
+  if (index.key == index_key::xxh3 && index.seed.empty()) {
+    return key_fault{"index.key",
+                     "makes keys by a random seed, and others that share the index make others: with index.backend = "
+                     "redis set index.key = fnv64_cbor, llm-d's keys, or an index.seed that all replicas have"};
+  }
+  return std::nullopt;
+}
+
 std::optional<key_fault> indexer_fault(const node_config& config) {
   const indexer_section& indexer = config.indexer;
   if (indexer.tls_cert.empty() != indexer.tls_key.empty()) {
@@ -84,6 +103,7 @@ std::optional<key_fault> indexer_fault(const node_config& config) {
   if (config.index.key == index_key::fnv64_cbor && config.index.seed.size() > longest_name) {
     return key_fault{"index.seed", fmt::format("has at most {} bytes", longest_name)};
   }
+  if (auto fault = backend_fault(config.index)) return fault;
   if (auto fault = tokenizer_fault(config)) return fault;
   if (auto fault = discovery_fault(config)) return fault;
   return publisher_fault(config);

@@ -57,10 +57,17 @@ struct discovery_section {
 enum class index_key { xxh3, fnv64_cbor };
 CENOTE_ENUM_NAMES(index_key, xxh3, fnv64_cbor);
 
+enum class index_backend { memory, redis };
+CENOTE_ENUM_NAMES(index_backend, memory, redis);
+
 struct index_section {
+  index_backend backend = index_backend::memory;
+  std::string url;           ///< of redis
+  std::string auth_file;     ///< with a password for it; empty: none
   std::uint64_t memory = 0;  ///< bytes
   index_key key = index_key::xxh3;
-  std::string seed;  ///< empty: with xxh3 a random one
+  std::string seed;                ///< empty: with xxh3 a random one
+  std::uint32_t block_tokens = 0;  ///< of models that no publisher has named, with redis; 0: none
 };
 
 struct tokenizer_section {

@@ -946,6 +946,30 @@ constexpr std::array keys{
          .type = string,
          .fallback = "/var/run/secrets/kubernetes.io/serviceaccount",
          .about = "Folder with the files `token` and `ca.crt` of a service account that may list and watch pods."}),
+    bound<&node_config::index, &index_section::backend>(
+        {.name = "index.backend",
+         .type = choice,
+         .fallback = "memory",
+         .about = "Where the index is: in this process, or on a Redis server, shared with other indexers and llm-d."}),
+    bound<&node_config::index, &index_section::url>(
+        {.name = "index.url",
+         .type = string,
+         .about = "With `index.backend = redis`: `redis://[user@]host:port[/db]`, `valkey://…` or "
+                  "`unix:///path[?db=…]`."}),
+    bound<&node_config::index, &index_section::auth_file>(
+        {.name = "index.auth_file",
+         .type = string,
+         .about = "File with `user:password` or `password` for that server, which others may not read. Empty: none."}),
+    bound<&node_config::index, &index_section::block_tokens>(
+        {.name = "index.block_tokens",
+         .type = integer,
+         .unit = "tokens",
+         .fallback = "0",
+         .minimum = "0",
+         .maximum = "65536",
+         .about =
+             "With `index.backend = redis`: tokens of a block of models that no indexer's publisher has named, but "
+             "llm-d. 0: questions about them by tokens have no answer."}),
     bound<&node_config::index, &index_section::memory>(
         {.name = "index.memory",
          .type = bytes,

@@ -485,16 +485,11 @@ class event_bench {
     auto server = http::request_server::bind(std::move(settings));
     if (!server) return std::unexpected(server.error());
     question_totals questions;
-    const service_parts parts{.index = index_,
-                              .processor = processor_,
-                              .writer = writer_,
-                              .events = **events,
-                              .weights = weights,
-                              .dumps = dumps,
-                              .questions = questions,
-                              .start = std::chrono::steady_clock::now()};
+    const service_parts parts{.events = **events, .questions = questions, .start = std::chrono::steady_clock::now()};
+    const memory_parts memory{
+        .index = index_, .processor = processor_, .writer = writer_, .weights = weights, .dumps = dumps};
     (*server)->serve([&]() -> std::unique_ptr<http::request_handler> {
-      return std::make_unique<indexer_service>(std::move(service_calls::make(parts).value()));
+      return std::make_unique<indexer_service>(std::move(service_calls::make(parts, memory).value()));
     });
     const unique_fd client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};

@@ -24,7 +24,7 @@
 #include "core/units.hpp"
 #include "keeper/child_process.hpp"
 #include "tiers/remote/redis_backend.hpp"
-#include "tiers/remote/redis_url.hpp"
+#include "transport/redis/server_url.hpp"
 
 namespace cenote::bench {
 
@@ -61,10 +61,10 @@ using reply_pointer = std::unique_ptr<redisReply, free_reply>;
 /// What hiredis does with nothing around it: all commands of a batch appended, then their replies read.
 class bare_side {
  public:
-  static result<bare_side> connect(const remote::redis_url& url) {
+  static result<bare_side> connect(const redis::server_url& url) {
     const auto& address = url.servers.front();
     bare_side made;
-    made.context_.reset(address.path.empty() ? redisConnectWithTimeout(address.where.host.c_str(), address.where.port,
+    made.context_.reset(address.path.empty() ? redisConnectWithTimeout(address.place.host.c_str(), address.place.port,
                                                                        as_timeval(patience))
                                              : redisConnectUnixWithTimeout(address.path.c_str(), as_timeval(patience)));
     if (!made.context_ || made.context_->err != 0) return made.lost();
@@ -138,7 +138,7 @@ class bare_side {
 /// Waits for what the backend's thread answers. Thread-safe.
 class our_side {
  public:
-  static result<std::unique_ptr<our_side>> open(const remote::redis_url& url, const std::string& state) {
+  static result<std::unique_ptr<our_side>> open(const redis::server_url& url, const std::string& state) {
     std::unique_ptr<our_side> made(new our_side);
     const remote::redis_options options{.url = url, .credentials = {}, .state = state, .timeout = patience};
     const auto note = [side = made.get()](const std::vector<item_outcome>& some) { side->note(some); };
@@ -314,14 +314,14 @@ struct benchmark_times {
 };
 
 /// Eight connections that wait for each reply: in one long pipeline of values it gets a twentieth of that.
-result<benchmark_times> run_redis_benchmark(const std::string& program, const remote::redis_url& url,
+result<benchmark_times> run_redis_benchmark(const std::string& program, const redis::server_url& url,
                                             const std::string& output, std::size_t count) {
   const auto& address = url.servers.front();
   child_process::setup how;
   // The shell only opens the file, which is its $0.
   how.command = {"/bin/sh", "-c", "exec \"$@\" > \"$0\"", output, program};
   if (address.path.empty()) {
-    how.command.insert(how.command.end(), {"-h", address.where.host, "-p", std::to_string(address.where.port)});
+    how.command.insert(how.command.end(), {"-h", address.place.host, "-p", std::to_string(address.place.port)});
   } else {
     how.command.insert(how.command.end(), {"-s", address.path});
   }
@@ -349,7 +349,7 @@ result<benchmark_times> run_redis_benchmark(const std::string& program, const re
 
 /// Where the bench runs, and what both sides call their blocks there.
 struct place {
-  const remote::redis_url& url;
+  const redis::server_url& url;
   our_side& ours;
   bare_side& bare;
   instance_identity identity{};  ///< chance: nobody else's
@@ -518,8 +518,8 @@ result<void> measure_locate(place& at, unsigned rounds, report& out) {
   return at.forget(held);
 }
 
-result<remote::redis_url> server_of(const std::string& text) {
-  auto url = remote::parse_redis_url(text);
+result<redis::server_url> server_of(const std::string& text) {
+  auto url = redis::parse_server_url(text);
   if (!url) return url;
   if (url->servers.size() != 1 || !url->user.empty()) {
     return fail(error_code::invalid_argument, "--url: this bench takes one server, without a user");

@@ -19,7 +19,7 @@
 #include "core/instance_spec.hpp"
 #include "core/units.hpp"
 #include "simulation/simulation.hpp"
-#include "tiers/remote/redis_url.hpp"
+#include "transport/redis/server_url.hpp"
 
 namespace cenote::replay {
 
@@ -181,7 +181,7 @@ result<void> parse_node(const real_options& options, run_options& out) {
   }
   out.nvme_at = options.nvme_at;
   if (!options.remote.empty()) {
-    if (auto url = remote::parse_redis_url(options.remote); !url) return std::unexpected(url.error().in("--remote"));
+    if (auto url = redis::parse_server_url(options.remote); !url) return std::unexpected(url.error().in("--remote"));
     out.remote = options.remote;
   }
   out.policy = options.policy;

@@ -19,6 +19,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from indexer import LIMIT, MODEL, EnginePublisher, Herd, Indexer, prompt, settings_of, until_right
 from node import ROOT, free_port, run_cenote, until
+from redis import Redis
 
 PROTO = ROOT / "services" / "indexer" / "grpc" / "indexer.proto"
 SERVICE = "/indexer.v1.IndexerService/"
@@ -123,6 +124,25 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
 
 
 # ---------------------------------------------------------------------------------------------- answers
+
+
+def test_an_index_on_a_redis_server_answers_and_says_nothing_of_its_absence(
+    herd: Herd, messages: dict[str, Any]
+) -> None:
+    server = Redis()
+    try:
+        indexer, _ = one_pod(herd, "index.backend=redis", f"index.url={server.url}", "index.key=fnv64_cbor")
+        with connected(indexer, messages) as client:
+            found = client.ask("ScoreTokens", model_name=MODEL, token_ids=A)
+            assert [(each.pod, each.score) for each in found.scores] == [("a", 8.0)]
+            keys = indexer.ask("POST", "/v1/keys", {"model_name": MODEL, "token_ids": list(A)}).json["keys"]
+            holders = client.ask("Lookup", block_keys=[int(each) for each in keys])
+            assert len(holders.SerializeToString()) > 0
+            server.kill()
+            until("it is away", lambda: not indexer.is_ready())
+            assert not client.ask("ScoreTokens", model_name=MODEL, token_ids=A).scores
+    finally:
+        server.close()
 
 
 def test_answers_are_those_of_http(herd: Herd, messages: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from indexer import BLOCK, LIMIT, MODEL, EnginePublisher, Herd, Indexer, settings_of, until_right
 from node import BINARY, ROOT, until
+from redis import Redis
 
 tokenizers = pytest.importorskip("tokenizers")
 pytest.importorskip("grpc")
@@ -107,6 +108,25 @@ def test_a_text_is_scored_as_its_tokens_are(herd: Herd, models: Path) -> None:
         indexer.ask("POST", "/v1/keys", {"model_name": MODEL, "prompt": FIRST}).json
         == indexer.ask("POST", "/v1/keys", keys).json
     )
+
+
+def test_a_text_is_scored_by_an_index_on_a_redis_server(herd: Herd, models: Path) -> None:
+    server = Redis()
+    try:
+        engine = herd.publisher("a")
+        shared = ("index.backend=redis", f"index.url={server.url}", "index.key=fnv64_cbor")
+        own = (f"tokenizer.command={COMMAND}", f'tokenizer.directories=["{models}"]')
+        indexer = herd.indexer(*settings_of(engine), *own, *shared)
+        engine.store(tokens_of(FIRST))
+        until_right(indexer, [engine], [tokens_of(FIRST)], exact=True)
+        until_answered(indexer)
+        found = indexer.ask("POST", "/v1/GetPodScores", {"model_name": MODEL, "prompt": FIRST}).json
+        assert found == {"scores": [{"pod": "a", "score": 8}]}
+        server.kill()
+        until("it is away", lambda: not indexer.is_ready())
+        assert indexer.ask("POST", "/v1/GetPodScores", {"model_name": MODEL, "prompt": FIRST}).json == {"scores": []}
+    finally:
+        server.close()
 
 
 def test_an_unknown_model_is_refused_with_words(herd: Herd, models: Path) -> None:

@@ -300,10 +300,10 @@ bool peers_backend::admits(const std::string& name) {
 
 /// A home that answers again may take what was not offered to it meanwhile.
 void peers_backend::note(const std::string& name, bool is_good) {
-  breaker& guard = breakers_[name];
-  const bool was_closed = guard.state(pool_.now()) == breaker_state::closed;
+  redis::breaker& guard = breakers_[name];
+  const bool was_closed = guard.state(pool_.now()) == redis::breaker_state::closed;
   guard.note(is_good, pool_.now());
-  if (!was_closed && guard.state(pool_.now()) == breaker_state::closed) plan_offers();
+  if (!was_closed && guard.state(pool_.now()) == redis::breaker_state::closed) plan_offers();
 }
 
 /// Counts as an answer of the node while few instances are doubted, since one client's blocks may be wrong anywhere.
@@ -805,7 +805,7 @@ void peers_backend::ask(std::vector<block_name> keys, steady_time until, std::fu
   const auto all = std::make_shared<const std::vector<block_name>>(std::move(keys));
   for (auto& [name, which] : whom) {
     node* const home = find_node(name);
-    if (home == nullptr || breakers_[name].state(pool_.now()) == breaker_state::open) {
+    if (home == nullptr || breakers_[name].state(pool_.now()) == redis::breaker_state::open) {
       // Who is not there any more has nothing to say.
       const bool is_there =
           std::ranges::find(pool_.members().others, name, &cluster::pool_member::name) != pool_.members().others.end();

@@ -22,11 +22,12 @@
 #include "cluster/pool.hpp"
 #include "core/instance_identity.hpp"
 #include "tiers/remote/backend.hpp"
-#include "tiers/remote/breaker.hpp"
 #include "tiers/remote/removal_book.hpp"
 #include "tiers/remote/removals.hpp"
+#include "tiers/remote/steady_time.hpp"
 #include "tiers/remote/turn_queue.hpp"
 #include "transport/peer/block_messages.hpp"
+#include "transport/redis/breaker.hpp"
 
 namespace cenote::remote {
 
@@ -264,7 +265,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   steady_time settled_{};
   steady_time looks_at_bindings_{};  ///< not before
   std::map<peer::link_id, node> nodes_;
-  std::map<std::string, breaker> breakers_;
+  std::map<std::string, redis::breaker> breakers_;
   std::map<std::string, std::set<instance_identity>>
       doubts_;         ///< by node: instances of wrong blocks since the last right one
   moving_map moving_;  ///< by token on the wire

@@ -28,7 +28,7 @@ result<std::unique_ptr<redis_backend>> redis_backend::open(const redis_options& 
     return fail(error_code::invalid_argument, "the timeout of a Redis backend must be above 0 ms");
   }
   if (!options.credentials.empty()) {
-    if (auto read = read_credentials(options.credentials, options.url.user); !read) {
+    if (auto read = redis::read_credentials(options.credentials, options.url.user); !read) {
       return std::unexpected(read.error());
     }
   }

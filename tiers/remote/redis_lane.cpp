@@ -9,7 +9,8 @@
 #include <utility>
 
 #include "core/checksum.hpp"
-#include "tiers/remote/redis_errors.hpp"
+#include "transport/redis/command_text.hpp"
+#include "transport/redis/reply_errors.hpp"
 
 namespace cenote::remote {
 
@@ -39,8 +40,8 @@ constexpr std::string_view renew_script =
 constexpr std::string_view put_tail = "\r\n";  // nothing after a value: what is read with it has it copied
 
 /// Whether a command can be answered like that.
-bool fits(request_kind kind, redis_reply::type what) noexcept {
-  using type = redis_reply::type;
+bool fits(request_kind kind, redis::server_reply::type what) noexcept {
+  using type = redis::server_reply::type;
   if (what == type::failure) return true;
   switch (kind) {
     case request_kind::look: return what == type::nil || what == type::text;
@@ -55,8 +56,8 @@ bool fits(request_kind kind, redis_reply::type what) noexcept {
   }
 }
 
-bool is_of_another_type(const redis_reply& reply) noexcept {
-  return reply.what == redis_reply::type::failure && reply.text.starts_with("WRONGTYPE");
+bool is_of_another_type(const redis::server_reply& reply) noexcept {
+  return reply.kind == redis::server_reply::type::failure && reply.text.starts_with("WRONGTYPE");
 }
 
 }  // namespace
@@ -157,18 +158,18 @@ void redis_lane::greet(steady_time now) {
   state_ = state::greeting;
   greetings_open_ = 0;
   if (!settings_->credentials.empty()) {
-    const auto found = read_credentials(settings_->credentials, settings_->user);
+    const auto found = redis::read_credentials(settings_->credentials, settings_->user);
     if (!found) return lose(found.error(), now);
-    greet_with(found->user.empty() ? wire_command({"AUTH", found->password})
-                                   : wire_command({"AUTH", found->user, found->password}),
+    greet_with(found->user.empty() ? redis::wire_command({"AUTH", found->password})
+                                   : redis::wire_command({"AUTH", found->user, found->password}),
                now);
   }
-  if (settings_->database != 0) greet_with(wire_command({"SELECT", std::to_string(settings_->database)}), now);
-  greet_with(wire_command({"PING"}), now);
+  if (settings_->database != 0) greet_with(redis::wire_command({"SELECT", std::to_string(settings_->database)}), now);
+  greet_with(redis::wire_command({"PING"}), now);
   const std::string& prefix = settings_->prefix;
-  send_own(request_kind::probe, wire_command({"TOUCH", prefix + ":alive", prefix + ":one", prefix + ":other"}));
+  send_own(request_kind::probe, redis::wire_command({"TOUCH", prefix + ":alive", prefix + ":one", prefix + ":other"}));
   // A server that may not be written to is of no use, and should be known before it is counted on.
-  greet_with(wire_command({"SET", settings_->prefix + ":alive", "1", "PX", "60000"}), now);
+  greet_with(redis::wire_command({"SET", settings_->prefix + ":alive", "1", "PX", "60000"}), now);
   connection_.flush(now);
   greeted_ = now;
 }
@@ -228,7 +229,7 @@ void redis_lane::watch_silence(steady_time now) {
     }
   } else if (now - last_busy_ >= settings_->ping_every) {
     last_busy_ = now;
-    send_own(request_kind::ping, wire_command({"PING"}));
+    send_own(request_kind::ping, redis::wire_command({"PING"}));
   }
 }
 
@@ -346,9 +347,9 @@ void redis_lane::send_command(redis_request request, instance& of, steady_time n
       request.tail = put_tail;
       break;
     }
-    case request_kind::get: request.head = wire_command({"GET", key}); break;
-    case request_kind::exists: request.head = wire_command({"EXISTS", key}); break;
-    default: request.head = wire_command({"DEL", key}); break;
+    case request_kind::get: request.head = redis::wire_command({"GET", key}); break;
+    case request_kind::exists: request.head = redis::wire_command({"EXISTS", key}); break;
+    default: request.head = redis::wire_command({"DEL", key}); break;
   }
   ++run_commands_;
   run_bytes_ += request.size;
@@ -358,7 +359,7 @@ void redis_lane::send_command(redis_request request, instance& of, steady_time n
 
 void redis_lane::send_look(instance_identity identity) {
   redis_request look{.kind = request_kind::look, .name = {.identity = identity}, .deadline = steady_time::max()};
-  look.head = wire_command({"GET", epoch_key(identity)});
+  look.head = redis::wire_command({"GET", epoch_key(identity)});
   connection_.send(std::move(look));
 }
 
@@ -390,7 +391,7 @@ std::string redis_lane::epoch_key(instance_identity identity) const {
 void redis_lane::serve(short events, steady_time now) {
   if (state_ == state::waiting || state_ == state::resolving) return;
   const auto served = connection_.serve(
-      events, now, [&](redis_request& request, const redis_reply& reply) { on_reply(request, reply, now); });
+      events, now, [&](redis_request& request, const redis::server_reply& reply) { on_reply(request, reply, now); });
   if (!served) {
     if (served.error().code() == error_code::limit_exceeded) {
       // The size that it refused is that of the command it had begun to read.
@@ -404,9 +405,9 @@ void redis_lane::serve(short events, steady_time now) {
   if (state_ == state::connecting && connection_.is_connected()) greet(now);
 }
 
-void redis_lane::on_reply(redis_request& request, const redis_reply& reply, steady_time now) {
+void redis_lane::on_reply(redis_request& request, const redis::server_reply& reply, steady_time now) {
   if (request.is_answered) ++answers_->counts.late;
-  if (!fits(request.kind, reply.what)) {
+  if (!fits(request.kind, reply.kind)) {
     if (!doom_) doom_ = error(error_code::malformed, "it answers a command as if it were another one");
     return answers_->end(request, item_result::unreachable, now, &*doom_);
   }
@@ -423,14 +424,15 @@ void redis_lane::on_reply(redis_request& request, const redis_reply& reply, stea
     case request_kind::discard:
     case request_kind::discard_landed:
     case request_kind::clear:
-      if (reply.what == redis_reply::type::failure) on_failure(request, reply, now);
+      if (reply.kind == redis::server_reply::type::failure) on_failure(request, reply, now);
   }
 }
 
-void redis_lane::on_greeting(const redis_reply& reply, steady_time now) {
+void redis_lane::on_greeting(const redis::server_reply& reply, steady_time now) {
   const bool is_last = --greetings_open_ == 0;
-  if (reply.what == redis_reply::type::failure && !(is_last && meaning_of(reply.text) == redis_failure::full)) {
-    if (!doom_) doom_ = error(error_code::system, explained(reply.text));
+  if (reply.kind == redis::server_reply::type::failure &&
+      !(is_last && redis::meaning_of(reply.text) == redis::reply_failure::full)) {
+    if (!doom_) doom_ = error(error_code::system, redis::explained(reply.text));
     return;
   }
   if (!is_last || doom_) return;
@@ -450,18 +452,18 @@ void redis_lane::on_greeting(const redis_reply& reply, steady_time now) {
 
 /// A member of a Redis Cluster serves the keys of its own slots alone: it is refused as a whole. Any other failure
 /// means a server without the command, or without the right to it.
-void redis_lane::on_probe(const redis_reply& reply) {
-  if (reply.what != redis_reply::type::failure || doom_ || !is_of_cluster(reply.text)) return;
-  doom_ = error(error_code::unsupported, explained(reply.text));
+void redis_lane::on_probe(const redis::server_reply& reply) {
+  if (reply.kind != redis::server_reply::type::failure || doom_ || !redis::is_of_cluster(reply.text)) return;
+  doom_ = error(error_code::unsupported, redis::explained(reply.text));
 }
 
-void redis_lane::on_look(const redis_request& request, const redis_reply& reply, steady_time now) {
+void redis_lane::on_look(const redis_request& request, const redis::server_reply& reply, steady_time now) {
   const instance_identity identity = request.name.identity;
   instance& of = instances_[identity];
-  if (reply.what == redis_reply::type::failure) {
+  if (reply.kind == redis::server_reply::type::failure) {
     if (!is_of_another_type(reply)) return give_up(of, reply.text, now);
     // Somebody's list or hash in its place: one instance's harm must not become that of all.
-    send_own(request_kind::discard, wire_command({"DEL", epoch_key(identity)}));
+    send_own(request_kind::discard, redis::wire_command({"DEL", epoch_key(identity)}));
     return stick(of, "what stands in the place of its epoch is none", now);
   }
   of.seen = epoch_in(reply.text);
@@ -493,14 +495,14 @@ void redis_lane::settle(instance_identity identity, instance& of, std::string_vi
   renew.number = book.next(where, of.seen, settings_->calendar());
   renew.clears = book.clears(where);
   book.propose(where, renew.number);
-  renew.head = wire_command({"EVAL", renew_script, "1", epoch_key(identity), raw, epoch_text(renew.number)});
+  renew.head = redis::wire_command({"EVAL", renew_script, "1", epoch_key(identity), raw, epoch_text(renew.number)});
   connection_.send(std::move(renew));
   of.what = standing::renewing;
 }
 
-void redis_lane::on_renewed(const redis_request& request, const redis_reply& reply, steady_time now) {
+void redis_lane::on_renewed(const redis_request& request, const redis::server_reply& reply, steady_time now) {
   instance& of = instances_[request.name.identity];
-  if (reply.what == redis_reply::type::failure) return give_up(of, reply.text, now);
+  if (reply.kind == redis::server_reply::type::failure) return give_up(of, reply.text, now);
   of.seen = epoch_in(reply.text);
   if (of.seen != request.number) return settle(request.name.identity, of, reply.text, now);
   ++answers_->counts.epochs_made;
@@ -541,8 +543,9 @@ void redis_lane::end_clear_above(instance_identity identity, const result<void>&
 
 /// The server refuses to say or keep an epoch.
 void redis_lane::give_up(instance& of, std::string_view reply, steady_time now) {
-  if (meaning_of(reply) == redis_failure::full) return stick(of, explained(reply), now);
-  if (!doom_) doom_ = error(error_code::system, explained(reply));  // all is answered when the connection is lost
+  if (redis::meaning_of(reply) == redis::reply_failure::full) return stick(of, redis::explained(reply), now);
+  if (!doom_)
+    doom_ = error(error_code::system, redis::explained(reply));  // all is answered when the connection is lost
 }
 
 /// No epoch: nothing of the instance is there, and for a while nothing can be put.
@@ -559,9 +562,9 @@ void redis_lane::end_held(instance& of, const error& why, steady_time now) {
   }
 }
 
-void redis_lane::on_put(redis_request& request, const redis_reply& reply, steady_time now) {
-  if (reply.what == redis_reply::type::failure) return on_failure(request, reply, now);
-  const bool was_kept = reply.what == redis_reply::type::integer && reply.number > 0;
+void redis_lane::on_put(redis_request& request, const redis::server_reply& reply, steady_time now) {
+  if (reply.kind == redis::server_reply::type::failure) return on_failure(request, reply, now);
+  const bool was_kept = reply.kind == redis::server_reply::type::integer && reply.number > 0;
   if ((request.has_run_over || request.is_removed) && was_kept) {
     discard(value_of(request), request_kind::discard_landed);
   }
@@ -572,16 +575,16 @@ void redis_lane::on_put(redis_request& request, const redis_reply& reply, steady
   answers_->end(request, is_over ? item_result::refused : item_result::done, now);
 }
 
-void redis_lane::on_got(redis_request& request, const redis_reply& reply, steady_time now) {
-  using type = redis_reply::type;
-  if (request.is_answered && reply.what != type::odd_value) return;  // that one would be too late again and again
-  if (reply.what == type::failure && !is_of_another_type(reply)) return on_failure(request, reply, now);
+void redis_lane::on_got(redis_request& request, const redis::server_reply& reply, steady_time now) {
+  using type = redis::server_reply::type;
+  if (request.is_answered && reply.kind != type::odd_value) return;  // that one would be too late again and again
+  if (reply.kind == type::failure && !is_of_another_type(reply)) return on_failure(request, reply, now);
   if (!is_current(request)) {
     ++answers_->counts.stale;
     return answers_->end(request, item_result::missing, now);
   }
-  if (reply.what == type::nil) return answers_->end(request, item_result::missing, now);
-  const auto found = reply.what == type::value ? judge(reply.header, request.memory, request.name) : value_state::wrong;
+  if (reply.kind == type::nil) return answers_->end(request, item_result::missing, now);
+  const auto found = reply.kind == type::value ? judge(reply.header, request.memory, request.name) : value_state::wrong;
   if (found == value_state::right) return answers_->end(request, item_result::done, now);
   if (found == value_state::of_another) return answers_->end(request, item_result::missing, now);
   ++answers_->counts.wrong;
@@ -589,23 +592,23 @@ void redis_lane::on_got(redis_request& request, const redis_reply& reply, steady
   answers_->end(request, item_result::wrong, now);
 }
 
-void redis_lane::on_count(redis_request& request, const redis_reply& reply, steady_time now) {
+void redis_lane::on_count(redis_request& request, const redis::server_reply& reply, steady_time now) {
   if (request.is_answered) return;
-  if (reply.what == redis_reply::type::failure) return on_failure(request, reply, now);
+  if (reply.kind == redis::server_reply::type::failure) return on_failure(request, reply, now);
   if (request.kind == request_kind::drop && send_again(request)) return;
-  const bool is_there = reply.what == redis_reply::type::integer && reply.number > 0;
+  const bool is_there = reply.kind == redis::server_reply::type::integer && reply.number > 0;
   const bool counts = is_there && is_current(request);
   if (is_there && !counts) ++answers_->counts.stale;
   answers_->end(request, counts ? item_result::done : item_result::missing, now);
 }
 
-void redis_lane::on_failure(redis_request& request, const redis_reply& reply, steady_time now) {
-  const redis_failure what = meaning_of(reply.text);
-  const error why(error_code::system, site_->name() + ": " + explained(reply.text));
+void redis_lane::on_failure(redis_request& request, const redis::server_reply& reply, steady_time now) {
+  const redis::reply_failure what = redis::meaning_of(reply.text);
+  const error why(error_code::system, site_->name() + ": " + redis::explained(reply.text));
   const bool is_put = request.kind == request_kind::put;
-  if (what == redis_failure::too_big && is_put) too_big_ = std::min(too_big_, request.size + value_header_bytes);
-  if (what != redis_failure::full && !doom_) doom_ = error(error_code::system, explained(reply.text));
-  const bool is_refused = is_put && what != redis_failure::away;
+  if (what == redis::reply_failure::too_big && is_put) too_big_ = std::min(too_big_, request.size + value_header_bytes);
+  if (what != redis::reply_failure::full && !doom_) doom_ = error(error_code::system, redis::explained(reply.text));
+  const bool is_refused = is_put && what != redis::reply_failure::away;
   answers_->end(request, is_refused ? item_result::full : item_result::unreachable, now, &why);
 }
 
@@ -618,7 +621,7 @@ void redis_lane::discard(const value_name& name, request_kind kind) {
                     .key = name.key,
                     .deadline = steady_time::max(),
                     .number = name.number};
-  own.head = wire_command({"DEL", key_of(name)});
+  own.head = redis::wire_command({"DEL", key_of(name)});
   connection_.send(std::move(own));
 }
 

@@ -113,15 +113,15 @@ class redis_lane {
   [[nodiscard]] std::string epoch_key(instance_identity identity) const;
 
   // What comes in.
-  void on_reply(redis_request& request, const redis_reply& reply, steady_time now);
-  void on_greeting(const redis_reply& reply, steady_time now);
-  void on_probe(const redis_reply& reply);
-  void on_look(const redis_request& request, const redis_reply& reply, steady_time now);
-  void on_renewed(const redis_request& request, const redis_reply& reply, steady_time now);
-  void on_put(redis_request& request, const redis_reply& reply, steady_time now);
-  void on_got(redis_request& request, const redis_reply& reply, steady_time now);
-  void on_count(redis_request& request, const redis_reply& reply, steady_time now);
-  void on_failure(redis_request& request, const redis_reply& reply, steady_time now);
+  void on_reply(redis_request& request, const redis::server_reply& reply, steady_time now);
+  void on_greeting(const redis::server_reply& reply, steady_time now);
+  void on_probe(const redis::server_reply& reply);
+  void on_look(const redis_request& request, const redis::server_reply& reply, steady_time now);
+  void on_renewed(const redis_request& request, const redis::server_reply& reply, steady_time now);
+  void on_put(redis_request& request, const redis::server_reply& reply, steady_time now);
+  void on_got(redis_request& request, const redis::server_reply& reply, steady_time now);
+  void on_count(redis_request& request, const redis::server_reply& reply, steady_time now);
+  void on_failure(redis_request& request, const redis::server_reply& reply, steady_time now);
   void settle(instance_identity identity, instance& of, std::string_view raw, steady_time now);
   void serve_from(instance_identity identity, instance& of, epoch number, steady_time now);
   void give_up(instance& of, std::string_view reply, steady_time now);

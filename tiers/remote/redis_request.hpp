@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,6 +15,7 @@
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/epoch_book.hpp"
 #include "tiers/remote/steady_time.hpp"
+#include "tiers/remote/value.hpp"
 
 namespace cenote::remote {
 
@@ -38,6 +38,10 @@ enum class request_kind : std::uint8_t {
 
 /// The memory is not touched any more once the request was abandoned.
 struct redis_request {
+  static constexpr std::size_t header_bytes = value_header_bytes;
+  static constexpr std::size_t most_reply_bytes = std::size_t{64} << 10U;
+  static constexpr bool takes_lists = false;
+
   request_kind kind = request_kind::ping;
   block_name name{};        ///< identity alone but for put and get
   block_key key{};          ///< of blocks
@@ -63,6 +67,10 @@ struct redis_request {
   steady_time sent{};
 
   [[nodiscard]] std::size_t wire_bytes() const noexcept { return head.size() + (has_body ? size : 0) + tail.size(); }
+  [[nodiscard]] std::size_t value_bytes() const noexcept {
+    return kind == request_kind::get || kind == request_kind::put ? size : 0;
+  }
+  [[nodiscard]] bool awaits_value() const noexcept { return kind == request_kind::get; }
   /// Some of its bytes went into the socket: the command may be carried out, whatever is decided here.
   [[nodiscard]] bool is_begun() const noexcept { return sent != steady_time{}; }
   /// As it was before it went out: its next command is made anew.
@@ -78,9 +86,6 @@ struct redis_request {
     memory = {};
   }
 };
-
-/// A command of whole arguments, as the protocol has it.
-[[nodiscard]] std::string wire_command(std::initializer_list<std::string_view> arguments);
 
 /// Asked for many keys or of several servers. Shared by its requests, on the backend's thread alone.
 struct redis_question {

@@ -12,7 +12,7 @@ namespace cenote::remote {
 namespace {
 
 /// By server, database and prefix alone: what is known of a server stays known when others are named beside it.
-std::string book_name(const redis_address& server, const redis_url& url) {
+std::string book_name(const redis::server_address& server, const redis::server_url& url) {
   const auto place = server.text() + "/" + std::to_string(url.database) + "/" + url.prefix;
   return "redis-" + epoch_text(seed_of(place)) + ".epochs";
 }
@@ -36,7 +36,7 @@ result<std::deque<epoch_book>> open_epoch_books(const redis_options& options) {
   std::filesystem::create_directories(options.state, failed);
   if (failed) return fail_errno(failed.value(), "mkdir", options.state.native());
   std::deque<epoch_book> books;
-  for (const redis_address& each : options.url.servers) {
+  for (const redis::server_address& each : options.url.servers) {
     auto book = epoch_book::open(options.state / book_name(each, options.url), options.calendar());
     if (!book) return std::unexpected(book.error());
     books.push_back(std::move(*book));
@@ -44,7 +44,7 @@ result<std::deque<epoch_book>> open_epoch_books(const redis_options& options) {
   return books;
 }
 
-redis_servers::server::server(redis_address address, const redis_settings& settings, epoch_book& book,
+redis_servers::server::server(redis::server_address address, const redis_settings& settings, epoch_book& book,
                               redis_answers& answers, std::function<void()> wake, name_lookup lookup)
     : site(std::move(address), settings, book, std::move(wake), std::move(lookup)),
       lanes{redis_lane(site, settings, answers), redis_lane(site, settings, answers),
@@ -59,7 +59,7 @@ redis_servers::redis_servers(const redis_options& options, const backend::events
       books_(std::move(books)),
       book_(std::move(book)),
       removals_(book_, unserved_, {.notice = events.notice}, now) {
-  for (const redis_address& each : options.url.servers) {
+  for (const redis::server_address& each : options.url.servers) {
     servers_.emplace_back(each, settings_, books_[servers_.size()], answers_, wake, options.lookup);
     seeds_.push_back(servers_.back().site.seed());
   }

@@ -28,14 +28,14 @@
 #include "tiers/remote/redis_answers.hpp"
 #include "tiers/remote/redis_lane.hpp"
 #include "tiers/remote/redis_site.hpp"
-#include "tiers/remote/redis_url.hpp"
 #include "tiers/remote/removal_book.hpp"
 #include "tiers/remote/removals.hpp"
+#include "transport/redis/server_url.hpp"
 
 namespace cenote::remote {
 
 struct redis_options {
-  redis_url url;
+  redis::server_url url;
   std::filesystem::path credentials;  ///< file with `password` or `user:password`; empty: none. Read at each connection
   std::filesystem::path state;        ///< folder of this node's own, for the epochs; made if not there
   std::chrono::milliseconds timeout{2000};
@@ -100,7 +100,7 @@ class redis_servers {
  private:
   enum lane_number : std::size_t { questions, gets, puts, lanes_a_server };
   struct server {
-    server(redis_address address, const redis_settings& settings, epoch_book& book, redis_answers& answers,
+    server(redis::server_address address, const redis_settings& settings, epoch_book& book, redis_answers& answers,
            std::function<void()> wake, name_lookup lookup);
     redis_site site;
     std::array<redis_lane, lanes_a_server> lanes;

@@ -1,37 +1,19 @@
 // Addresses of a server: a path, numbers, or a name that is looked up.
 #include "tiers/remote/redis_site.hpp"
 
-#include <sys/un.h>
-
 #include <utility>
 
 #include "tiers/remote/rendezvous.hpp"
 
 namespace cenote::remote {
 
-namespace {
-
-/// Nothing when `where` is a name.
-std::optional<socket_addresses> addresses_without_lookup(const redis_address& where) {
-  if (!where.path.empty()) {
-    sockaddr_un local{};
-    local.sun_family = AF_UNIX;
-    where.path.copy(static_cast<char*>(local.sun_path), sizeof(local.sun_path) - 1);
-    return socket_addresses{socket_address::of(local)};
-  }
-  if (const auto number = numeric_address(where.where)) return socket_addresses{*number};
-  return std::nullopt;
-}
-
-}  // namespace
-
-redis_site::redis_site(redis_address address, const redis_settings& settings, epoch_book& book,
+redis_site::redis_site(redis::server_address address, const redis_settings& settings, epoch_book& book,
                        std::function<void()> wake, name_lookup lookup)
     : address_(std::move(address)),
       name_(address_.text()),
       id_(seed_of(name_ + "/" + std::to_string(settings.database) + "/" + settings.prefix)),
       book_(&book),
-      names_(address_.where, std::move(wake), std::move(lookup)) {}
+      names_(address_.place, std::move(wake), std::move(lookup)) {}
 
 std::uint64_t redis_site::seed() const noexcept {
   return seed_of(name_);
@@ -39,7 +21,7 @@ std::uint64_t redis_site::seed() const noexcept {
 
 const result<socket_addresses>* redis_site::addresses(steady_time now) {
   constexpr auto good_for = std::chrono::seconds(1);
-  if (auto numbers = addresses_without_lookup(address_)) {
+  if (auto numbers = redis::fixed_addresses(address_)) {
     found_ = std::move(*numbers);
     return &*found_;
   }

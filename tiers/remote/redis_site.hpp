@@ -14,8 +14,8 @@
 #include "core/instance_identity.hpp"
 #include "tiers/remote/epoch_book.hpp"
 #include "tiers/remote/redis_request.hpp"
-#include "tiers/remote/redis_url.hpp"
-#include "tiers/remote/resolver.hpp"
+#include "transport/redis/resolver.hpp"
+#include "transport/redis/server_url.hpp"
 
 namespace cenote::remote {
 
@@ -35,8 +35,8 @@ struct redis_settings {
 /// Shared by the connections to a server. Not thread-safe.
 class redis_site {
  public:
-  redis_site(redis_address address, const redis_settings& settings, epoch_book& book, std::function<void()> wake,
-             name_lookup lookup);
+  redis_site(redis::server_address address, const redis_settings& settings, epoch_book& book,
+             std::function<void()> wake, name_lookup lookup);
 
   /// Its addresses; nothing while the name is looked up. An answer is good for a second.
   [[nodiscard]] const result<socket_addresses>* addresses(steady_time now);
@@ -48,11 +48,11 @@ class redis_site {
   [[nodiscard]] std::uint64_t seed() const noexcept;
 
  private:
-  redis_address address_;
+  redis::server_address address_;
   std::string name_;
   std::uint64_t id_;  ///< of server, database and prefix, in the book
   epoch_book* book_;
-  resolver names_;
+  redis::resolver names_;
   std::optional<result<socket_addresses>> found_;
   steady_time found_at_{};
 };

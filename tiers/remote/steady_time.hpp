@@ -1,10 +1,10 @@
-// The clock of deadlines and pauses.
+// The clock of deadlines and pauses: that of connections to servers, too.
 #pragma once
 
-#include <chrono>
+#include "transport/redis/steady_time.hpp"
 
 namespace cenote::remote {
 
-using steady_time = std::chrono::steady_clock::time_point;
+using redis::steady_time;
 
 }  // namespace cenote::remote

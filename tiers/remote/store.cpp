@@ -161,13 +161,13 @@ std::vector<backend_number> store::askable(steady_time now) {
 }
 
 void store::located(backend_number from, bool answered, steady_time now) {
-  breaker& guard = places_.at(from).guard;
-  if (guard.state(now) != breaker_state::closed) guard.note(answered, now);
+  redis::breaker& guard = places_.at(from).guard;
+  if (guard.state(now) != redis::breaker_state::closed) guard.note(answered, now);
 }
 
 bool store::is_standing(steady_time now) const {
   return std::ranges::any_of(
-      places_, [&](const place& each) { return each.stands && each.guard.state(now) != breaker_state::open; });
+      places_, [&](const place& each) { return each.stands && each.guard.state(now) != redis::breaker_state::open; });
 }
 
 store_gauges store::gauges() const {

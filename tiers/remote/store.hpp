@@ -14,9 +14,10 @@
 #include "core/instance_identity.hpp"
 #include "core/instance_spec.hpp"
 #include "tiers/remote/backend.hpp"
-#include "tiers/remote/breaker.hpp"
 #include "tiers/remote/counters.hpp"
+#include "tiers/remote/steady_time.hpp"
 #include "tiers/transfer.hpp"
+#include "transport/redis/breaker.hpp"
 
 namespace cenote::remote {
 
@@ -40,7 +41,7 @@ struct late_removal {
 
 struct backend_status {
   bool stands = false;
-  breaker_state breaker = breaker_state::closed;
+  redis::breaker_state breaker = redis::breaker_state::closed;
   std::string why;  ///< it does not stand; empty: it does
 };
 
@@ -89,7 +90,7 @@ class store {
   struct place {
     bool stands = false;
     std::string why = "not heard of yet";
-    breaker guard{};
+    redis::breaker guard{};
   };
   struct bound {
     instance_identity identity{};

@@ -81,7 +81,8 @@ struct speculation {
 };
 
 /// The indexer as a transport asks it. One object for each thread of a transport, which owns its scratch memory: what
-/// a call gives is valid until the next call. No call blocks.
+/// a call gives is valid until the next call. No call blocks, but that questions to a shared index wait for its server
+/// a moment.
 class indexer_calls {
  public:
   indexer_calls() = default;

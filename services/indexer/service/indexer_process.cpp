@@ -90,8 +90,6 @@ unsigned threads_of(const config::indexer_section& indexer) {
 
 indexer_process::indexer_process(const config::node_config& config)
     : processor_(processor_of(config.index)),
-      index_(forest_options_for(config.index.memory)),
-      writer_(index_, processor_),
       pod_ports_{config.discovery.kubernetes_port, config.discovery.kubernetes_replay_port, config.events.ranks},
       configured_(publishers_of(config)),
       discovery_file_(config.discovery.file) {}
@@ -102,25 +100,16 @@ indexer_process::~indexer_process() {
 
 result<std::unique_ptr<indexer_process>> indexer_process::start(const config::node_config& config) {
   if (auto checked = config::check_indexer(config); !checked) return std::unexpected(checked.error());
-  std::unique_ptr<indexer_process> made;
-  try {
-    made.reset(new indexer_process(config));
-  } catch (const std::bad_alloc&) {
-    return fail(error_code::invalid_config, "index.memory is too small for an index, or the machine does not have it");
-  }
-  made->set_weights(config);
-  auto events = subscriber::start(subscriber_options_of(config), made->writer_);
+  std::unique_ptr<indexer_process> made(new indexer_process(config));
+  if (auto opened = made->open_index(config.index); !opened) return std::unexpected(opened.error());
+  made->set_scoring(config);
+  auto events = subscriber::start(subscriber_options_of(config), made->sink());
   if (!events) return std::unexpected(events.error());
   made->events_ = std::move(*events);
   if (auto opened = made->open_discovery(config); !opened) return std::unexpected(opened.error());
   if (auto opened = made->open_tokenizer(config); !opened) return std::unexpected(opened.error());
   const service_parts parts{
-      .index = made->index_,
-      .processor = made->processor_,
-      .writer = made->writer_,
       .events = *made->events_,
-      .weights = made->weights_,
-      .dumps = made->dumps_,
       .questions = made->questions_,
       .start = std::chrono::steady_clock::now(),
       .texts = made->texts_.get(),
@@ -143,6 +132,21 @@ result<void> indexer_process::open_discovery(const config::node_config& config) 
                                          .place = settings.kubernetes_namespace});
   if (!opened) return std::unexpected(opened.error().in("discovery.kubernetes"));
   pods_ = std::move(*opened);
+  return {};
+}
+
+result<void> indexer_process::open_index(const config::index_section& settings) {
+  if (settings.backend == config::index_backend::redis) {
+    auto opened = shared_index::open(settings, processor_);
+    if (!opened) return std::unexpected(opened.error());
+    shared_ = std::move(*opened);
+    return {};
+  }
+  try {
+    memory_ = std::make_unique<memory_index>(settings, processor_);
+  } catch (const std::bad_alloc&) {
+    return fail(error_code::invalid_config, "index.memory is too small for an index, or the machine does not have it");
+  }
   return {};
 }
 
@@ -183,8 +187,8 @@ result<void> indexer_process::open_server(const config::node_config& config, ser
   if (!server) return std::unexpected(server.error());
   server_ = std::move(*server);
   parts.server = server_.get();
-  server_->serve([parts]() -> std::unique_ptr<http::request_handler> {
-    auto calls = service_calls::make(parts);  // of 128 readers there are as many as threads
+  server_->serve([this, parts]() -> std::unique_ptr<http::request_handler> {
+    auto calls = make_calls(parts);  // of 128 readers there are as many as threads
     return std::make_unique<indexer_service>(std::move(calls.value()));
   });
   return {};
@@ -201,11 +205,7 @@ result<void> indexer_process::open_rpc(const config::node_config& config, const 
   options.token = std::move(*token);
   options.tls = tls_files_of(settings);
   auto opened =
-      indexer_rpc::start(std::move(options), threads_of(settings), [parts]() -> result<std::unique_ptr<indexer_calls>> {
-        auto calls = service_calls::make(parts);
-        if (!calls) return std::unexpected(calls.error());
-        return std::move(*calls);
-      });
+      indexer_rpc::start(std::move(options), threads_of(settings), [this, parts] { return make_calls(parts); });
   if (opened) {
     rpc_ = std::move(*opened);
     return {};
@@ -215,31 +215,29 @@ result<void> indexer_process::open_rpc(const config::node_config& config, const 
   return std::unexpected(opened.error().in("indexer.grpc (" + key.source + ")"));
 }
 
-// Media get their numbers from the index's writer: this thread before there is one, else a task of it.
-void indexer_process::set_weights(const config::node_config& config) {
-  writer_.set_expectation(std::chrono::duration_cast<std::chrono::milliseconds>(config.scoring.speculative_ttl));
-  const auto set = [this, named = config.scoring.weights](forest& index, placer&) {
-    medium_weights weights;
-    weights.of_medium = {};
-    for (const auto& [name, weight] : named) {
-      const auto medium = index.holders().medium_of(name);
-      if (medium) {
-        weights.of_medium[*medium] = weight;
-      } else {
-        log_warn(logger("indexer"), "a weight names one medium more than there may be", {{"medium", name}});
-      }
-    }
-    weights_.set(weights);
-  };
-  if (auto posted = writer_.post(set, 0); !posted) {
-    log_warn(logger("indexer"), "weights stay as they are", {{"reason", posted.error().message()}});
-  }
+void indexer_process::set_scoring(const config::node_config& config) {
+  if (shared_) return shared_->facts().set_weights({config.scoring.weights.begin(), config.scoring.weights.end()});
+  memory_->set_scoring(config.scoring);
   if (events_) events_->wake();
+}
+
+batch_sink& indexer_process::sink() noexcept {
+  if (shared_) return shared_->writer();
+  return memory_->writer();
+}
+
+result<std::unique_ptr<indexer_calls>> indexer_process::make_calls(const service_parts& parts) {
+  const auto as_calls = [](auto calls) -> result<std::unique_ptr<indexer_calls>> {
+    if (!calls) return std::unexpected(calls.error());
+    return std::move(*calls);
+  };
+  return shared_ ? as_calls(shared_calls::make(parts, shared_->parts()))
+                 : as_calls(service_calls::make(parts, memory_->parts()));
 }
 
 result<void> indexer_process::reload(const config::node_config& config) {
   if (auto checked = config::check_indexer(config); !checked) return checked;
-  set_weights(config);
+  set_scoring(config);
   configured_ = publishers_of(config);
   follow(wanted_publishers());
   return {};
@@ -337,6 +335,7 @@ void indexer_process::stop() noexcept {
   if (server_) server_->stop();
   if (rpc_end.joinable()) rpc_end.join();
   if (events_) events_->stop();
+  if (shared_) shared_->writer().stop();
   if (tokenizer_) tokenizer_->stop();
 }
 

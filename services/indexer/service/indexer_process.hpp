@@ -11,14 +11,11 @@
 #include "config/node_config.hpp"
 #include "core/error.hpp"
 #include "services/indexer/discovery/kubernetes_watch.hpp"
-#include "services/indexer/forest/forest.hpp"
 #include "services/indexer/grpc/indexer_rpc.hpp"
 #include "services/indexer/keys/token_processor.hpp"
-#include "services/indexer/service/dump_places.hpp"
-#include "services/indexer/service/indexer_writer.hpp"
+#include "services/indexer/service/memory_index.hpp"
 #include "services/indexer/service/question_counts.hpp"
-#include "services/indexer/service/service_calls.hpp"
-#include "services/indexer/service/shared_weights.hpp"
+#include "services/indexer/service/shared_index.hpp"
 #include "services/indexer/subscriber/subscriber.hpp"
 #include "services/indexer/text/text_tokenizer.hpp"
 #include "services/indexer/text/tokenizer_process.hpp"
@@ -74,16 +71,17 @@ class indexer_process {
   [[nodiscard]] result<void> open_rpc(const config::node_config& config, const service_parts& parts);
   void look_for_publishers();
   void look_for_pods();
-  void set_weights(const config::node_config& config);
+  [[nodiscard]] result<void> open_index(const config::index_section& settings);
+  [[nodiscard]] batch_sink& sink() noexcept;
+  [[nodiscard]] result<std::unique_ptr<indexer_calls>> make_calls(const service_parts& parts);
+  void set_scoring(const config::node_config& config);
   void follow(const publisher_map& next_publishers);
   [[nodiscard]] publisher_map wanted_publishers() const;
   [[nodiscard]] static std::optional<file_mark> mark_of(const std::string& path);
 
   token_processor processor_;
-  forest index_;
-  indexer_writer writer_;
-  shared_weights weights_;
-  dump_places dumps_{dump_places::max()};
+  std::unique_ptr<memory_index> memory_;  ///< null: the index is shared
+  std::unique_ptr<shared_index> shared_;  ///< null: it is in memory
   question_totals questions_;
   std::unique_ptr<subscriber> events_;
   std::optional<tokenizer_process> tokenizer_;

@@ -11,8 +11,6 @@ namespace cenote::indexer {
 
 namespace {
 
-constexpr std::chrono::seconds settling_time{2};     // for publishers to connect to bound endpoints
-constexpr std::chrono::seconds connection_time{10};  // for connections to configured publishers
 constexpr std::chrono::seconds deed_limit{1};
 constexpr std::size_t most_dumped = std::size_t{1} << 26;  // blocks
 
@@ -91,32 +89,19 @@ std::vector<copied_blocks> copy_blocks(forest& index, const placer& publishers, 
 /// Publishers of each pod and model.
 using publisher_index = std::multimap<std::pair<std::string_view, std::string_view>, const publisher_row*>;
 
-pod_status status_of(const publisher_row& row) {
-  return {.pod = row.identity.pod,
-          .dp_rank = 0,
-          .model = row.identity.model,
-          .publisher = row.identity.name,
-          .state = name_of(row.mark.state),
-          .last_seq = row.last_seq,
-          .blocks = {},
-          .gaps = row.counters.gaps,
-          .replayed = row.counters.replayed,
-          .behind_s = row.behind_s};
-}
-
 }  // namespace
 
-result<std::unique_ptr<service_calls>> service_calls::make(const service_parts& parts) {
-  auto questions = scorer::open(parts.index, parts.processor);
+result<std::unique_ptr<service_calls>> service_calls::make(const service_parts& parts, const memory_parts& memory) {
+  auto questions = scorer::open(memory.index, memory.processor);
   if (!questions) return fail(error_code::limit_exceeded, "the index has as many readers as there may be");
   question_counts* const counts = parts.questions.add();
   if (counts == nullptr) return fail(error_code::limit_exceeded, "the service has as many threads as there may be");
-  return std::unique_ptr<service_calls>(new service_calls(parts, std::move(*questions), *counts));
+  return std::unique_ptr<service_calls>(new service_calls(parts, memory, std::move(*questions), *counts));
 }
 
 result<void> service_calls::check_lists(const score_question& question) {
-  if (const std::uint64_t version = parts_.weights.version(); version != weights_version_) {
-    questions_.set_weights(parts_.weights.get());
+  if (const std::uint64_t version = memory_.weights.version(); version != weights_version_) {
+    questions_.set_weights(memory_.weights.get());
     weights_version_ = version;
   }
   return questions_.check_lists(question);
@@ -147,13 +132,8 @@ std::string_view service_calls::medium_name(medium_number medium) const {
   return questions_.reader().medium_name(medium);
 }
 
-void service_calls::tokenize(std::string_view model, std::string_view prompt, token_receiver done) {
-  if (parts_.texts != nullptr) return parts_.texts->tokenize(model, prompt, std::move(done));
-  done(fail(error_code::not_running, "there is no tokenizer: ask with token_ids, or set tokenizer.command"));
-}
-
 result<void> service_calls::pods(const pod_visitor& visit) {
-  const auto table = parts_.events.publishers();
+  const auto table = parts().events.publishers();
   publisher_index publishers;
   for (const publisher_row& row : table->rows) {
     if (row.is_open) {
@@ -181,12 +161,12 @@ bool service_calls::has_pod(std::string_view pod) {
 
 result<std::unique_ptr<pod_dump>> service_calls::dump(std::string_view pod) {
   if (!has_pod(pod)) return nullptr;
-  if (!parts_.dumps.try_acquire())
+  if (!memory_.dumps.try_acquire())
     return fail(error_code::limit_exceeded, "other dumps are being sent; try again later");
-  dump_place place(&parts_.dumps);
+  dump_place place(&memory_.dumps);
   auto answer = std::make_shared<std::promise<std::vector<copied_blocks>>>();
   auto copied = answer->get_future();
-  auto posted = parts_.writer.post(
+  auto posted = memory_.writer.post(
       [answer, name = std::string(pod)](forest& index, placer& publishers) {
         try {
           answer->set_value(copy_blocks(index, publishers, name));
@@ -196,7 +176,7 @@ result<std::unique_ptr<pod_dump>> service_calls::dump(std::string_view pod) {
       },
       pod.size());
   if (!posted) return std::unexpected(posted.error());
-  parts_.events.wake();
+  parts().events.wake();
   return std::make_unique<copied_dump>(std::move(copied), std::move(place));
 }
 
@@ -217,14 +197,14 @@ result<bool> service_calls::clear(std::string_view pod, std::string_view medium)
 result<void> service_calls::carry_out(indexer_writer::writer_task action, std::size_t bytes) {
   auto done = std::make_shared<std::promise<void>>();
   auto end = done->get_future();
-  auto posted = parts_.writer.post(
+  auto posted = memory_.writer.post(
       [done, work = std::move(action)](forest& index, placer& publishers) {
         work(index, publishers);
         done->set_value();
       },
       bytes);
   if (!posted) return posted;
-  parts_.events.wake();
+  parts().events.wake();
   (void)end.wait_for(deed_limit);
   return {};
 }
@@ -240,7 +220,7 @@ result<std::uint32_t> service_calls::speculate(const speculation& sent) {
   }
   if (pods.empty()) return 0;
   const std::size_t bytes = own.size_bytes() + pods.size() * holder_table::most_name;
-  auto posted = parts_.writer.post(
+  auto posted = memory_.writer.post(
       [keys = std::vector(own.begin(), own.end()), model = std::string(sent.question.model), pods = std::move(pods),
        ttl](forest&, placer& publishers) {
         for (const std::string& pod : pods) {
@@ -249,30 +229,12 @@ result<std::uint32_t> service_calls::speculate(const speculation& sent) {
       },
       bytes);
   if (!posted) return std::unexpected(posted.error());
-  parts_.events.wake();
+  parts().events.wake();
   return static_cast<std::uint32_t>(own.size());
 }
 
-result<void> service_calls::add_publisher(const publisher_settings& settings) {
-  publisher_options options{.name = std::string(settings.name),
-                            .endpoint = std::string(settings.endpoint),
-                            .replay = std::string(settings.replay),
-                            .pod = std::string(settings.pod),
-                            .model = std::string(settings.model),
-                            .node = std::string(settings.node)};
-  if (!settings.engine.empty()) {
-    const auto engine = enum_named<event_engine>(settings.engine);
-    if (!engine) {
-      return fail(error_code::invalid_argument,
-                  "engine `" + std::string(settings.engine) + "` is unknown; it is auto, vllm, sglang or cenote");
-    }
-    options.engine = *engine;
-  }
-  return parts_.events.add(options);
-}
-
 result<bool> service_calls::remove_publisher(std::string_view name) {
-  auto removed = parts_.events.remove(name);
+  auto removed = parts().events.remove(name);
   if (removed) {
     // A task may be of a round that had begun before; the next round closes the publisher before its tasks.
     for (int rounds = 0; rounds < 2; ++rounds) {
@@ -285,37 +247,15 @@ result<bool> service_calls::remove_publisher(std::string_view name) {
 }
 
 void service_calls::write_metrics(std::string& out) {
-  question_counts answered;
-  parts_.questions.write_sum(answered);
-  metrics_page page(parts_.names);
-  page.add_index(parts_.writer.figures(), *parts_.events.publishers());
-  page.add_questions(answered);
+  metrics_page page(parts().names);
+  page.add_index(memory_.writer.figures(), *parts().events.publishers());
   questions_.reader().visit_pods([&](const pod_rank& member, std::string_view model, const auto& blocks) {
     for (medium_number medium = 0; medium < most_media; ++medium) {
       if (blocks[medium] > 0) page.add_blocks(member, model, medium_name(medium), blocks[medium]);
     }
   });
-  page.add_texts(parts_.texts == nullptr ? text_counters{} : parts_.texts->counters());
-  if (parts_.pods != nullptr) page.add_pods(parts_.pods->counters());
-  if (parts_.server != nullptr) page.add_server(parts_.server->figures());
+  add_metrics(page);
   out += page.text();
-}
-
-// Publishers that are away do not keep an indexer from being ready for ever, and those that connect to it need a
-// moment.
-std::string_view service_calls::unready_reason() {
-  const auto age = std::chrono::steady_clock::now() - parts_.start;
-  if (parts_.pods != nullptr && !parts_.pods->is_listed()) return "pods of Kubernetes have not been listed yet";
-  if (age < settling_time && !parts_.events.bound_endpoints().empty()) return "publishers have not connected yet";
-  const auto table = parts_.events.publishers();
-  if (table->unready > 0) return "first replays of publishers are under way";
-  const auto is_awaited = [](const publisher_row& row) {
-    return !row.is_bound && row.mark.state == publisher_state::connecting;
-  };
-  const auto configured = std::ranges::count_if(table->rows, [](const publisher_row& row) { return !row.is_bound; });
-  if (static_cast<std::size_t>(configured) < parts_.events.configured()) return "publishers are being connected";
-  if (age < connection_time && std::ranges::any_of(table->rows, is_awaited)) return "publishers are being connected";
-  return {};
 }
 
 }  // namespace cenote::indexer

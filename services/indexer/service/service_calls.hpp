@@ -1,4 +1,4 @@
-// The indexer's calls, answered from the index, its writer and the subscriber.
+// The indexer's calls, answered from the index in memory, its writer and the subscriber.
 #pragma once
 
 #include <memory>
@@ -8,59 +8,45 @@
 #include <string_view>
 #include <vector>
 
-#include "services/indexer/discovery/kubernetes_watch.hpp"
-#include "services/indexer/http/indexer_calls.hpp"
 #include "services/indexer/scoring/scorer.hpp"
+#include "services/indexer/service/common_calls.hpp"
 #include "services/indexer/service/dump_places.hpp"
 #include "services/indexer/service/indexer_writer.hpp"
 #include "services/indexer/service/question_counts.hpp"
-#include "services/indexer/service/service_figures.hpp"
 #include "services/indexer/service/shared_weights.hpp"
-#include "services/indexer/subscriber/subscriber.hpp"
-#include "services/indexer/text/text_tokenizer.hpp"
-#include "transport/http/request_server.hpp"
 
 namespace cenote::indexer {
 
-/// The parts that all threads of the service share; all outlive the calls.
-struct service_parts {
+/// The index in memory and what belongs to it; all outlive the calls.
+struct memory_parts {
   forest& index;
   const token_processor& processor;
   indexer_writer& writer;
-  subscriber& events;
   const shared_weights& weights;
   dump_places& dumps;
-  question_totals& questions;
-  feed_time start{};                             ///< of the service
-  const http::request_server* server = nullptr;  ///< whose figures are in the metrics, if it is there
-  text_tokenizer* texts = nullptr;               ///< null: there is none
-  const kubernetes_watch* pods = nullptr;        ///< null: none are watched
-  metric_names names = metric_names::own;
 };
 
 /// For one thread of a transport.
-class service_calls final : public indexer_calls {
+class service_calls final : public common_calls {
  public:
   /// Errors: limit_exceeded: the index has too many readers.
-  [[nodiscard]] static result<std::unique_ptr<service_calls>> make(const service_parts& parts);
+  [[nodiscard]] static result<std::unique_ptr<service_calls>> make(const service_parts& parts,
+                                                                   const memory_parts& memory);
 
   result<score_answer> score(const score_question& question) override;
   result<block_keys_answer> keys(const score_question& question) override;
   result<void> lookup(std::span<const std::uint64_t> keys, const holder_visitor& visit) override;
   std::string_view medium_name(medium_number medium) const override;
-  void tokenize(std::string_view model, std::string_view prompt, token_receiver done) override;
   result<void> pods(const pod_visitor& visit) override;
   result<std::unique_ptr<pod_dump>> dump(std::string_view pod) override;
   result<bool> clear(std::string_view pod, std::string_view medium) override;
   result<std::uint32_t> speculate(const speculation& sent) override;
-  result<void> add_publisher(const publisher_settings& settings) override;
   result<bool> remove_publisher(std::string_view name) override;
   void write_metrics(std::string& out) override;
-  std::string_view unready_reason() override;
 
  private:
-  service_calls(const service_parts& parts, scorer questions, question_counts& counts)
-      : parts_(parts), questions_(std::move(questions)), counts_(counts) {}
+  service_calls(const service_parts& parts, const memory_parts& memory, scorer questions, question_counts& counts)
+      : common_calls(parts), memory_(memory), questions_(std::move(questions)), counts_(counts) {}
 
   [[nodiscard]] result<void> check_lists(const score_question& question);
   [[nodiscard]] bool has_pod(std::string_view pod);
@@ -68,7 +54,7 @@ class service_calls final : public indexer_calls {
   /// it is answered, unless the writer is at a large batch.
   [[nodiscard]] result<void> carry_out(indexer_writer::writer_task action, std::size_t bytes);
 
-  service_parts parts_;
+  memory_parts memory_;
   scorer questions_;
   question_counts& counts_;
   std::uint64_t weights_version_ = 0;

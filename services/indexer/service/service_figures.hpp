@@ -30,9 +30,45 @@ struct index_page {
   std::uint64_t publishers = 0, replays = 0, waiting_bytes = 0;
 };
 
+/// An index on a Redis server.
+struct shared_page {
+  std::uint64_t serving = 0, commands = 0, failures = 0, connections = 0, refused = 0, waiting_bytes = 0;
+  std::uint64_t dropped_batches = 0, rebuilt_publishers = 0, unanswered = 0, strange_fields = 0;
+};
+
 }  // namespace cenote::indexer
 
 namespace cenote {
+
+template <>
+struct figure_table<indexer::shared_page> {
+  using all = indexer::shared_page;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr auto gauge = figure_kind::gauge;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"", "cenote_indexer_redis_serving", gauge, "servers", "1 while the Redis server of the index answers.",
+       &all::serving},
+      {"", "cenote_indexer_redis_commands_total", counter, "commands", "Commands that were written there.",
+       &all::commands},
+      {"", "cenote_indexer_redis_failures_total", counter, "attempts",
+       "Pipelines of commands that were to be sent again: the server was away, or full.", &all::failures},
+      {"", "cenote_indexer_redis_connections_total", counter, "connections", "Connections of the writer.",
+       &all::connections},
+      {"", "cenote_indexer_redis_refused_commands_total", counter, "commands",
+       "Commands that the server answered with an error.", &all::refused},
+      {"", "cenote_indexer_redis_waiting_bytes", gauge, "bytes", "Batches that wait for the server.",
+       &all::waiting_bytes},
+      {"", "cenote_indexer_redis_dropped_batches_total", counter, "batches",
+       "Batches that found no room in the queue: their publishers are asked for all of their blocks.",
+       &all::dropped_batches},
+      {"", "cenote_indexer_redis_rebuilt_publishers_total", counter, "publishers",
+       "Publishers that were asked for all of their blocks.", &all::rebuilt_publishers},
+      {"", "cenote_indexer_redis_unanswered_questions_total", counter, "questions",
+       "Questions with an empty answer, since the server was away.", &all::unanswered},
+      {"", "cenote_indexer_redis_strange_entries_total", counter, "entries",
+       "Fields and keys that are no entries of pods: they were passed.", &all::strange_fields},
+  });
+};
 
 template <>
 struct figure_table<indexer::index_page> {
@@ -147,6 +183,7 @@ class metrics_page {
   void add_blocks(const pod_rank& member, std::string_view model, std::string_view medium, std::uint64_t blocks);
   void add_texts(const text_counters& texts);
   void add_pods(const discovery_counters& pods) { page_.figures(pods); }
+  void add_shared(const shared_page& figures) { page_.figures(figures); }
   void add_server(const http::request_server_figures& server);
 
   [[nodiscard]] std::string text() const { return page_.text(); }

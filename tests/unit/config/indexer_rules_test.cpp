@@ -93,4 +93,20 @@ BOOST_AUTO_TEST_CASE(what_is_for_a_tokenizer_of_its_own_needs_a_command) {
   BOOST_TEST(start_refusal({"tokenizer.command=c", "tokenizer.models=[\"a=b=/m\"]"}) == "");
 }
 
+BOOST_AUTO_TEST_CASE(a_shared_index_needs_its_server_and_keys_that_others_make_too) {
+  const std::string redis = "index.backend=redis";
+  const std::string url = "index.url=redis://a:1";
+  BOOST_TEST(start_refusal({redis, url, "index.key=fnv64_cbor"}).empty());
+  BOOST_TEST(start_refusal({redis, url, "index.seed=7"}).empty());
+  BOOST_TEST(start_refusal({redis, url}).find("index.key") != std::string::npos);
+  BOOST_TEST(start_refusal({redis, "index.key=fnv64_cbor"}).find("index.url") != std::string::npos);
+  for (const std::string scheme : {"rediss", "valkeys"}) {
+    BOOST_TEST(start_refusal({redis, "index.key=fnv64_cbor", "index.url=" + scheme + "://a:1"}).find("TLS") !=
+               std::string::npos);
+  }
+  BOOST_TEST(start_refusal({url}).find("index.backend") != std::string::npos);
+  BOOST_TEST(start_refusal({"index.auth_file=/a"}).find("index.backend") != std::string::npos);
+  BOOST_TEST(start_refusal({"index.block_tokens=16"}).find("index.backend") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

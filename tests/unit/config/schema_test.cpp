@@ -115,6 +115,7 @@ BOOST_AUTO_TEST_CASE(each_word_of_a_choice_is_its_enumerator) {
   check("publishers.a.engine", event_source{}, [](const node_config& of) { return of.publishers.at("a").engine; });
   check("publishers.a.clear", cleared_media{}, [](const node_config& of) { return of.publishers.at("a").clear; });
   check("events.engine", event_source{}, [](const node_config& of) { return of.events.engine; });
+  check("index.backend", index_backend{}, [](const node_config& of) { return of.index.backend; });
   check("index.key", index_key{}, [](const node_config& of) { return of.index.key; });
   check("groups.a.priority", priority{}, [](const node_config& of) { return of.groups.at("a").priority; });
   for (const char* const word : {"best_effort", "wait_complete", "timeout"}) {

@@ -37,9 +37,9 @@ std::string text_of(const std::filesystem::path& path) {
 std::map<std::string, std::string> bounds_in_source() {
   static const std::regex declaration(R"((?:std::size_t|std::u?int\d+_t|unsigned|int) ((?:most|max)_\w+) ?= ?)");
   std::map<std::string, std::string> found;
-  for (const auto& [path, text] :
-       testing::product_sources({"actors", "cluster", "device", "keeper", "memory", "tiers/blocks", "tiers/gpu",
-                                 "tiers/nvme", "tiers/prefetch", "tiers/remote", "transport/local", "worker"})) {
+  for (const auto& [path, text] : testing::product_sources(
+           {"actors", "cluster", "device", "keeper", "memory", "tiers/blocks", "tiers/gpu", "tiers/nvme",
+            "tiers/prefetch", "tiers/remote", "transport/local", "transport/redis", "worker"})) {
     for (std::sregex_iterator one(text.begin(), text.end(), declaration), end; one != end; ++one)
       found.emplace((*one)[1], path);
   }
@@ -111,7 +111,7 @@ const std::map<std::string, std::string> without_share{
     {"max_slabs", "a layout"},
     {"max_buckets", "a layout"},
     {"max_backends", "set by the configuration"},
-    {"max_redis_servers", "set by the configuration"},
+    {"most_servers", "set by the configuration"},
     {"most_databases", "set by the configuration"},
     {"most_replicas", "set by the configuration"},
     {"most_credentials_bytes", "of one file"},
@@ -136,6 +136,7 @@ const std::map<std::string, std::string> without_share{
     {"most_attempts", "steps of one turn"},
     {"most_changes", "of one reader, which begins anew"},
     {"most_depth", "of one path"},
+    {"most_elements", "of one reply"},
     {"most_entries", "instances, which have shares: the oldest goes"},
     {"most_failures_at_start", "workers"},
     {"most_frames", "of one snapshot"},

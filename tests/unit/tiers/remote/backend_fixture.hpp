@@ -51,7 +51,7 @@ class backend_under_test {
                               removal_book removals = {})
       : state_(state.empty() ? folder_.path() : std::move(state)) {
     redis_options options;
-    const auto parsed = parse_redis_url(url);
+    const auto parsed = redis::parse_server_url(url);
     BOOST_REQUIRE_MESSAGE(parsed.has_value(), url);
     options.url = *parsed;
     options.state = state_;

@@ -328,12 +328,12 @@ BOOST_AUTO_TEST_CASE(wrong_bytes_of_one_instance_are_refused_and_counted_and_its
   world all;
   all.get(1);
   all.accept_bind();
-  for (std::uint64_t number = 1; number <= 4 * remote::breaker::most_in_a_row; ++number) {
+  for (std::uint64_t number = 1; number <= 4 * redis::breaker::most_in_a_row; ++number) {
     if (number > 1) all.get(number);
     all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], number, false);
     BOOST_TEST((all.got[number] == item_result::wrong));
   }
-  BOOST_TEST(all.pool.counters.wrong == 4 * remote::breaker::most_in_a_row);
+  BOOST_TEST(all.pool.counters.wrong == 4 * redis::breaker::most_in_a_row);
   all.get(101);
   all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 101);
   BOOST_TEST((all.got[101] == item_result::done));
@@ -372,7 +372,7 @@ BOOST_AUTO_TEST_CASE(wrong_bytes_of_many_instances_and_right_ones_of_none_open_t
     all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], number, false);
     BOOST_TEST((all.got[number] == item_result::wrong));
   };
-  for (std::uint64_t number = 0; number < 3 + remote::breaker::most_in_a_row; ++number) get_wrong(number);
+  for (std::uint64_t number = 0; number < 3 + redis::breaker::most_in_a_row; ++number) get_wrong(number);
   all.get(100);
   BOOST_TEST((all.got[100] == item_result::refused));  // it is not asked any more
   all.run(1100ms);

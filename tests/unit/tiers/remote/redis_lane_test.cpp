@@ -34,7 +34,7 @@ class slow_server {
   void let_go() {
     if (!is_let_go_.exchange(true)) let_go_.set_value();
   }
-  [[nodiscard]] redis_url url() const { return *parse_redis_url(server_.url()); }
+  [[nodiscard]] redis::server_url url() const { return *redis::parse_server_url(server_.url()); }
 
   std::atomic<int> puts = 0, deletions = 0;
   std::atomic<bool> closes_at_put = false;

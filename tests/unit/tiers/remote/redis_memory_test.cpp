@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(an_allocation_that_fails_on_the_backends_thread_loses_no_to
   answered_tokens told;
   std::atomic<int> exceptions = 0;
   redis_options options;
-  options.url = parse_redis_url(server.url()).value();
+  options.url = redis::parse_server_url(server.url()).value();
   options.state = folder.path();
   options.timeout = std::chrono::seconds(20);
   options.first_back_off = std::chrono::milliseconds(1);

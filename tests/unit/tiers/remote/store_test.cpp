@@ -86,14 +86,14 @@ BOOST_AUTO_TEST_CASE(a_put_goes_to_the_first_backend_that_stands) {
 }
 
 BOOST_AUTO_TEST_CASE(a_put_whose_bytes_are_not_those_of_its_sum_is_told_as_altered_and_its_backend_is_asked_on) {
-  for (std::uint64_t n = 1; n <= 4 * breaker::most_in_a_row; ++n) {
+  for (std::uint64_t n = 1; n <= 4 * redis::breaker::most_in_a_row; ++n) {
     put(n);
     BOOST_TEST(only_call(puts) == 0U);
     answer(0, puts, n, item_result::wrong);
     BOOST_TEST((only_outcome() == transfer_result::altered));
   }
-  BOOST_TEST(of.counters.wrong == 4U * breaker::most_in_a_row);
-  BOOST_TEST((of.status_of(0, now).breaker == breaker_state::closed));
+  BOOST_TEST(of.counters.wrong == 4U * redis::breaker::most_in_a_row);
+  BOOST_TEST((of.status_of(0, now).breaker == redis::breaker_state::closed));
 }
 
 BOOST_AUTO_TEST_CASE(what_one_backend_lacks_the_next_is_asked_for) {

@@ -391,7 +391,7 @@ void redis_world::start(machine& target) {
   if (target.now) return;
   show(target.name + " starts");
   remote::redis_options settings;
-  settings.url = *remote::parse_redis_url("unix://" + folder_ + "/" + target.name + ".sock");
+  settings.url = *redis::parse_server_url("unix://" + folder_ + "/" + target.name + ".sock");
   settings.state = folder_ + "/" + target.name;
   settings.timeout = redis_patience;
   settings.calendar = [this] { return calendar(); };

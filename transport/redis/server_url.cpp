@@ -1,5 +1,5 @@
 // Parses redis:// and unix:// addresses, and reads the file that has a password.
-#include "tiers/remote/redis_url.hpp"
+#include "transport/redis/server_url.hpp"
 
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -10,7 +10,7 @@
 
 #include "core/private_file.hpp"
 
-namespace cenote::remote {
+namespace cenote::redis {
 
 namespace {
 
@@ -19,9 +19,9 @@ constexpr std::uint32_t most_databases = 65536;
 constexpr std::size_t most_prefix_bytes = 64;
 constexpr std::size_t most_credentials_bytes = 4096;
 
-std::unexpected<error> wrong_url(std::string_view what) {
+std::unexpected<error> wrong_url(std::string_view complaint) {
   return fail(error_code::invalid_argument,
-              std::string(what) +
+              std::string(complaint) +
                   "; an address is redis://[user@]host[:port][,host2[:port2]...][/db][?prefix=...] or "
                   "unix:///path[?db=...&prefix=...]");
 }
@@ -49,7 +49,7 @@ std::optional<std::string_view> cut_behind(std::string_view& text, char mark) {
   return behind;
 }
 
-result<void> take_option(redis_url& url, std::string_view option) {
+result<void> take_option(server_url& url, std::string_view option) {
   const auto value = cut_behind(option, '=');
   if (option == "prefix" && value) {
     if (!is_prefix(*value)) return wrong_url("a prefix has 1 to 64 letters, digits and . _ - :");
@@ -66,7 +66,7 @@ result<void> take_option(redis_url& url, std::string_view option) {
   return {};
 }
 
-result<void> take_options(redis_url& url, std::string_view options) {
+result<void> take_options(server_url& url, std::string_view options) {
   while (!options.empty()) {
     const auto rest = cut_behind(options, '&');
     if (auto taken = take_option(url, options); !taken) return taken;
@@ -75,7 +75,7 @@ result<void> take_options(redis_url& url, std::string_view options) {
   return {};
 }
 
-result<void> take_hosts(redis_url& url, std::string_view hosts) {
+result<void> take_hosts(server_url& url, std::string_view hosts) {
   while (true) {
     const auto rest = cut_behind(hosts, ',');
     const bool has_port =
@@ -84,17 +84,17 @@ result<void> take_hosts(redis_url& url, std::string_view hosts) {
         parse_endpoint(has_port ? std::string(hosts) : std::string(hosts) + ":" + std::to_string(default_redis_port));
     if (!where) return std::unexpected(where.error().in("the address of a Redis server"));
     if (where->host.empty() || where->port == 0) return wrong_url("a server has a host, and a port that is not 0");
-    redis_address server{.path = {}, .where = std::move(*where)};
+    server_address server{.path = {}, .place = std::move(*where)};
     if (std::ranges::find(url.servers, server) != url.servers.end()) return wrong_url("a server is named twice");
     url.servers.push_back(std::move(server));
-    if (url.servers.size() > max_redis_servers) return wrong_url("there are at most 16 servers in an address");
+    if (url.servers.size() > most_servers) return wrong_url("there are at most 16 servers in an address");
     if (!rest) return {};
     hosts = *rest;
   }
 }
 
-result<redis_url> parse_network(std::string_view rest) {
-  redis_url url;
+result<server_url> parse_network(std::string_view rest) {
+  server_url url;
   const auto options = cut_behind(rest, '?');
   const auto database = cut_behind(rest, '/');
   if (const auto at = rest.rfind('@'); at != std::string_view::npos) {
@@ -114,29 +114,40 @@ result<redis_url> parse_network(std::string_view rest) {
   return url;
 }
 
-result<redis_url> parse_local(std::string_view rest) {
-  redis_url url;
+result<server_url> parse_local(std::string_view rest) {
+  server_url url;
   const auto options = cut_behind(rest, '?');
   if (rest.size() < 2 || rest.front() != '/') return wrong_url("the path of a socket begins with /");
   if (rest.size() >= sizeof(sockaddr_un::sun_path)) return wrong_url("the path of a socket has at most 107 bytes");
   if (rest.find('\0') != std::string_view::npos) return wrong_url("the path of a socket has no zero bytes");
-  url.servers.push_back({.path = std::string(rest), .where = {}});
+  url.servers.push_back({.path = std::string(rest), .place = {}});
   if (auto taken = take_options(url, options.value_or("")); !taken) return std::unexpected(taken.error());
   return url;
 }
 
 }  // namespace
 
-std::string redis_url::name() const {
+std::optional<socket_addresses> fixed_addresses(const server_address& server) {
+  if (!server.path.empty()) {
+    sockaddr_un local{};
+    local.sun_family = AF_UNIX;
+    server.path.copy(static_cast<char*>(local.sun_path), sizeof(local.sun_path) - 1);
+    return socket_addresses{socket_address::of(local)};
+  }
+  if (const auto number = numeric_address(server.place)) return socket_addresses{*number};
+  return std::nullopt;
+}
+
+std::string server_url::name() const {
   const bool is_local = !servers.empty() && !servers.front().path.empty();
   std::string text = is_local ? "unix://" : "redis://";
   for (std::size_t i = 0; i < servers.size(); ++i) text += (i == 0 ? "" : ",") + servers[i].text();
   if (database != 0) text += (is_local ? "?db=" : "/") + std::to_string(database);
-  if (prefix != redis_url().prefix) text += (is_local && database != 0 ? "&prefix=" : "?prefix=") + prefix;
+  if (prefix != server_url().prefix) text += (is_local && database != 0 ? "&prefix=" : "?prefix=") + prefix;
   return text;
 }
 
-result<redis_url> parse_redis_url(std::string_view text) {
+result<server_url> parse_server_url(std::string_view text) {
   constexpr std::string_view redis = "redis://";
   constexpr std::string_view valkey = "valkey://";
   constexpr std::string_view local = "unix://";
@@ -149,7 +160,7 @@ result<redis_url> parse_redis_url(std::string_view text) {
   return wrong_url("not the address of a Redis server");
 }
 
-result<redis_credentials> read_credentials(const std::filesystem::path& file, const std::string& user) {
+result<server_credentials> read_credentials(const std::filesystem::path& file, const std::string& user) {
   const auto what = "the file with a server's password, " + file.native();
   const auto read = read_private_file(file, most_credentials_bytes, S_IRWXO | S_IWGRP);
   if (!read) return std::unexpected(read.error().in("the file with a server's password"));
@@ -159,7 +170,7 @@ result<redis_credentials> read_credentials(const std::filesystem::path& file, co
   if (line.empty() || line.size() > most_credentials_bytes || line.find('\n') != std::string_view::npos) {
     return fail(error_code::invalid_argument, what + ": must be one line, `password` or `user:password`");
   }
-  redis_credentials found{.user = user, .password = {}};
+  server_credentials found{.user = user, .password = {}};
   if (const auto colon = line.find(':'); user.empty() && colon != std::string_view::npos) {
     found.user = line.substr(0, colon);
     line.remove_prefix(colon + 1);
@@ -168,4 +179,4 @@ result<redis_credentials> read_credentials(const std::filesystem::path& file, co
   return found;
 }
 
-}  // namespace cenote::remote
+}  // namespace cenote::redis

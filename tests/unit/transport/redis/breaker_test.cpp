@@ -1,8 +1,8 @@
-#include "tiers/remote/breaker.hpp"
+#include "transport/redis/breaker.hpp"
 
 #include <boost/test/unit_test.hpp>
 
-namespace cenote::remote::breaker_test {
+namespace cenote::redis::breaker_test {
 
 using namespace std::chrono_literals;
 
@@ -10,8 +10,8 @@ namespace {
 
 constexpr steady_time start{1h};
 
-void fail_times(breaker& of, unsigned count, steady_time now) {
-  for (unsigned i = 0; i < count; ++i) of.note(false, now);
+void fail_times(breaker& guard, unsigned count, steady_time now) {
+  for (unsigned i = 0; i < count; ++i) guard.note(false, now);
 }
 
 }  // namespace
@@ -90,4 +90,4 @@ BOOST_AUTO_TEST_CASE(a_probe_that_is_never_answered_does_not_close_it_for_ever) 
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::remote::breaker_test
+}  // namespace cenote::redis::breaker_test

@@ -1,5 +1,5 @@
 // Addresses of Redis servers, and the file with a password.
-#include "tiers/remote/redis_url.hpp"
+#include "transport/redis/server_url.hpp"
 
 #include <sys/stat.h>
 
@@ -9,26 +9,26 @@
 
 #include "tests/support/redis_server.hpp"
 
-namespace cenote::remote {
+namespace cenote::redis {
 
 BOOST_AUTO_TEST_SUITE(redis_urls)
 
 BOOST_AUTO_TEST_CASE(an_address_says_servers_user_database_and_prefix) {
-  const auto url = parse_redis_url("redis://kv@10.0.0.9:6380,cache,[::1]:7/3?prefix=team:a");
+  const auto url = parse_server_url("redis://kv@10.0.0.9:6380,cache,[::1]:7/3?prefix=team:a");
   BOOST_REQUIRE(url.has_value());
   BOOST_TEST(url->servers.size() == 3U);
   BOOST_TEST(url->servers[0].text() == "10.0.0.9:6380");
   BOOST_TEST(url->servers[1].text() == "cache:6379");
-  BOOST_TEST(url->servers[2].where.host == "::1");
+  BOOST_TEST(url->servers[2].place.host == "::1");
   BOOST_TEST(url->user == "kv");
   BOOST_TEST(url->database == 3U);
   BOOST_TEST(url->prefix == "team:a");
   BOOST_TEST(url->name() == "redis://10.0.0.9:6380,cache:6379,[::1]:7/3?prefix=team:a");
-  BOOST_TEST(parse_redis_url("valkey://h")->name() == "redis://h:6379");
+  BOOST_TEST(parse_server_url("valkey://h")->name() == "redis://h:6379");
 }
 
 BOOST_AUTO_TEST_CASE(a_socket_is_an_address_too) {
-  const auto url = parse_redis_url("unix:///run/redis.sock?db=2&prefix=x&user=u");
+  const auto url = parse_server_url("unix:///run/redis.sock?db=2&prefix=x&user=u");
   BOOST_REQUIRE(url.has_value());
   BOOST_TEST(url->servers.front().path == "/run/redis.sock");
   BOOST_TEST(url->database == 2U);
@@ -42,13 +42,13 @@ BOOST_AUTO_TEST_CASE(what_is_no_address_is_refused) {
        {"", "redis://", "redis://:6379", "redis://h:0", "redis://h:99999", "redis://h/x", "redis://h/65536",
         "redis://h,", "redis://h,h", "redis://h?prefix=", "redis://h?prefix=a b", "redis://h?other=1", "redis://h?db",
         "http://h", "rediss://h", "unix://relative", "unix:///", "redis://::1:7", "redis://h?prefix=x&&y"}) {
-    BOOST_TEST(!parse_redis_url(text).has_value(), text);
+    BOOST_TEST(!parse_server_url(text).has_value(), text);
   }
-  BOOST_TEST(!parse_redis_url("unix:///" + std::string(200, 'x')).has_value());
+  BOOST_TEST(!parse_server_url("unix:///" + std::string(200, 'x')).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_password_in_an_address_is_refused_and_not_repeated) {
-  const auto url = parse_redis_url("redis://me:hunter2@h:6379");
+  const auto url = parse_server_url("redis://me:hunter2@h:6379");
   BOOST_REQUIRE(!url.has_value());
   BOOST_TEST(url.error().message().find("hunter2") == std::string::npos);
   BOOST_TEST(url.error().message().find("file") != std::string::npos);
@@ -60,9 +60,9 @@ BOOST_AUTO_TEST_CASE(random_text_is_taken_or_refused_and_its_name_means_the_same
   for (int round = 0; round < 20000; ++round) {
     std::string text = round % 3 == 0 ? "" : round % 3 == 1 ? "redis://" : "unix:///";
     for (auto i = random() % 24; i > 0; --i) text += letters[random() % letters.size()];
-    const auto url = parse_redis_url(text);
+    const auto url = parse_server_url(text);
     if (!url) continue;
-    const auto again = parse_redis_url(url->name());
+    const auto again = parse_server_url(url->name());
     BOOST_REQUIRE_MESSAGE(again.has_value(), text << " became " << url->name());
     BOOST_REQUIRE(again->name() == url->name());
   }
@@ -109,4 +109,4 @@ BOOST_AUTO_TEST_CASE(a_file_that_is_missing_empty_or_of_two_lines_is_refused) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::remote
+}  // namespace cenote::redis

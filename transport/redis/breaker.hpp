@@ -8,9 +8,9 @@
 #include <cstdint>
 
 #include "core/enum_names.hpp"
-#include "tiers/remote/steady_time.hpp"
+#include "transport/redis/steady_time.hpp"
 
-namespace cenote::remote {
+namespace cenote::redis {
 
 enum class breaker_state : std::uint8_t {
   closed,     ///< calls go through
@@ -31,27 +31,27 @@ class breaker {
 
   [[nodiscard]] breaker_state state(steady_time now) const noexcept {
     if (!is_open_) return breaker_state::closed;
-    return now < until_ && !is_probing_ ? breaker_state::open : breaker_state::half_open;
+    return now < next_call_ && !is_probing_ ? breaker_state::open : breaker_state::half_open;
   }
-  /// May a call be made? In `half_open` the first that asks may, and then none until its outcome is told, or a pause
+  /// May a call be made? In `half_open` the first that asks may, and then none until its outcome is noted, or a pause
   /// has passed without one.
   [[nodiscard]] bool admits(steady_time now) noexcept {
     if (!is_open_) return true;
-    if (now < until_) return false;
-    until_ = now + pause_;
+    if (now < next_call_) return false;
+    next_call_ = now + pause_;
     is_probing_ = true;
     return true;
   }
   void close() noexcept { *this = breaker(); }
-  /// What became of a call. Those that were under way when it opened change nothing: only its probe does.
+  /// The outcome of a call. Those that were under way when it opened change nothing: only its probe does.
   void note(bool answered, steady_time now) noexcept {
     if (is_open_ && !is_probing_) return;
     if (is_open_) return answered ? close() : open(std::min(2 * pause_, last_pause), now);
     in_a_row_ = answered ? 0 : in_a_row_ + 1;
     failed_[next_] = !answered;
     next_ = (next_ + 1) % window;
-    seen_ = std::min(seen_ + 1, window);
-    if (in_a_row_ >= most_in_a_row || (seen_ == window && failed_.count() > window / 2)) open(first_pause, now);
+    calls_ = std::min(calls_ + 1, window);
+    if (in_a_row_ >= most_in_a_row || (calls_ == window && failed_.count() > window / 2)) open(first_pause, now);
   }
 
  private:
@@ -59,17 +59,17 @@ class breaker {
     is_open_ = true;
     is_probing_ = false;
     pause_ = pause;
-    until_ = now + pause;
+    next_call_ = now + pause;
   }
 
   bool is_open_ = false;
   bool is_probing_ = false;  ///< a call was admitted since it opened
   std::chrono::milliseconds pause_ = first_pause;
-  steady_time until_{};  ///< no call before
+  steady_time next_call_{};  ///< no call before
   unsigned in_a_row_ = 0;
   std::bitset<window> failed_;  ///< of the last calls, a ring
   std::size_t next_ = 0;
-  std::size_t seen_ = 0;
+  std::size_t calls_ = 0;
 };
 
-}  // namespace cenote::remote
+}  // namespace cenote::redis

@@ -1,5 +1,5 @@
-// Look-ups of names that hang keep nobody, and there is never more than one.
-#include "tiers/remote/resolver.hpp"
+// Look-ups of names that hang block no caller, and there is never more than one.
+#include "transport/redis/resolver.hpp"
 
 #include <atomic>
 #include <boost/test/unit_test.hpp>
@@ -7,11 +7,11 @@
 #include <memory>
 #include <optional>
 
-namespace cenote::remote {
+namespace cenote::redis {
 
 namespace {
 
-/// A name service whose answer comes when the test says so.
+/// A name service whose answer comes when the test lets it.
 struct slow_names {
   std::promise<void> may_answer;
   std::shared_future<void> answered = may_answer.get_future().share();
@@ -67,4 +67,4 @@ BOOST_AUTO_TEST_CASE(a_resolver_goes_while_its_lookup_hangs_and_is_not_woken_lat
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::remote
+}  // namespace cenote::redis

@@ -1,23 +1,24 @@
 // Look-ups on detached threads, one at a time a resolver.
-#include "tiers/remote/resolver.hpp"
+#include "transport/redis/resolver.hpp"
 
 #include <mutex>
 #include <utility>
 
-namespace cenote::remote {
+namespace cenote::redis {
 
 struct resolver::shared {
-  explicit shared(std::function<void()> waker, name_lookup way) : wake(std::move(waker)), how(std::move(way)) {}
+  explicit shared(std::function<void()> waker, name_lookup function)
+      : wake(std::move(waker)), lookup(std::move(function)) {}
 
   std::mutex mutex;
   bool is_busy = false;
   std::function<void()> wake;  // empty: the resolver is gone
-  const name_lookup how;
+  const name_lookup lookup;
   std::optional<result<socket_addresses>> answer;
 };
 
-resolver::resolver(endpoint where, std::function<void()> wake, name_lookup how)
-    : where_(std::move(where)), shared_(std::make_shared<shared>(std::move(wake), std::move(how))) {}
+resolver::resolver(endpoint place, std::function<void()> wake, name_lookup lookup)
+    : place_(std::move(place)), shared_(std::make_shared<shared>(std::move(wake), std::move(lookup))) {}
 
 resolver::~resolver() {
   const std::lock_guard lock(shared_->mutex);
@@ -31,13 +32,13 @@ result<void> resolver::ask() {
     shared_->is_busy = true;
     shared_->answer.reset();
   }
-  const auto take_answer = [kept = shared_](result<socket_addresses> found) {
+  const auto take_answer = [kept = shared_](result<socket_addresses> addresses) {
     const std::lock_guard lock(kept->mutex);
     kept->is_busy = false;
-    kept->answer = std::move(found);
+    kept->answer = std::move(addresses);
     if (kept->wake) kept->wake();
   };
-  auto begun = look_up_later(where_, shared_->how, take_answer);
+  auto begun = look_up_later(place_, shared_->lookup, take_answer);
   if (!begun) {
     const std::lock_guard lock(shared_->mutex);
     shared_->is_busy = false;
@@ -50,4 +51,4 @@ std::optional<result<socket_addresses>> resolver::take() {
   return std::exchange(shared_->answer, std::nullopt);
 }
 
-}  // namespace cenote::remote
+}  // namespace cenote::redis

@@ -1,23 +1,23 @@
-// What error replies mean, and that what is shown of them can be shown.
-#include "tiers/remote/redis_errors.hpp"
+// The meaning of error replies, and their text for operators.
+#include "transport/redis/reply_errors.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <string>
 
-namespace cenote::remote {
+namespace cenote::redis {
 
 BOOST_AUTO_TEST_SUITE(redis_errors)
 
 BOOST_AUTO_TEST_CASE(a_full_server_is_full_and_one_that_refuses_us_is_away) {
-  BOOST_TEST((meaning_of("OOM command not allowed when used memory > 'maxmemory'.") == redis_failure::full));
+  BOOST_TEST((meaning_of("OOM command not allowed when used memory > 'maxmemory'.") == reply_failure::full));
   BOOST_TEST((meaning_of("ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -OOM command not "
-                         "allowed when used memory > 'maxmemory'.") == redis_failure::full));  // before Redis 7
-  BOOST_TEST((meaning_of("ERR Error running script (call to f_1): @user_script:1: nonsense") == redis_failure::away));
-  BOOST_TEST((meaning_of("MISCONF Redis is configured to save RDB snapshots") == redis_failure::full));
-  BOOST_TEST((meaning_of("ERR Protocol error: invalid bulk length") == redis_failure::too_big));
-  BOOST_TEST((meaning_of("READONLY You can't write against a read only replica.") == redis_failure::away));
-  BOOST_TEST((meaning_of("something new") == redis_failure::away));
-  BOOST_TEST((meaning_of("") == redis_failure::away));
+                         "allowed when used memory > 'maxmemory'.") == reply_failure::full));  // before Redis 7
+  BOOST_TEST((meaning_of("ERR Error running script (call to f_1): @user_script:1: nonsense") == reply_failure::away));
+  BOOST_TEST((meaning_of("MISCONF Redis is configured to save RDB snapshots") == reply_failure::full));
+  BOOST_TEST((meaning_of("ERR Protocol error: invalid bulk length") == reply_failure::too_big));
+  BOOST_TEST((meaning_of("READONLY You can't write against a read only replica.") == reply_failure::away));
+  BOOST_TEST((meaning_of("something new") == reply_failure::away));
+  BOOST_TEST((meaning_of("") == reply_failure::away));
 }
 
 BOOST_AUTO_TEST_CASE(the_text_says_what_would_be_right_and_steers_no_terminal) {
@@ -36,4 +36,4 @@ BOOST_AUTO_TEST_CASE(the_text_says_what_would_be_right_and_steers_no_terminal) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::remote
+}  // namespace cenote::redis

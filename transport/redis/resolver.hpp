@@ -1,4 +1,4 @@
-// Names of hosts become addresses on a thread of its own: a name service that does not answer keeps nobody.
+// Names of hosts become addresses on a thread of its own: a name service that does not answer blocks no caller.
 #pragma once
 
 #include <chrono>
@@ -11,14 +11,14 @@
 #include "core/error.hpp"
 #include "core/socket_address.hpp"
 
-namespace cenote::remote {
+namespace cenote::redis {
 
 /// The addresses of one host and port. At most one look-up is under way; one that hangs is left to its thread, which
 /// owns what it needs, also when the resolver goes. Not thread-safe.
 class resolver {
  public:
   /// `wake` is called on the look-up's thread when there is an answer to take, never after the destructor.
-  resolver(endpoint where, std::function<void()> wake, name_lookup how = look_up);
+  resolver(endpoint place, std::function<void()> wake, name_lookup lookup = look_up);
   resolver(const resolver&) = delete;
   resolver& operator=(const resolver&) = delete;
   ~resolver();
@@ -30,8 +30,8 @@ class resolver {
 
  private:
   struct shared;
-  const endpoint where_;
+  const endpoint place_;
   const std::shared_ptr<shared> shared_;
 };
 
-}  // namespace cenote::remote
+}  // namespace cenote::redis

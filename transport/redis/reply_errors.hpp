@@ -1,20 +1,20 @@
-// What an error reply of a Redis server means for us.
+// The meaning of error replies of a Redis server.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace cenote::remote {
+namespace cenote::redis {
 
-enum class redis_failure : std::uint8_t {
+enum class reply_failure : std::uint8_t {
   full,     ///< it takes no more values for now; what it has can be read
   too_big,  ///< the value is larger than it takes; it closes the connection
   away,     ///< it does not serve us as it is: the connection is given up and tried again later
 };
 
 /// The meaning of an error reply ("OOM command not allowed when used memory > 'maxmemory'.").
-[[nodiscard]] redis_failure meaning_of(std::string_view reply) noexcept;
+[[nodiscard]] reply_failure meaning_of(std::string_view reply) noexcept;
 
 /// Whether a member of a Redis Cluster replies like that.
 [[nodiscard]] bool is_of_cluster(std::string_view reply) noexcept;
@@ -22,4 +22,4 @@ enum class redis_failure : std::uint8_t {
 /// The reply, printable, and what would be right.
 [[nodiscard]] std::string explained(std::string_view reply);
 
-}  // namespace cenote::remote
+}  // namespace cenote::redis

@@ -1,0 +1,48 @@
+// Calls that do not ask the index, whatever it is: texts, publishers, whether the service is ready.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "services/indexer/discovery/kubernetes_watch.hpp"
+#include "services/indexer/http/indexer_calls.hpp"
+#include "services/indexer/service/question_counts.hpp"
+#include "services/indexer/service/service_figures.hpp"
+#include "services/indexer/subscriber/subscriber.hpp"
+#include "services/indexer/text/text_tokenizer.hpp"
+#include "transport/http/request_server.hpp"
+
+namespace cenote::indexer {
+
+/// The parts that all threads of the service share, beside the index; all outlive the calls.
+struct service_parts {
+  subscriber& events;
+  question_totals& questions;
+  feed_time start{};                             ///< of the service
+  const http::request_server* server = nullptr;  ///< whose figures are in the metrics, if it is there
+  text_tokenizer* texts = nullptr;               ///< null: there is none
+  const kubernetes_watch* pods = nullptr;        ///< null: none are watched
+  metric_names names = metric_names::own;
+};
+
+/// For one thread of a transport.
+class common_calls : public indexer_calls {
+ public:
+  void tokenize(std::string_view model, std::string_view prompt, token_receiver done) override;
+  result<void> add_publisher(const publisher_settings& settings) override;
+  std::string_view unready_reason() override;
+
+ protected:
+  explicit common_calls(const service_parts& parts) : parts_(parts) {}
+
+  [[nodiscard]] const service_parts& parts() const noexcept { return parts_; }
+  /// A publisher's row, without the blocks of its pod.
+  [[nodiscard]] static pod_status status_of(const publisher_row& row);
+  /// Metrics beside those of the index and its pods.
+  void add_metrics(metrics_page& page) const;
+
+ private:
+  service_parts parts_;
+};
+
+}  // namespace cenote::indexer
