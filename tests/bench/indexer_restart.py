@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How long an indexer that was killed needs until its scores are right again: 100 publishers, each with 10,000 batches
-of a block in its ring, replayed over TCP. Publishers are processes of their own, as engines' are.
+"""Time until the scores of an indexer that was killed are right again: 100 publishers, each with 10,000 batches of a
+block in its ring, replayed over TCP. Publishers are processes of their own, as engines' are.
 
 The limit, in turn with it, is one process that asks for the same replays, eight at a time, and looks at nothing: both
 wait for the publishers, which take most of the time.

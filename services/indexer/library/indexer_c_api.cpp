@@ -33,8 +33,8 @@ using cenote::c_api::versioned;
 namespace {
 
 /// The index as its handle and its readers share it.
-struct shared_index {
-  explicit shared_index(indexer::local_index output) noexcept : index(std::move(output)) {}
+struct open_index {
+  explicit open_index(indexer::local_index output) noexcept : index(std::move(output)) {}
   indexer::local_index index;
   alignas(64) std::atomic<bool> is_taken{false};   ///< a thread feeds it
   alignas(64) std::atomic<bool> is_closed{false};  ///< for readers, which write nothing that they share
@@ -57,8 +57,8 @@ struct question_memory {
 template <>
 struct cenote::c_api::handle_traits<cenote_indexer> {
   struct object : client::handle_object {
-    explicit object(std::shared_ptr<shared_index> output) noexcept : impl(std::move(output)) {}
-    std::shared_ptr<shared_index> impl;
+    explicit object(std::shared_ptr<open_index> output) noexcept : impl(std::move(output)) {}
+    std::shared_ptr<open_index> impl;
   };
   static constexpr auto kind = client::handle_kind::indexer;
 };
@@ -66,9 +66,9 @@ struct cenote::c_api::handle_traits<cenote_indexer> {
 template <>
 struct cenote::c_api::handle_traits<cenote_indexer_reader> {
   struct object : client::handle_object {
-    object(std::shared_ptr<shared_index> index, indexer::scorer answers) noexcept
+    object(std::shared_ptr<open_index> index, indexer::scorer answers) noexcept
         : impl(std::move(index)), questions(std::move(answers)) {}
-    std::shared_ptr<shared_index> impl;  ///< outlives the scorer
+    std::shared_ptr<open_index> impl;  ///< outlives the scorer
     indexer::scorer questions;
     question_memory memory;
     std::atomic<bool> is_taken{false};  ///< a thread asks it
@@ -351,7 +351,7 @@ int cenote_indexer_open(const cenote_indexer_options* options, cenote_indexer** 
     if (!chosen) return failed(chosen.error());
     auto output = indexer::local_index::make(*chosen);
     if (!output) return failed(output.error());
-    return hand_out(out, std::make_unique<indexer_object>(std::make_shared<shared_index>(std::move(*output))));
+    return hand_out(out, std::make_unique<indexer_object>(std::make_shared<open_index>(std::move(*output))));
   });
 }
 
