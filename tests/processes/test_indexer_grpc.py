@@ -265,6 +265,18 @@ def test_a_token_is_asked_for(herd: Herd, messages: dict[str, Any], tmp_path: Pa
         assert list(client.ask("ScoreTokens", token, **fields).scores) == []
 
 
+def test_an_operator_asks_over_tls(herd: Herd, tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path)
+    files = [f"indexer.tls_{name}={path}" for name, path in (("cert", certificate), ("key", key), ("ca", certificate))]
+    indexer = herd.indexer(*files, launch_only=True)
+    until("it answers", lambda: indexer.logged("answers"))
+    host, port = indexer.address
+    call = ("indexer", "pods", "--json", "--address", f"{host}:{port}", "--ca", certificate)
+    answer = run_cenote(*call, "--cert", certificate, "--key", key)
+    assert (answer.returncode, answer.stdout.strip()) == (0, '{"pods":[]}'), answer.stderr
+    assert run_cenote(*call).returncode == 1  # without a certificate of its own
+
+
 def test_tls_and_certificates_of_clients(herd: Herd, messages: dict[str, Any], tmp_path: Path) -> None:
     certificate, key = self_signed(tmp_path)
     files = (f"indexer.tls_cert={certificate}", f"indexer.tls_key={key}")

@@ -350,6 +350,20 @@ def test_a_server_that_is_killed_costs_answers_and_no_errors_and_all_heals(herd:
     assert indexer.counter("redis_rebuilt_publishers_total") >= 1
 
 
+def test_a_server_that_comes_back_with_older_data_brings_no_removed_block_back(herd: Herd, server: Redis) -> None:
+    engine = herd.publisher("a")
+    engine.store(A)
+    indexer = herd.indexer(*settings_of(engine), *shared(server))
+    until_right(indexer, [engine], [A], exact=True)
+    assert server.ask("SAVE") == b"+OK\r\n"
+    engine.cut(A, 3)
+    until_right(indexer, [engine], [A], exact=True)
+    server.kill()
+    server.start()  # as SAVE left it: all of A
+    until("the return is noticed", lambda: indexer.logged("the shared index has lost its data"))
+    until_right(indexer, [engine], [A], exact=True)
+
+
 def test_a_server_that_stands_still_hangs_no_question(herd: Herd, server: Redis) -> None:
     indexer, engine = one_pod(herd, server)
     server.stop()

@@ -48,7 +48,7 @@ void remove_blocks(std::vector<std::string>& commands, std::string_view pod, std
 [[nodiscard]] std::string list_sizes(std::string_view model);
 /// Sets a text and gives the one of before, or nil.
 [[nodiscard]] std::string replace(std::string_view key, std::string_view text);
-/// Sets a text if there is none, and gives the one that holds then.
+/// Sets a text if there is none, and gives the one that holds then, with the run of the server's process behind it.
 [[nodiscard]] std::string settle(std::string_view key, std::string_view text);
 [[nodiscard]] std::string scan_pod(std::string_view pod, std::string_view cursor);
 [[nodiscard]] std::string scan_all(std::string_view cursor);
