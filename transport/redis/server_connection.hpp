@@ -46,8 +46,10 @@ concept wire_request = requires(Request request, const Request& made) {
 /// answers no command, and may raise SIGPIPE. So a value that is put goes from the block into the socket (no copy in
 /// user space), and one that is got from the socket into the block (none either: only what came together with the reply
 /// before it, at most 64 KiB, is copied once).
-template <wire_request Request>
+template <class Request>
 class server_connection {
+  static_assert(wire_request<Request>);
+
  public:
   /// Each request comes back once, in the order of send(), with its reply.
   using listener = std::function<void(Request&, const server_reply&)>;
