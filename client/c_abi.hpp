@@ -70,7 +70,8 @@ class handle_use {
     if (place_ == nullptr) [[unlikely]]
       return failed(client::handle_table::refusal(number_of(handle), handle_traits<Handle>::kind));
     if (place_->object->process.in_child()) [[unlikely]]
-      return failed({error_code::forked, "this handle belongs to the parent process; attach or open again in the child"});
+      return failed(
+          {error_code::forked, "this handle belongs to the parent process; attach or open again in the child"});
     return success;
   }
   /// Refuses later calls; the object goes with the last one that is under way. False: the handle is being freed

@@ -423,7 +423,7 @@ def test_what_waits_for_a_server_that_is_away_is_bounded(herd: Herd, server: Red
     assert indexer.state("a") == "degraded"
     server.start()
     until("its publisher begins anew", lambda: indexer.counter("redis_rebuilt_publishers_total") > 0)
-    begin = long[: 200 * BLOCK]  # of all blocks a slow machine may not hear in the time of a question
+    begin = long[: 200 * BLOCK]  # all blocks may take longer than a question has
     until("it is scored", lambda: indexer.scores(begin).score("a") == 200)
 
 

@@ -199,7 +199,8 @@ result<void> shared_line::greet_data(redis::steady_time deadline) {
   if (!data_mark_.empty() && data_mark_ != present) {
     sizes_.clear();
     data_set_.fetch_add(1, std::memory_order_release);
-    log_warn(logger("indexer"), "the shared index has lost its data, or has older ones; all publishers are asked for their blocks");
+    log_warn(logger("indexer"),
+             "the shared index has lost its data, or has older ones; all publishers are asked for their blocks");
   }
   data_mark_ = present;
   next_look_ = redis::present_time() + look_every;
