@@ -50,16 +50,11 @@ std::optional<key_fault> tokenizer_fault(const node_config& config) {
 // A token that is sent in the clear is anybody's, and so are pods that come so: without TLS the server is this
 // machine's.
 std::optional<key_fault> discovery_fault(const node_config& config) {
-  const discovery_section& discovery = config.discovery;
-  constexpr std::string_view key = "discovery.kubernetes.server", tls = "https://", plain = "http://";
-  const std::string_view server = discovery.kubernetes_server;
-  if (server.empty()) return std::nullopt;
-  if (!server.starts_with(tls) && !server.starts_with(plain)) {
-    return key_fault{key, "is https://HOST:PORT, or http://HOST:PORT of this machine"};
-  }
-  const auto address = parse_endpoint(server.substr(server.starts_with(tls) ? tls.size() : plain.size()));
-  if (!address) return key_fault{key, address.error().message()};
-  if (server.starts_with(plain) && !is_loopback(address->host)) {
+  constexpr std::string_view key = "discovery.kubernetes.server";
+  if (config.discovery.kubernetes_server.empty()) return std::nullopt;
+  const auto server = parse_web_server(config.discovery.kubernetes_server);
+  if (!server) return key_fault{key, server.error().message()};
+  if (!server->has_tls && !is_loopback(server->address.host)) {
     return key_fault{key, "is not of this machine: that needs https"};
   }
   return std::nullopt;
@@ -110,6 +105,17 @@ std::optional<key_fault> indexer_fault(const node_config& config) {
 }
 
 }  // namespace
+
+result<web_server> parse_web_server(std::string_view text) {
+  constexpr std::string_view tls = "https://", plain = "http://";
+  const bool has_tls = text.starts_with(tls);
+  if (!has_tls && !text.starts_with(plain)) {
+    return fail(error_code::invalid_argument, "is https://HOST:PORT, or http://HOST:PORT of this machine");
+  }
+  auto address = parse_endpoint(text.substr(has_tls ? tls.size() : plain.size()));
+  if (!address) return std::unexpected(address.error());
+  return web_server{std::move(*address), has_tls};
+}
 
 result<> check_indexer(const node_config& config) {
   const auto fault = indexer_fault(config);

@@ -18,6 +18,7 @@
 #include "commands/table.hpp"
 #include "config/cluster_rules.hpp"
 #include "core/text.hpp"
+#include "transport/http/query_text.hpp"
 #include "transport/http/request_client.hpp"
 
 namespace cenote {
@@ -148,8 +149,7 @@ exit_code show_scores(const service_options& options, const std::string& path) {
 }
 
 exit_code show_dump(const service_options& options, const std::string& pod) {
-  std::string target = "/v1/dump?pod=";
-  for (const char c : pod) target += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  const std::string target = "/v1/dump?pod=" + http::encoded(pod);
   const auto body = body_of(options, {.target = target});
   if (!body) return failed_with(body.error());
   std::fwrite(body->data(), 1, body->size(), stdout);

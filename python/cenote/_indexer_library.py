@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import os
-from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 from . import _library, errors
@@ -217,36 +216,13 @@ FREEING = ("cenote_indexer_free", "cenote_indexer_reader_free")
 
 
 def _load() -> ctypes.CDLL:
-    """Beside the package, beside libcenote, or in the checkout's build; a given path is the only place."""
+    """Beside the package, in the checkout's build, or beside libcenote."""
     name = "libcenote_indexer.so"
-    given = os.environ.get("CENOTE_INDEXER_LIBRARY")
+    calls = _library.LibraryCalls(
+        name, "CENOTE_INDEXER_LIBRARY", "cenote_indexer", (ABI_MAJOR, ABI_MINOR), SIGNATURES, FREEING
+    )
     beside = Path(_library.library._name).resolve().parent
-    places = [Path(given)] if given else [*_library.places(name), beside / name]
-    found = next((place for place in places if place.exists()), None)
-    if found is None:
-        sought = ", ".join(str(place) for place in places)
-        raise ImportError(
-            f"{name} was not found; sought: {sought}. "
-            "Build it with scripts/build, or set CENOTE_INDEXER_LIBRARY to the library's path."
-        )
-    try:
-        library = ctypes.CDLL(str(found))
-        version: int = library.cenote_indexer_abi_version()
-    except (OSError, AttributeError) as why:
-        raise ImportError(f"{found} cannot be loaded as libcenote_indexer: {why}") from why
-    if version >> 16 != ABI_MAJOR or version & 0xFFFF < ABI_MINOR:
-        has = f"{version >> 16}.{version & 0xFFFF}"
-        raise ImportError(f"{found} has the C ABI {has}; this package needs {ABI_MAJOR}.{ABI_MINOR} or a later minor")
-    for function_name, arguments in SIGNATURES.items():
-        function = getattr(library, function_name)
-        function.argtypes = arguments
-        function.restype = c_int
-    for function_name in FREEING:
-        function = getattr(library, function_name)
-        function.argtypes = (c_void_p,)
-        function.restype = None
-    library.cenote_indexer_last_error.restype = c_char_p
-    return library
+    return _library.load(calls, _library.places_by(calls.variable, [*_library.places(name), beside / name]))
 
 
 library = _load()

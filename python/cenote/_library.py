@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Mapping
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import errors
@@ -217,40 +219,66 @@ def places(name: str) -> list[Path]:
     return [package / name, package.parent.parent / "build" / name]
 
 
+def places_by(variable: str, defaults: list[Path]) -> list[Path]:
+    """The path in an environment variable, which is the only place then, or the defaults."""
+    given = os.environ.get(variable)
+    return [Path(given)] if given else defaults
+
+
 def _places() -> list[Path]:
-    """Where libcenote is sought, in order; a given $CENOTE_LIBRARY is the only place."""
-    given = os.environ.get("CENOTE_LIBRARY")
-    return [Path(given)] if given else places("libcenote.so")
+    """Where libcenote is sought, in order."""
+    return places_by("CENOTE_LIBRARY", places("libcenote.so"))
 
 
-def _load() -> ctypes.CDLL:
-    sought_at = _places()
-    found = next((place for place in sought_at if place.exists()), None)
+@dataclass(frozen=True)
+class LibraryCalls:
+    """A C ABI: the library's name, the variable that names its file, its functions. Those of `signatures` return a
+    code, those of `freeing` take a handle and return nothing."""
+
+    name: str
+    variable: str
+    prefix: str
+    abi: tuple[int, int]  # major, the least minor
+    signatures: Mapping[str, tuple[object, ...]]
+    freeing: tuple[str, ...]
+
+
+def load(calls: LibraryCalls, candidates: list[Path]) -> ctypes.CDLL:
+    """The first library that is there, of the right version."""
+    found = next((place for place in candidates if place.exists()), None)
     if found is None:
-        sought = ", ".join(str(place) for place in sought_at)
+        sought = ", ".join(str(place) for place in candidates)
         raise ImportError(
-            f"libcenote.so was not found; sought: {sought}. "
-            "Build it with scripts/build, or set CENOTE_LIBRARY to the library's path."
+            f"{calls.name} was not found; sought: {sought}. "
+            f"Build it with scripts/build, or set {calls.variable} to the library's path."
         )
     try:
         library = ctypes.CDLL(str(found))
-        version: int = library.cenote_abi_version()
+        version: int = library[f"{calls.prefix}_abi_version"]()
     except (OSError, AttributeError) as why:
-        raise ImportError(f"{found} cannot be loaded as libcenote: {why}") from why
-    if version >> 16 != ABI_MAJOR or version & 0xFFFF < ABI_MINOR:
+        raise ImportError(f"{found} cannot be loaded as {calls.name.removesuffix('.so')}: {why}") from why
+    major, minor = calls.abi
+    if version >> 16 != major or version & 0xFFFF < minor:
         has = f"{version >> 16}.{version & 0xFFFF}"
-        raise ImportError(f"{found} has the C ABI {has}; this package needs {ABI_MAJOR}.{ABI_MINOR} or a later minor")
-    for name, arguments in _SIGNATURES.items():
+        raise ImportError(f"{found} has the C ABI {has}; this package needs {major}.{minor} or a later minor")
+    # As attributes, which keep what is set; an item is another object each time.
+    for name, arguments in calls.signatures.items():
         function = getattr(library, name)
         function.argtypes = arguments
         function.restype = c_int
-    for name in _FREEING:
+    for name in calls.freeing:
         function = getattr(library, name)
         function.argtypes = (c_void_p,)
         function.restype = None
+    getattr(library, f"{calls.prefix}_last_error").restype = c_char_p
+    return library
+
+
+def _load() -> ctypes.CDLL:
+    calls = LibraryCalls("libcenote.so", "CENOTE_LIBRARY", "cenote", (ABI_MAJOR, ABI_MINOR), _SIGNATURES, _FREEING)
+    library = load(calls, _places())
     library.cenote_stream_native.argtypes = (c_void_p,)
     library.cenote_stream_native.restype = c_void_p
-    library.cenote_last_error.restype = c_char_p
     return library
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from indexer import LIMIT, MODEL, EnginePublisher, Herd, Indexer, prompt, settings_of, until_right
+from indexer import LIMIT, MODEL, EnginePublisher, Herd, Indexer, prompt, self_signed, settings_of, until_right
 from node import ROOT, free_port, run_cenote, until
 from redis import Redis
 
@@ -108,19 +108,6 @@ def one_pod(herd: Herd, *sets: str) -> tuple[Indexer, EnginePublisher]:
     until_right(indexer, [engine], [A, B], exact=True)
     until("the pod is shown", lambda: indexer.state("a") == "live")
     return indexer, engine
-
-
-def self_signed(folder: Path) -> tuple[Path, Path]:
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
-            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
 
 
 # ---------------------------------------------------------------------------------------------- answers

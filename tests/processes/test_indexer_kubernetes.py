@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from indexer import EnginePublisher, Herd, Indexer, prompt, until_right
+from indexer import EnginePublisher, Herd, Indexer, prompt, self_signed, until_right
 from kubernetes import ApiServer
 from node import free_ports, node_environment, run_cenote, until
 
@@ -173,16 +172,9 @@ def test_a_server_that_sends_garbage_costs_nothing_but_itself(herd: Herd, api: A
 
 
 def test_the_account_and_its_authority_are_used_and_the_token_is_read_anew(herd: Herd, tmp_path: Path) -> None:
-    certificate, key, account = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "account"
+    certificate, key = self_signed(tmp_path)
+    account = tmp_path / "account"
     account.mkdir()
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=kubernetes"),
-            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )
     api = ApiServer(token="first", certificate=(certificate, key))
     try:
         (account / "token").write_text("first\n")

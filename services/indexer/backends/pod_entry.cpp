@@ -1,7 +1,8 @@
 #include "services/indexer/backends/pod_entry.hpp"
 
-#include <array>
-#include <charconv>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 namespace cenote::indexer {
 
@@ -37,138 +38,38 @@ void add_text(std::string& json, std::string_view text) {
   json += '"';
 }
 
-void add_code_point(std::string& text, std::uint32_t code) {
-  const auto add = [&](std::uint32_t byte) { text += static_cast<char>(byte); };
-  if (code < 0x80) return add(code);
-  if (code < 0x800) {
-    add(0xc0 | (code >> 6U));
-  } else if (code < 0x10000) {
-    add(0xe0 | (code >> 12U));
-    add(0x80 | ((code >> 6U) & 0x3fU));
-  } else {
-    add(0xf0 | (code >> 18U));
-    add(0x80 | ((code >> 12U) & 0x3fU));
-    add(0x80 | ((code >> 6U) & 0x3fU));
-  }
-  add(0x80 | (code & 0x3fU));
+using nlohmann::json;
+
+// Names and texts are short, and nothing is nested.
+bool is_flat(const json& object) {
+  return std::ranges::all_of(object.items(), [](const auto& member) {
+    const auto* const text = member.value().template get_ptr<const std::string*>();
+    const bool is_short =
+        member.key().size() <= most_entry_name && (text == nullptr || text->size() <= most_entry_name);
+    return is_short && !member.value().is_structured();
+  });
 }
 
-/// Reads one flat JSON object, and fails at the first byte that does not fit.
-class field_reader {
- public:
-  explicit field_reader(std::string_view text) noexcept : rest_(text) {}
+// A member that is absent changes nothing. False: it is of another type.
+template <class Value>
+bool read_into(const json& object, const char* name, Value& value) {
+  const auto found = object.find(name);
+  if (found == object.end()) return true;
+  const auto* const present = found->get_ptr<const Value*>();
+  if (present != nullptr) value = *present;
+  return present != nullptr;
+}
 
-  std::optional<pod_entry> read() {
-    pod_entry entry;
-    bool has_group = false;
-    std::int64_t group = 0;
-    if (!take('{')) return std::nullopt;
-    for (bool is_first = true; !take('}'); is_first = false) {
-      if (!is_first && !take(',')) return std::nullopt;
-      const auto name = read_text();
-      if (!name || !take(':')) return std::nullopt;
-      const bool is_read = *name == "PodIdentifier" ? read_into(entry.pod)
-                           : *name == "DeviceTier"  ? read_into(entry.tier)
-                           : *name == "Speculative" ? read_into(entry.is_speculative)
-                           : *name == "HasGroup"    ? read_into(has_group)
-                           : *name == "GroupIdx"    ? read_into(group)
-                                                    : pass_value();
-      if (!is_read) return std::nullopt;
-    }
-    pass_spaces();
-    if (!rest_.empty() || entry.pod.empty() || entry.tier.empty()) return std::nullopt;
-    if (has_group) entry.group = group;
-    return entry;
-  }
-
- private:
-  void pass_spaces() noexcept {
-    const auto first = rest_.find_first_not_of(" \t\r\n");
-    rest_.remove_prefix(first == std::string_view::npos ? rest_.size() : first);
-  }
-  bool take(char c) noexcept {
-    pass_spaces();
-    if (!rest_.starts_with(c)) return false;
-    rest_.remove_prefix(1);
-    return true;
-  }
-  bool take_word(std::string_view word) noexcept {
-    pass_spaces();
-    if (!rest_.starts_with(word)) return false;
-    rest_.remove_prefix(word.size());
-    return true;
-  }
-  bool read_into(std::string& text) {
-    auto value = read_text();
-    if (value) text = std::move(*value);
-    return value.has_value();
-  }
-  bool read_into(bool& value) noexcept {
-    value = take_word("true");
-    return value || take_word("false");
-  }
-  bool read_into(std::int64_t& value) noexcept {
-    pass_spaces();
-    const auto [end, code] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-    if (code != std::errc()) return false;
-    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-    return true;
-  }
-  bool pass_value() {
-    pass_spaces();
-    if (rest_.starts_with('"')) return read_text().has_value();
-    const auto end = rest_.find_first_of(",}");
-    if (end == std::string_view::npos || end == 0 ||
-        rest_.substr(0, end).find_first_of("{[\"") != std::string_view::npos)
-      return false;
-    rest_.remove_prefix(end);
-    return true;
-  }
-  std::optional<std::uint32_t> read_unit() noexcept {
-    std::uint32_t code = 0;
-    const auto text = rest_.substr(0, 4);
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), code, 16);
-    if (failure != std::errc() || end != text.data() + 4 || text.size() != 4) return std::nullopt;
-    rest_.remove_prefix(4);
-    return code;
-  }
-  bool read_escape(std::string& text) {
-    const char c = rest_.front();
-    rest_.remove_prefix(1);
-    constexpr std::string_view names = "\"\\/bfnrt";
-    constexpr std::string_view values = "\"\\/\b\f\n\r\t";
-    if (const auto at = names.find(c); at != std::string_view::npos) {
-      text += values[at];
-      return true;
-    }
-    auto code = c == 'u' ? read_unit() : std::nullopt;
-    if (!code) return false;
-    if (*code >= 0xd800 && *code < 0xdc00 && rest_.starts_with("\\u")) {
-      rest_.remove_prefix(2);
-      const auto low = read_unit();
-      if (!low || *low < 0xdc00 || *low > 0xdfff) return false;
-      code = 0x10000 + ((*code - 0xd800) << 10U) + (*low - 0xdc00);
-    }
-    add_code_point(text, *code);
-    return true;
-  }
-  std::optional<std::string> read_text() {
-    if (!take('"')) return std::nullopt;
-    std::string text;
-    while (!rest_.empty() && text.size() <= most_entry_name) {
-      const auto end = rest_.find_first_of("\"\\");
-      if (end == std::string_view::npos) return std::nullopt;
-      text += rest_.substr(0, end);
-      const bool is_end = rest_[end] == '"';
-      rest_.remove_prefix(end + 1);
-      if (is_end) return text.size() <= most_entry_name ? std::optional(std::move(text)) : std::nullopt;
-      if (rest_.empty() || !read_escape(text)) return std::nullopt;
-    }
-    return std::nullopt;
-  }
-
-  std::string_view rest_;
-};
+// Numbers without a sign are a type of their own.
+bool read_group(const json& object, std::int64_t& group) {
+  const auto found = object.find("GroupIdx");
+  if (found == object.end()) return true;
+  const auto* const natural = found->get_ptr<const json::number_unsigned_t*>();
+  if (natural != nullptr && !std::in_range<std::int64_t>(*natural)) return false;
+  if (!found->is_number_integer()) return false;
+  group = found->get<std::int64_t>();
+  return true;
+}
 
 }  // namespace
 
@@ -189,7 +90,17 @@ std::string field_text(const pod_entry& entry) {
 }
 
 std::optional<pod_entry> parse_field(std::string_view text) {
-  return field_reader(text).read();
+  const json object = json::parse(text, nullptr, false);
+  if (!object.is_object() || !is_flat(object)) return std::nullopt;
+  pod_entry entry;
+  bool has_group = false;
+  std::int64_t group = 0;
+  const bool is_read = read_into(object, "PodIdentifier", entry.pod) && read_into(object, "DeviceTier", entry.tier) &&
+                       read_into(object, "Speculative", entry.is_speculative) &&
+                       read_into(object, "HasGroup", has_group) && read_group(object, group);
+  if (!is_read || entry.pod.empty() || entry.tier.empty()) return std::nullopt;
+  if (has_group) entry.group = group;
+  return entry;
 }
 
 }  // namespace cenote::indexer

@@ -86,7 +86,7 @@ struct shared_counters {
   counter commands{0}, failures{0}, connections{0};  ///< of writing
   counter refused{0};                                ///< commands that the server refused
   counter waiting_bytes{0}, dropped_batches{0};      ///< of the writer's queue
-  counter rebuilt_publishers{0}, cleared_entries{0};
+  counter rebuilt_publishers{0};
   counter unanswered{0}, failed_questions{0}, strange_fields{0};
 };
 

@@ -12,11 +12,6 @@ std::string field_of(const publisher_identity& publisher, const event_batch& bat
   return field_text(entry);
 }
 
-/// Some of the blocks of its tokens, by their positions in a group of a hybrid model.
-bool is_sparse(const engine_event& event) noexcept {
-  return event.tokens.size != std::uint64_t{event.hashes.size} * event.block_tokens;
-}
-
 }  // namespace
 
 void shared_placer::open(publisher_id publisher, const publisher_identity& identity) {
@@ -59,7 +54,7 @@ void shared_placer::store(publisher_id number, const publisher_identity& publish
   }
   if (batch.medium_of(event).empty()) return counters_.refuse(placement_refusal::bounds, blocks);
   if (event.tokens.empty()) return hold_known(number, publisher, batch, event);
-  if (is_sparse(event)) return counters_.refuse(placement_refusal::ignored_group, blocks);
+  if (event.is_sparse()) return counters_.refuse(placement_refusal::ignored_group, blocks);
   place(number, publisher, batch, event, is_parent_unknown);
 }
 

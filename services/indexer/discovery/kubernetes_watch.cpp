@@ -11,7 +11,6 @@
 #include "config/logging.hpp"
 #include "core/random_number.hpp"
 #include "transport/http/query_text.hpp"
-#include "transport/http/request_client.hpp"
 
 namespace cenote::indexer {
 
@@ -55,38 +54,29 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
-}  // namespace
-
-result<kubernetes_watch::api_server> kubernetes_watch::server_of(const std::string& text) {
-  constexpr std::string_view tls = "https://", plain = "http://";
-  std::string address = text;
-  if (address.empty()) {
-    std::string host = variable("KUBERNETES_SERVICE_HOST");
-    if (host.empty()) {
-      return fail(error_code::invalid_argument,
-                  "this process does not run in a cluster (KUBERNETES_SERVICE_HOST is not set); name the API server in "
-                  "discovery.kubernetes.server");
-    }
-    if (host.contains(':')) host = "[" + host + "]";
-    address = std::string(tls) + host + ":" + variable("KUBERNETES_SERVICE_PORT");
-  }
-  const bool has_tls = address.starts_with(tls);
-  if (!has_tls && !address.starts_with(plain)) {
+// The address that Kubernetes gives a pod's process.
+result<std::string> cluster_server() {
+  std::string host = variable("KUBERNETES_SERVICE_HOST");
+  if (host.empty()) {
     return fail(error_code::invalid_argument,
-                "`" + address + "` is no server; right would be \"https://10.0.0.1:6443\"");
+                "this process does not run in a cluster (KUBERNETES_SERVICE_HOST is not set); name the API server in "
+                "discovery.kubernetes.server");
   }
-  auto parsed = parse_endpoint(std::string_view(address).substr(has_tls ? tls.size() : plain.size()));
-  if (!parsed) return std::unexpected(parsed.error());
-  return api_server{std::move(*parsed), has_tls};
+  if (host.contains(':')) host = "[" + host + "]";
+  return "https://" + host + ":" + variable("KUBERNETES_SERVICE_PORT");
 }
 
+}  // namespace
+
 result<std::unique_ptr<kubernetes_watch>> kubernetes_watch::start(kubernetes_options options) {
-  auto server = server_of(options.server);
+  const auto text = options.server.empty() ? cluster_server() : options.server;
+  if (!text) return std::unexpected(text.error());
+  auto server = config::parse_web_server(*text);
   if (!server) return std::unexpected(server.error());
   return std::unique_ptr<kubernetes_watch>(new kubernetes_watch(std::move(options), std::move(*server)));
 }
 
-kubernetes_watch::kubernetes_watch(kubernetes_options options, api_server server)
+kubernetes_watch::kubernetes_watch(kubernetes_options options, config::web_server server)
     : options_(std::move(options)),
       server_(std::move(server)),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
@@ -138,7 +128,7 @@ result<void> kubernetes_watch::list(const std::stop_token& stop) {
   do {
     std::string page;
     const std::string position = next.empty() ? "" : "&continue=" + http::encoded(next);
-    auto asked = ask(target() + "&limit=500" + position, stop, [&](std::string_view part) {
+    auto asked = ask(target() + "&limit=500" + position, list_limit, stop, [&](std::string_view part) {
       page += part;
       return page.size() <= most_page_bytes;
     });
@@ -159,7 +149,7 @@ result<void> kubernetes_watch::watch(const std::stop_token& stop) {
   bool is_expired = false;
   auto asked = ask(target() + "&watch=1&allowWatchBookmarks=true&timeoutSeconds=" + std::string(watch_seconds) +
                        "&resourceVersion=" + http::encoded(table_.version()),
-                   stop, [&](std::string_view part) {
+                   watch_limit, stop, [&](std::string_view part) {
                      const auto added = table_.add_changes(part);
                      if (!added) read = std::unexpected(added.error());
                      if (!added) return false;
@@ -180,16 +170,14 @@ std::string kubernetes_watch::target() const {
   return "/api/v1" + place + "/pods?labelSelector=" + http::encoded(options_.selector);
 }
 
-template <class Visit>
-result<void> kubernetes_watch::ask(const std::string& target, const std::stop_token& stop, Visit&& visit) {
+result<void> kubernetes_watch::ask(const std::string& target, milliseconds limit, const std::stop_token& stop,
+                                   const http::part_visitor& visit) {
   http::service_address service{.address = server_.address};
   if (server_.has_tls) {
     service.ca = options_.account + "/ca.crt";
     service.token = token_in(options_.account);
   }
-  const bool is_watch = target.contains("&watch=1");
-  const auto answer =
-      http::follow_service(service, {.target = target}, is_watch ? watch_limit : list_limit, visit, stop);
+  const auto answer = http::follow_service(service, {.target = target}, limit, visit, stop);
   if (!answer) return std::unexpected(answer.error());
   if (answer->status != 200) return fail(error_code::system, "the API server refuses with " + refusal_of(*answer));
   return {};

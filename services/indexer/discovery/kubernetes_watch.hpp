@@ -1,6 +1,7 @@
 // Follows the pods of a label at the API server of Kubernetes, on a thread of its own.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -10,9 +11,10 @@
 #include <string>
 #include <thread>
 
-#include "core/endpoint.hpp"
+#include "config/indexer_rules.hpp"
 #include "core/error.hpp"
 #include "services/indexer/discovery/pod_table.hpp"
+#include "transport/http/request_client.hpp"
 
 namespace cenote::indexer {
 
@@ -50,26 +52,20 @@ class kubernetes_watch {
   void stop() noexcept { thread_.request_stop(); }
 
  private:
-  struct api_server {
-    endpoint address{};
-    bool has_tls = false;
-  };
+  kubernetes_watch(kubernetes_options options, config::web_server server);
 
-  kubernetes_watch(kubernetes_options options, api_server server);
-
-  [[nodiscard]] static result<api_server> server_of(const std::string& text);
   void run(const std::stop_token& stop);
   [[nodiscard]] result<void> list(const std::stop_token& stop);
   [[nodiscard]] result<void> watch(const std::stop_token& stop);
   [[nodiscard]] std::string target() const;
-  template <class Visit>
-  [[nodiscard]] result<void> ask(const std::string& target, const std::stop_token& stop, Visit&& visit);
+  [[nodiscard]] result<void> ask(const std::string& target, std::chrono::milliseconds limit,
+                                 const std::stop_token& stop, const http::part_visitor& visit);
   void publish(std::uint64_t lists);
   void count_refused();
   void wait(const std::stop_token& stop, std::chrono::milliseconds time);
 
   kubernetes_options options_;
-  api_server server_;
+  config::web_server server_;
   pod_table table_;  ///< the thread's
   mutable std::mutex mutex_;
   std::condition_variable_any wake_;

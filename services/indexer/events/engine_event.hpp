@@ -77,6 +77,11 @@ struct engine_event {
   array_range extra_keys;               ///< in extra_keys.blocks, one a hash; empty: no block has any
   array_range lora_name;                ///< in text; empty: the base model
   array_range medium_text;              ///< in text, lower case; empty unless medium is `other`
+
+  /// Stored are some of the blocks of its tokens: those of a window, or of a group of a hybrid model.
+  [[nodiscard]] bool is_sparse() const noexcept {
+    return kind == event_kind::stored && !tokens.empty() && tokens.size != std::uint64_t{hashes.size} * block_tokens;
+  }
 };
 
 }  // namespace cenote::indexer

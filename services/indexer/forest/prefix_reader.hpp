@@ -111,6 +111,13 @@ class prefix_reader {
     return parts_->holders.medium_name(medium);
   }
 
+  /// Whether some block is or was in a medium of this name; the empty one stands for all.
+  [[nodiscard]] bool has_medium(std::string_view medium) const noexcept {
+    bool is_found = medium.empty();
+    for (medium_number i = 0; i < most_media; ++i) is_found = is_found || medium_name(i) == medium;
+    return is_found;
+  }
+
   /// Calls `visit(index, holders)` for each key up to the first that nothing holds; a node is a holder of its own.
   template <class Visit>
   void lookup(std::span<const std::uint64_t> keys, Visit&& visit) {

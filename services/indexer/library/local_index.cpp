@@ -22,9 +22,7 @@ namespace cenote::indexer {
 namespace {
 
 constexpr std::chrono::milliseconds tick{100};
-constexpr std::chrono::milliseconds clock_step{50};
 constexpr std::chrono::hours no_checks{24 * 365};  // a program looks after its connections itself
-constexpr std::size_t swept_runs = 65'536;         // a tick: some milliseconds
 
 feeds_options feeds_options_of(const local_index_options& options) {
   feeds_options made;
@@ -360,10 +358,9 @@ void local_index::index_parts::advance(feed_time now) {
   next_tick_ = now + tick;
   feeds_.advance(now);
   carry_out(now);
-  index.advance_clock(static_cast<std::uint32_t>(1 + now.time_since_epoch() / clock_step));
+  payloads_.set_clock(now);
   payloads_.blocks().advance(now);
-  (void)index.sweep(swept_runs);
-  index.reclaim();
+  payloads_.sweep();
 }
 
 // ---------------------------------------------------------------------------------------------- figures
@@ -464,9 +461,8 @@ bool local_index::close(std::string_view topic, feed_time now) {
 
 result<bool> local_index::clear(std::string_view pod, std::string_view medium, feed_time now) {
   if (!parts_->reader->has_pod(pod)) return false;
-  bool is_known = medium.empty();
-  for (medium_number i = 0; i < most_media; ++i) is_known = is_known || parts_->reader->medium_name(i) == medium;
-  if (!is_known) return fail(error_code::invalid_argument, "no pod has blocks in `" + std::string(medium) + "`");
+  if (!parts_->reader->has_medium(medium))
+    return fail(error_code::invalid_argument, "no pod has blocks in `" + std::string(medium) + "`");
   (void)parts_->blocks().clear(pod, medium);
   parts_->advance(now);
   return true;

@@ -1,5 +1,7 @@
 #include "services/indexer/placement/payload_placer.hpp"
 
+#include <chrono>
+
 namespace cenote::indexer {
 
 namespace {
@@ -35,6 +37,17 @@ void payload_placer::close(publisher_id publisher) {
   if (const placed_publisher* const closed = blocks_.find(publisher)) closed_ += closed->counters;
   blocks_.close(publisher);
   adapters_.erase(publisher);
+}
+
+void payload_placer::set_clock(feed_time now) noexcept {
+  constexpr std::chrono::milliseconds step{50};
+  index_.advance_clock(static_cast<std::uint32_t>(1 + now.time_since_epoch() / step));
+}
+
+void payload_placer::sweep() noexcept {
+  constexpr std::size_t swept_runs = 65'536;
+  (void)index_.sweep(swept_runs);
+  index_.reclaim();
 }
 
 placement_counters payload_placer::counters() const noexcept {

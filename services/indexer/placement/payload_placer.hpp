@@ -27,7 +27,7 @@ struct batch_effect {
 class payload_placer {
  public:
   /// Both outlive it.
-  payload_placer(forest& index, const token_processor& keys) noexcept : blocks_(index, keys) {}
+  payload_placer(forest& index, const token_processor& keys) noexcept : index_(index), blocks_(index, keys) {}
 
   /// A publisher is known from now on. Errors: as placer::open().
   [[nodiscard]] result<void> open(publisher_id publisher, const publisher_identity& identity);
@@ -35,6 +35,12 @@ class payload_placer {
   batch_effect apply(publisher_id publisher, std::string_view topic, std::span<const std::byte> payload);
   /// The publisher and its blocks go.
   void close(publisher_id publisher);
+
+  /// The time of what is stored and asked from now on. To be called several times a second, as sweep().
+  void set_clock(feed_time now) noexcept;
+  /// Gives memory of blocks that are gone back, some milliseconds of work at most: whatever else there is to do, all
+  /// comes back within a few calls.
+  void sweep() noexcept;
 
   /// Everything else about publishers.
   [[nodiscard]] placer& blocks() noexcept { return blocks_; }
@@ -48,6 +54,7 @@ class payload_placer {
   [[nodiscard]] std::size_t size() const noexcept { return adapters_.size(); }
 
  private:
+  forest& index_;
   placer blocks_;
   std::unordered_map<publisher_id, event_adapter> adapters_;
   event_batch batch_;

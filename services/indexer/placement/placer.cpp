@@ -8,16 +8,6 @@
 
 namespace cenote::indexer {
 
-namespace {
-
-/// Some of the blocks of its tokens.
-bool is_sparse(const engine_event& event) noexcept {
-  return event.kind == event_kind::stored && !event.tokens.empty() &&
-         event.tokens.size != std::uint64_t{event.hashes.size} * event.block_tokens;
-}
-
-}  // namespace
-
 placer::placer(forest& index, const token_processor& keys) noexcept
     : index_(index), processor_(keys), domains_(index), members_(index), expected_(index) {}
 
@@ -76,12 +66,12 @@ void placer::change(placed_publisher& publisher, const event_batch& batch, place
   const auto store_before = [&](std::size_t end) {
     for (; waiting < end; ++waiting) {
       const engine_event& event = batch.events[waiting];
-      if (is_sparse(event)) store(publisher, batch, event, effect);
+      if (event.is_sparse()) store(publisher, batch, event, effect);
     }
   };
   for (std::size_t i = 0; i < batch.events.size(); ++i) {
     const engine_event& event = batch.events[i];
-    if (is_sparse(event)) continue;
+    if (event.is_sparse()) continue;
     if (event.kind == event_kind::stored) {
       store(publisher, batch, event, effect);
       store_before(i);
@@ -118,7 +108,7 @@ void placer::store(placed_publisher& publisher, const event_batch& batch, const 
   const holder stored_by = open_holder(publisher, rank, kind_of(group->slot, *medium));
   if (stored_by == 0) return publisher.counters.refuse(placement_refusal::bounds, blocks);
   if (publisher.is_node()) return hold_node_blocks(publisher, batch, event, stored_by);
-  if (!has_tokens || is_sparse(event)) return hold_known(publisher, batch, event, stored_by);
+  if (!has_tokens || event.is_sparse()) return hold_known(publisher, batch, event, stored_by);
   place(publisher, batch, event, stored_by, effect);
 }
 

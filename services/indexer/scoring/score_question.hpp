@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/error.hpp"
 #include "services/indexer/forest/holder_table.hpp"
 #include "services/indexer/keys/extra_keys.hpp"
 
@@ -21,6 +22,9 @@ struct score_question {
   std::span<const std::string_view> pods{};     ///< only these; empty: all
   std::string_view lora_name{};                 ///< empty: the base model
   extra_key_view extra_keys{};                  ///< one list a block, with the salt in the first block's
+
+  /// Whether check_lists() has something to check.
+  [[nodiscard]] bool has_lists() const noexcept { return !extra_keys.blocks.empty() && !tokens.empty(); }
 };
 
 /// Bounds of a question that a stranger asks.
@@ -30,6 +34,12 @@ struct question_limits {
   static constexpr std::size_t pods = 65'536;
   static constexpr std::size_t holders = std::size_t{1} << 18U;  ///< of all blocks that are looked up
 };
+
+/// Whether there are as many lists of extra keys as blocks at most; 0 tokens a block: the model is unknown. Errors:
+/// invalid_argument.
+[[nodiscard]] result<void> check_lists(const score_question& question, std::uint32_t block_tokens);
+/// Whether an answer may name so many holders. Errors: limit_exceeded.
+[[nodiscard]] result<void> check_holders(std::size_t count);
 
 /// The longest prefix of a pod's best rank.
 struct pod_score {

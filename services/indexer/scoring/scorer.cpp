@@ -67,22 +67,13 @@ result<void> scorer::lookup(std::span<const std::uint64_t> keys, const holder_vi
     }
     visit(holders_);
   });
-  if (sum <= question_limits::holders) return {};
-  return fail(error_code::limit_exceeded, "these blocks have " + std::to_string(sum) +
-                                              " holders; an answer has at most " +
-                                              std::to_string(question_limits::holders) + ": ask for fewer keys");
+  return check_holders(sum);
 }
 
 result<void> scorer::check_lists(const score_question& question) const {
-  const std::size_t lists = question.extra_keys.blocks.size();
-  if (lists == 0 || question.tokens.empty()) return {};
+  if (!question.has_lists()) return {};
   const auto facts = reader_.model(question.model);
-  if (!facts || facts->size_count == 0) return {};
-  const std::size_t blocks = question.tokens.size() / facts->sizes[0];
-  if (lists <= std::max<std::size_t>(blocks, 1)) return {};
-  return fail(error_code::invalid_argument, std::to_string(lists) + " lists of extra keys, where the prompt has " +
-                                                std::to_string(blocks) + " blocks of " +
-                                                std::to_string(facts->sizes[0]) + " tokens");
+  return indexer::check_lists(question, facts && facts->size_count > 0 ? facts->sizes[0] : 0);
 }
 
 // Prefixes of pods whose blocks have this size. Where the first key shows that no pod has anything, the others are not

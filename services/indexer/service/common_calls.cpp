@@ -14,6 +14,17 @@ constexpr std::chrono::seconds connection_time{10};  // for connections to confi
 
 }  // namespace
 
+result<question_counts*> common_calls::open_counts(const service_parts& parts) {
+  if (question_counts* const made = parts.questions.add()) return made;
+  return fail(error_code::limit_exceeded, "the service has as many threads as there may be");
+}
+
+void common_calls::count(const score_answer& answer, std::chrono::nanoseconds time) noexcept {
+  std::uint32_t longest = 0;
+  for (const pod_score& each : answer.scores) longest = std::max(longest, each.blocks);
+  counts_.add(answer.blocks, longest, time);
+}
+
 pod_status common_calls::status_of(const publisher_row& row) {
   return {.pod = row.identity.pod,
           .dp_rank = 0,
@@ -57,6 +68,13 @@ result<void> common_calls::add_publisher(const publisher_settings& settings) {
     options.engine = *engine;
   }
   return parts_.events.add(options);
+}
+
+result<bool> common_calls::remove_publisher(std::string_view name) {
+  auto removed = parts_.events.remove(name);
+  if (removed) return true;
+  if (removed.error().code() == error_code::invalid_argument) return false;
+  return std::unexpected(removed.error());
 }
 
 // Publishers that are away do not keep an indexer from being ready for ever, and those that connect to it need a

@@ -1,6 +1,7 @@
 // Calls that do not ask the index, whatever it is: texts, publishers, whether the service is ready.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string_view>
 
@@ -30,10 +31,22 @@ class common_calls : public indexer_calls {
  public:
   void tokenize(std::string_view model, std::string_view prompt, token_receiver done) override;
   result<void> add_publisher(const publisher_settings& settings) override;
+  result<bool> remove_publisher(std::string_view name) override;
   std::string_view unready_reason() override;
 
  protected:
-  explicit common_calls(const service_parts& parts) : parts_(parts) {}
+  common_calls(const service_parts& parts, question_counts& counts) : parts_(parts), counts_(counts) {}
+
+  /// Counts for one more thread. Errors: limit_exceeded.
+  [[nodiscard]] static result<question_counts*> open_counts(const service_parts& parts);
+  /// The answer of `scores`, an object that has score(), counted with its time.
+  template <class Scores>
+  [[nodiscard]] score_answer counted_score(Scores& scores, const score_question& question) {
+    const auto begin = std::chrono::steady_clock::now();
+    const score_answer answer = scores.score(question);
+    count(answer, std::chrono::steady_clock::now() - begin);
+    return answer;
+  }
 
   [[nodiscard]] const service_parts& parts() const noexcept { return parts_; }
   /// A publisher's row, without the blocks of its pod.
@@ -42,7 +55,10 @@ class common_calls : public indexer_calls {
   void add_metrics(metrics_page& page) const;
 
  private:
+  void count(const score_answer& answer, std::chrono::nanoseconds time) noexcept;
+
   service_parts parts_;
+  question_counts& counts_;
 };
 
 }  // namespace cenote::indexer

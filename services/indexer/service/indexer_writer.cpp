@@ -9,12 +9,6 @@
 
 namespace cenote::indexer {
 
-namespace {
-
-constexpr std::size_t swept_runs = 65'536;  // a tick: some milliseconds
-
-}  // namespace
-
 void indexer_writer::open(publisher_id publisher, const publisher_identity& identity) {
   if (auto opened = payloads_.open(publisher, identity); !opened) {
     ++present_.refused_publishers;
@@ -46,12 +40,11 @@ void indexer_writer::close(publisher_id publisher) {
 }
 
 std::vector<publisher_id> indexer_writer::advance(feed_time now) {
-  constexpr std::chrono::milliseconds clock_step{50};
-  index_.advance_clock(static_cast<std::uint32_t>(1 + now.time_since_epoch() / clock_step));
+  payloads_.set_clock(now);
   payloads_.blocks().set_expectation(std::chrono::milliseconds(expectation_.load(std::memory_order_relaxed)));
   run_tasks();
   payloads_.blocks().advance(now);
-  sweep();
+  payloads_.sweep();
   publish_figures(now);
   return find_room(now);
 }
@@ -86,12 +79,6 @@ void indexer_writer::run_tasks() {
     task_bytes_ = 0;
   }
   for (const writer_task& each : tasks) each(index_, payloads_.blocks());
-}
-
-// Blocks of dead holders give their memory back within a few ticks, whatever else there is to do.
-void indexer_writer::sweep() {
-  (void)index_.sweep(swept_runs);
-  index_.reclaim();
 }
 
 void indexer_writer::publish_figures(feed_time now) {

@@ -56,7 +56,6 @@ class indexer_writer final : public batch_sink {
  private:
   void run_tasks();
   [[nodiscard]] std::vector<publisher_id> find_room(feed_time now);
-  void sweep();
   void publish_figures(feed_time now);
 
   forest& index_;

@@ -94,9 +94,9 @@ using publisher_index = std::multimap<std::pair<std::string_view, std::string_vi
 result<std::unique_ptr<service_calls>> service_calls::make(const service_parts& parts, const memory_parts& memory) {
   auto questions = scorer::open(memory.index, memory.processor);
   if (!questions) return fail(error_code::limit_exceeded, "the index has as many readers as there may be");
-  question_counts* const counts = parts.questions.add();
-  if (counts == nullptr) return fail(error_code::limit_exceeded, "the service has as many threads as there may be");
-  return std::unique_ptr<service_calls>(new service_calls(parts, memory, std::move(*questions), *counts));
+  const auto counts = open_counts(parts);
+  if (!counts) return std::unexpected(counts.error());
+  return std::unique_ptr<service_calls>(new service_calls(parts, memory, std::move(*questions), **counts));
 }
 
 result<void> service_calls::check_lists(const score_question& question) {
@@ -109,12 +109,7 @@ result<void> service_calls::check_lists(const score_question& question) {
 
 result<score_answer> service_calls::score(const score_question& question) {
   if (auto checked = check_lists(question); !checked) return std::unexpected(checked.error());
-  const auto begin = std::chrono::steady_clock::now();
-  const score_answer answer = questions_.score(question);
-  std::uint32_t longest = 0;
-  for (const pod_score& each : answer.scores) longest = std::max(longest, each.blocks);
-  counts_.add(answer.blocks, longest, std::chrono::steady_clock::now() - begin);
-  return answer;
+  return counted_score(questions_, question);
 }
 
 result<block_keys_answer> service_calls::keys(const score_question& question) {
@@ -182,9 +177,7 @@ result<std::unique_ptr<pod_dump>> service_calls::dump(std::string_view pod) {
 
 result<bool> service_calls::clear(std::string_view pod, std::string_view medium) {
   if (!has_pod(pod)) return false;
-  bool is_known = medium.empty();
-  for (medium_number i = 0; i < most_media; ++i) is_known = is_known || medium_name(i) == medium;
-  if (!is_known) {
+  if (!questions_.reader().has_medium(medium)) {
     return fail(error_code::invalid_argument, "no pod has blocks in `" + std::string(medium) + "`");
   }
   auto done = carry_out([name = std::string(pod), cleared = std::string(medium)](
@@ -234,16 +227,13 @@ result<std::uint32_t> service_calls::speculate(const speculation& sent) {
 }
 
 result<bool> service_calls::remove_publisher(std::string_view name) {
-  auto removed = parts().events.remove(name);
-  if (removed) {
-    // A task may be of a round that had begun before; the next round closes the publisher before its tasks.
-    for (int rounds = 0; rounds < 2; ++rounds) {
-      if (auto done = carry_out([](forest&, placer&) {}, 0); !done) return std::unexpected(done.error());
-    }
-    return true;
+  auto removed = common_calls::remove_publisher(name);
+  if (!removed || !*removed) return removed;
+  // A task may be of a round that had begun before; the next round closes the publisher before its tasks.
+  for (int rounds = 0; rounds < 2; ++rounds) {
+    if (auto done = carry_out([](forest&, placer&) {}, 0); !done) return std::unexpected(done.error());
   }
-  if (removed.error().code() == error_code::invalid_argument) return false;
-  return std::unexpected(removed.error());
+  return true;
 }
 
 void service_calls::write_metrics(std::string& out) {

@@ -46,7 +46,7 @@ class service_calls final : public common_calls {
 
  private:
   service_calls(const service_parts& parts, const memory_parts& memory, scorer questions, question_counts& counts)
-      : common_calls(parts), memory_(memory), questions_(std::move(questions)), counts_(counts) {}
+      : common_calls(parts, counts), memory_(memory), questions_(std::move(questions)) {}
 
   [[nodiscard]] result<void> check_lists(const score_question& question);
   [[nodiscard]] bool has_pod(std::string_view pod);
@@ -56,7 +56,6 @@ class service_calls final : public common_calls {
 
   memory_parts memory_;
   scorer questions_;
-  question_counts& counts_;
   std::uint64_t weights_version_ = 0;
 };
 

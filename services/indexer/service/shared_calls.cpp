@@ -11,38 +11,25 @@ namespace cenote::indexer {
 namespace {
 
 constexpr std::chrono::seconds clear_limit{1};
-constexpr std::size_t most_shared_holders = std::size_t{1} << 18;  // some 16 MiB of an answer
 
 }  // namespace
 
 result<std::unique_ptr<shared_calls>> shared_calls::make(const service_parts& parts, const shared_index_parts& index) {
   auto questions = shared_scorer::make(index.access, index.processor, index.facts, index.counters, index.block_tokens);
   if (!questions) return std::unexpected(questions.error());
-  question_counts* const counts = parts.questions.add();
-  if (counts == nullptr) return fail(error_code::limit_exceeded, "the service has as many threads as there may be");
-  return std::unique_ptr<shared_calls>(new shared_calls(parts, index, std::move(*questions), *counts));
+  const auto counts = open_counts(parts);
+  if (!counts) return std::unexpected(counts.error());
+  return std::unique_ptr<shared_calls>(new shared_calls(parts, index, std::move(*questions), **counts));
 }
 
 result<void> shared_calls::check_lists(const score_question& question) {
-  const std::size_t lists = question.extra_keys.blocks.size();
-  if (lists == 0 || question.tokens.empty()) return {};
-  const std::uint32_t size = questions_->block_tokens_of(question);
-  if (size == 0) return {};
-  const std::size_t blocks = question.tokens.size() / size;
-  if (lists <= std::max<std::size_t>(blocks, 1)) return {};
-  return fail(error_code::invalid_argument, std::to_string(lists) + " lists of extra keys, where the prompt has " +
-                                                std::to_string(blocks) + " blocks of " + std::to_string(size) +
-                                                " tokens");
+  if (!question.has_lists()) return {};  // sizes may cost a round trip
+  return indexer::check_lists(question, questions_->block_tokens_of(question));
 }
 
 result<score_answer> shared_calls::score(const score_question& question) {
   if (auto checked = check_lists(question); !checked) return std::unexpected(checked.error());
-  const auto begin = std::chrono::steady_clock::now();
-  const score_answer answer = questions_->score(question);
-  std::uint32_t longest = 0;
-  for (const pod_score& each : answer.scores) longest = std::max(longest, each.blocks);
-  counts_.add(answer.blocks, longest, std::chrono::steady_clock::now() - begin);
-  return answer;
+  return counted_score(*questions_, question);
 }
 
 result<block_keys_answer> shared_calls::keys(const score_question& question) {
@@ -56,15 +43,12 @@ result<void> shared_calls::lookup(std::span<const std::uint64_t> keys, const hol
   std::size_t sum = 0;
   questions_->lookup(keys, [&](std::span<const shared_holder> holders) {
     sum += holders.size();
-    if (sum > most_shared_holders) return;
+    if (sum > question_limits::holders) return;
     holders_.clear();
     for (const shared_holder& each : holders) holders_.push_back({each.pod, 0, each.medium});
     visit(holders_);
   });
-  if (sum <= most_shared_holders) return {};
-  return fail(error_code::limit_exceeded, "these blocks have " + std::to_string(sum) +
-                                              " holders; an answer has at most " + std::to_string(most_shared_holders) +
-                                              ": ask for fewer keys");
+  return check_holders(sum);
 }
 
 std::string_view shared_calls::medium_name(medium_number medium) const {
@@ -104,13 +88,6 @@ result<bool> shared_calls::clear(std::string_view pod, std::string_view medium) 
 result<std::uint32_t> shared_calls::speculate(const speculation& /*sent*/) {
   return fail(error_code::unsupported,
               "an index on a Redis server takes no expected blocks; right would be index.backend = memory");
-}
-
-result<bool> shared_calls::remove_publisher(std::string_view name) {
-  auto removed = parts().events.remove(name);
-  if (removed) return true;
-  if (removed.error().code() == error_code::invalid_argument) return false;
-  return std::unexpected(removed.error());
 }
 
 void shared_calls::write_metrics(std::string& out) {

@@ -45,20 +45,18 @@ class shared_calls final : public common_calls {
   result<bool> clear(std::string_view pod, std::string_view medium) override;
   /// Errors: unsupported.
   result<std::uint32_t> speculate(const speculation& sent) override;
-  result<bool> remove_publisher(std::string_view name) override;
   void write_metrics(std::string& out) override;
   std::string_view unready_reason() override;
 
  private:
   shared_calls(const service_parts& parts, const shared_index_parts& index, std::unique_ptr<shared_scorer> questions,
                question_counts& counts)
-      : common_calls(parts), index_(index), questions_(std::move(questions)), counts_(counts) {}
+      : common_calls(parts, counts), index_(index), questions_(std::move(questions)) {}
 
   [[nodiscard]] result<void> check_lists(const score_question& question);
 
   shared_index_parts index_;
   std::unique_ptr<shared_scorer> questions_;
-  question_counts& counts_;
   std::vector<named_holder> holders_;
 };
 
