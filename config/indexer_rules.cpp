@@ -64,7 +64,6 @@ std::optional<key_fault> backend_fault(const index_section& index) {
   if (index.backend == index_backend::memory) {
     if (!index.url.empty()) return key_fault{"index.url", "is for index.backend = redis"};
     if (!index.auth_file.empty()) return key_fault{"index.auth_file", "is for index.backend = redis"};
-    if (index.block_tokens != 0) return key_fault{"index.block_tokens", "is for index.backend = redis"};
     return std::nullopt;
   }
   if (index.url.empty()) return key_fault{"index.url", "is needed with index.backend = redis: redis://host:port"};

@@ -67,7 +67,7 @@ struct index_section {
   std::uint64_t memory = 0;  ///< bytes
   index_key key = index_key::xxh3;
   std::string seed;                ///< empty: with xxh3 a random one
-  std::uint32_t block_tokens = 0;  ///< of models that no publisher has named, with redis; 0: none
+  std::uint32_t block_tokens = 0;  ///< of all blocks of the index; 0: each publisher's own
 };
 
 struct tokenizer_section {

@@ -968,8 +968,8 @@ constexpr std::array keys{
          .minimum = "0",
          .maximum = "65536",
          .about =
-             "With `index.backend = redis`: tokens of a block of models that no indexer's publisher has named, but "
-             "llm-d. 0: questions about them by tokens have no answer."}),
+             "Tokens of a block of the index, for all models: engines' longer blocks are cut, shorter ones are joined "
+             "(some 150 bytes more each). 0: each model's own, and with Redis none for models that llm-d alone knows."}),
     bound<&node_config::index, &index_section::memory>(
         {.name = "index.memory",
          .type = bytes,

@@ -53,6 +53,8 @@ class Options(ctypes.Structure):
         ("seed", Text),
         ("weights", POINTER(Weight)),
         ("weight_count", c_size_t),
+        ("block_tokens", c_uint32),
+        ("reserved", c_uint32),
     )
 
 

@@ -179,6 +179,12 @@ def _fitting_view(things: Any, width: int, subject: str) -> memoryview | None:
     return view if fits else None
 
 
+def _in_word(number: int) -> int:
+    if not 0 <= number < 1 << 32:
+        raise errors.InvalidArgument(f"block_tokens is {number}; right is 0 to 65536")
+    return number
+
+
 def _number_of(name: str, names: Sequence[str], subject: str) -> int:
     try:
         return names.index(name)
@@ -201,6 +207,7 @@ class Indexer:
         engine: str = "auto",
         weights: Mapping[str, float] | None = None,
         replays: str = "replays",
+        block_tokens: int = 0,
     ) -> None:
         """
         memory: bytes, a hard bound; 1 MiB at least.
@@ -210,11 +217,14 @@ class Indexer:
             cpu 0.8, disk 0.6, shared_storage 0.4, object_store 0.2.
         replays: the questions of feed() that the program answers: "replays"; "snapshots" as well; or "none": what is
             missed is lost, so a gap costs the publisher's blocks and marks it.
+        block_tokens: tokens of a block of the index, 65,536 at most; engines' longer blocks are cut, shorter ones are
+            joined. 0: each publisher's own.
 
         Raises InvalidArgument; LimitExceeded where the machine has not the memory.
         """
         options = lib.Options(struct_size=ctypes.sizeof(lib.Options), memory=memory, seed=lib.Text.from_text(seed))
         options.key = _number_of(key, lib.KEYS, "key")
+        options.block_tokens = _in_word(block_tokens)
         options.engine = _number_of(engine, lib.ENGINES, "engine")
         options.replays = _number_of(replays, lib.REPLAYS, "replays")
         if weights is not None:

@@ -372,6 +372,7 @@ class EnginePublisher:
         model: str = MODEL,
         *,
         block: int = BLOCK,
+        whole: int | None = None,
         ring: int = 10_000,
         seed: str = "",
         form: str = "map",
@@ -386,6 +387,7 @@ class EnginePublisher:
         host: str = "127.0.0.1",
     ) -> None:
         self.pod, self.model, self.block, self.seed = pod, model, block, seed
+        self.whole = whole or block  # tokens of the index's blocks
         self.form, self.hashes, self.rank = form, hashes, rank
         self.topic = f"kv@{pod}@{model}" if topic is None else topic
         self.router = router or Router()
@@ -594,11 +596,13 @@ class EnginePublisher:
     def truth(self, tokens: Sequence[int], weights: Mapping[str, float] = WEIGHTS) -> float:
         """The score that the pod has for this prompt."""
         score = 0.0
-        for prefix in self.prefixes(tokens):
-            media = self.blocks.get(prefix)
+        prefixes = self.prefixes(tokens)
+        parts = max(self.whole // self.block, 1)  # of a block of the index
+        for first in range(0, len(prefixes) - parts + 1, parts):
+            media = set.intersection(*(self.blocks.get(each, set()) for each in prefixes[first : first + parts]))
             if not media:
                 break
-            score += max(weights.get(each, 0.0) for each in media)
+            score += max(weights.get(each, 0.0) for each in media) * max(self.block // self.whole, 1)
         return score
 
 

@@ -140,13 +140,26 @@ struct case_engine {
   }
 };
 
+/// Events as event_of() takes them: what is stored of a prompt, or removed.
+inline test::json stored(const std::string& prompt, const test::json& fields = test::json::object()) {
+  test::json event{{"type", "BlockStored"}, {"of", prompt}};
+  event.update(fields);
+  return event;
+}
+inline test::json removed(const std::string& prompt, const test::json& fields = test::json::object()) {
+  test::json event{{"type", "BlockRemoved"}, {"of", prompt}};
+  event.update(fields);
+  return event;
+}
+
 using pod_scores = std::map<std::string, double>;
 
 struct indexer_world {
-  explicit indexer_world(std::size_t memory = std::size_t{32} << 20)
+  /// `block_tokens`: of all blocks of the index; 0: each engine's own.
+  explicit indexer_world(std::size_t memory = std::size_t{32} << 20, std::uint32_t block_tokens = 0)
       : processor(key_chain::xxh3, "test"),
         index({.memory = memory, .members = 4096, .repeats = 100'000, .seed = 11}),
-        blocks(index, processor),
+        blocks(index, processor, block_tokens),
         questions(std::move(*scorer::open(index, processor))) {
     blocks.set_expectation(std::chrono::seconds(10));
   }

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "services/indexer/backends/pod_entry.hpp"
+#include "services/indexer/placement/block_resizer.hpp"
 #include "transport/redis/command_text.hpp"
 
 namespace cenote::indexer {
@@ -16,6 +17,7 @@ using redis::wire_command;
 
 constexpr std::size_t most_names = 256;  // of a script, which stops the server meanwhile
 constexpr std::string_view page = "128";
+constexpr std::size_t most_cut_blocks = resize_rules::most_ratio;  // of an engine's block
 
 // A hash that has lost its last field is gone by itself. ARGV: the field, the beginning of all fields of the pod.
 constexpr std::string_view remove_script = R"(
@@ -106,7 +108,7 @@ std::optional<std::uint64_t> block_key_in(std::string_view text) noexcept {
 namespace shared_commands {
 
 void add_blocks(std::vector<std::string>& commands, std::string_view pod, std::string_view field,
-                std::span<const std::uint64_t> keys, std::span<const std::uint64_t> hashes) {
+                std::span<const std::uint64_t> keys, std::span<const std::uint64_t> hashes, std::size_t position) {
   if (keys.empty()) return;
   std::string members;
   begin_command(members, 2 + keys.size());
@@ -118,7 +120,7 @@ void add_blocks(std::vector<std::string>& commands, std::string_view pod, std::s
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const std::string key = std::to_string(keys[i]);
     if (i < hashes.size()) {
-      commands.push_back(wire_command({"ZADD", shared_keys::engine_key(hashes[i]), std::to_string(i), key}));
+      commands.push_back(wire_command({"ZADD", shared_keys::engine_key(hashes[i]), std::to_string(position + i), key}));
     }
     commands.push_back(wire_command({"HSET", key, field, ""}));
   }
@@ -155,6 +157,10 @@ std::string clear_blocks(std::string_view pod, std::string_view begin, std::span
 
 std::string find_block(std::uint64_t hash) {
   return wire_command({"ZREVRANGE", shared_keys::engine_key(hash), "0", "0"});
+}
+
+std::string find_blocks(std::uint64_t hash) {
+  return wire_command({"ZRANGE", shared_keys::engine_key(hash), "0", std::to_string(most_cut_blocks - 1)});
 }
 
 std::string list_fields(std::uint64_t key) {

@@ -33,9 +33,10 @@ inline constexpr std::string_view data_set_key = "engine:data-set";
 /// Commands of the protocol, each whole.
 namespace shared_commands {
 
-/// Entries of blocks behind one another, and the names that their engine has for them (empty: none).
+/// Entries of blocks behind one another, and the names that their engine has for them (empty: none); `position` is that
+/// of the first among the blocks of an event.
 void add_blocks(std::vector<std::string>& commands, std::string_view pod, std::string_view field,
-                std::span<const std::uint64_t> keys, std::span<const std::uint64_t> hashes);
+                std::span<const std::uint64_t> keys, std::span<const std::uint64_t> hashes, std::size_t position = 0);
 /// Takes the field from the blocks of these names. Blocks without a field go, and names without a block.
 void remove_blocks(std::vector<std::string>& commands, std::string_view pod, std::string_view field,
                    std::span<const std::uint64_t> hashes);
@@ -43,6 +44,8 @@ void remove_blocks(std::vector<std::string>& commands, std::string_view pod, std
 [[nodiscard]] std::string clear_blocks(std::string_view pod, std::string_view begin, std::span<const std::string> keys);
 /// The newest key of a name: a list of at most one text.
 [[nodiscard]] std::string find_block(std::uint64_t hash);
+/// All keys of a name, in the order of their blocks.
+[[nodiscard]] std::string find_blocks(std::uint64_t hash);
 [[nodiscard]] std::string list_fields(std::uint64_t key);
 [[nodiscard]] std::string add_size(std::string_view model, std::uint32_t block_tokens);
 [[nodiscard]] std::string list_sizes(std::string_view model);

@@ -42,10 +42,11 @@ result<std::unique_ptr<shared_line>> shared_line::make(redis::server_access acce
 
 void shared_line::add(std::string_view pod, std::string_view field, std::span<const std::uint64_t> keys,
                       std::span<const std::uint64_t> hashes) {
-  while (!keys.empty()) {
+  for (std::size_t position = 0; !keys.empty();) {
     const std::size_t some = std::min(keys.size(), most_block_run);
     const std::size_t named = std::min(hashes.size(), some);
-    shared_commands::add_blocks(commands_, pod, field, keys.first(some), hashes.first(named));
+    shared_commands::add_blocks(commands_, pod, field, keys.first(some), hashes.first(named), position);
+    position += some;
     keys = keys.subspan(some);
     hashes = hashes.subspan(named);
     flush_if_long();
@@ -70,6 +71,18 @@ std::optional<std::uint64_t> shared_line::find(std::uint64_t hash) {
   const auto replies = carry_out({&command, 1});
   if (!replies || replies->front().empty()) return std::nullopt;
   return shared_keys::block_key_in(replies->front().front());
+}
+
+std::vector<std::uint64_t> shared_line::find_all(std::uint64_t hash) {
+  flush();
+  const std::string command = shared_commands::find_blocks(hash);
+  const auto replies = carry_out({&command, 1});
+  std::vector<std::uint64_t> keys;
+  if (!replies) return keys;
+  for (const std::string& text : replies->front()) {
+    if (const auto key = shared_keys::block_key_in(text)) keys.push_back(*key);
+  }
+  return keys;
 }
 
 std::optional<std::string> shared_line::replace(std::string_view key, std::string_view text) {

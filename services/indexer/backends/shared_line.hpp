@@ -36,6 +36,7 @@ class shared_line final : public shared_store {
   void clear(std::string_view pod, std::string_view tier) override { clear(pod, tier, clear_reach::all_keys_once); }
   void add_size(std::string_view model, std::uint32_t block_tokens) override;
   [[nodiscard]] std::optional<std::uint64_t> find(std::uint64_t hash) override;
+  [[nodiscard]] std::vector<std::uint64_t> find_all(std::uint64_t hash) override;
 
   /// The keys that are looked through for entries of a pod whose own set is empty.
   enum class clear_reach : std::uint8_t {

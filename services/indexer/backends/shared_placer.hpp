@@ -13,6 +13,7 @@
 #include "services/indexer/events/event_batch.hpp"
 #include "services/indexer/feed/feeds.hpp"
 #include "services/indexer/keys/token_processor.hpp"
+#include "services/indexer/placement/block_resizer.hpp"
 #include "services/indexer/placement/placement_counters.hpp"
 #include "services/indexer/placement/publisher_identity.hpp"
 
@@ -33,6 +34,8 @@ class shared_store {
   virtual void add_size(std::string_view model, std::uint32_t block_tokens) = 0;
   /// The key of the block that an engine calls so; waits for the server.
   [[nodiscard]] virtual std::optional<std::uint64_t> find(std::uint64_t hash) = 0;
+  /// The keys of all blocks that it calls so, in order; waits for the server.
+  [[nodiscard]] virtual std::vector<std::uint64_t> find_all(std::uint64_t hash) = 0;
 };
 
 /// Keys by engines' names, of the newest blocks: a table of fixed size whose entries replace one another.
@@ -72,34 +75,58 @@ class recent_names {
   std::vector<name_entry> entries_;
 };
 
+struct shared_placer_options {
+  std::uint32_t block_tokens = 0;               ///< of all blocks of the index; 0: each publisher's own
+  std::size_t memory = std::size_t{256} << 20;  ///< bytes for parts of blocks, a hard bound
+};
+
 /// One thread's. Blocks get llm-d's keys from their tokens; engines' hashes name them for removals and parents.
 class shared_placer {
  public:
   /// All outlive it.
-  shared_placer(const token_processor& keys, shared_store& store) : processor_(keys), store_(store) {}
+  shared_placer(const token_processor& keys, shared_store& store, const shared_placer_options& options)
+      : processor_(keys),
+        store_(store),
+        resize_rules_{.block_tokens = options.block_tokens,
+                      .naming = block_naming::common,
+                      .lists = list_place_of(keys.chain())},
+        budget_(options.memory) {}
 
   void open(publisher_id publisher, const publisher_identity& identity);
   void close(publisher_id publisher) { publishers_.erase(publisher); }
   /// True: an event was dropped for want of its parent.
   bool apply(publisher_id publisher, const event_batch& batch);
+  /// A pod has no blocks any more, in a tier or (empty) in any.
+  void clear(std::string_view pod, std::string_view tier) noexcept;
   /// Null: it is not open.
   [[nodiscard]] const publisher_identity* find(publisher_id publisher) const noexcept;
   [[nodiscard]] const placement_counters& counters() const noexcept { return counters_; }
 
  private:
-  void store(publisher_id number, const publisher_identity& publisher, const event_batch& batch,
+  /// A publisher that is open.
+  struct shared_publisher {
+    publisher_identity identity;
+    block_resizer resizer;
+  };
+
+  void change(publisher_id number, const shared_publisher& publisher, const event_batch& batch,
+              const engine_event& event, bool& is_parent_unknown);
+  void store(publisher_id number, const shared_publisher& publisher, const event_batch& batch,
              const engine_event& event, bool& is_parent_unknown);
   void place(publisher_id number, const publisher_identity& publisher, const event_batch& batch,
              const engine_event& event, bool& is_parent_unknown);
-  void hold_known(publisher_id number, const publisher_identity& publisher, const event_batch& batch,
+  void hold_known(publisher_id number, const shared_publisher& publisher, const event_batch& batch,
                   const engine_event& event);
   [[nodiscard]] std::optional<std::uint64_t> key_of(publisher_id number, std::uint64_t hash);
 
   const token_processor& processor_;
   shared_store& store_;
   recent_names names_;
-  std::unordered_map<publisher_id, publisher_identity> publishers_;
+  resize_rules resize_rules_;
+  index_budget budget_;
+  std::unordered_map<publisher_id, shared_publisher> publishers_;
   placement_counters counters_;
+  event_batch resized_;
   std::vector<std::uint64_t> keys_;
 };
 

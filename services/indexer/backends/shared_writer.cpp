@@ -17,10 +17,11 @@ constexpr std::size_t task_bytes = 512;  // of an entry of the queue, beside its
 }  // namespace
 
 result<std::unique_ptr<shared_writer>> shared_writer::start(redis::server_access access, const token_processor& keys,
-                                                            shared_facts& facts, shared_counters& counters) {
+                                                            const shared_placer_options& options, shared_facts& facts,
+                                                            shared_counters& counters) {
   auto line = shared_line::make(std::move(access), facts, counters);
   if (!line) return std::unexpected(line.error());
-  std::unique_ptr<shared_writer> made(new shared_writer(std::move(*line), keys, facts, counters));
+  std::unique_ptr<shared_writer> made(new shared_writer(std::move(*line), keys, options, facts, counters));
   try {
     made->begin();
   } catch (const std::system_error& failure) {
@@ -29,9 +30,9 @@ result<std::unique_ptr<shared_writer>> shared_writer::start(redis::server_access
   return made;
 }
 
-shared_writer::shared_writer(std::unique_ptr<shared_line> line, const token_processor& keys, shared_facts& facts,
-                             shared_counters& counters)
-    : facts_(facts), counters_(counters), line_(std::move(line)), placer_(keys, *line_) {}
+shared_writer::shared_writer(std::unique_ptr<shared_line> line, const token_processor& keys,
+                             const shared_placer_options& options, shared_facts& facts, shared_counters& counters)
+    : facts_(facts), counters_(counters), line_(std::move(line)), placer_(keys, *line_, options) {}
 
 void shared_writer::begin() {
   thread_ = std::thread([this] { run(); });
@@ -274,9 +275,11 @@ void shared_writer::carry_out(write_task& next) {
     }
     case task_kind::close:
       placer_.close(next.publisher);
+      placer_.clear(next.pod, next.tier);
       line_->clear(next.pod, next.tier, next.reach);
       break;
     case task_kind::clear:
+      placer_.clear(next.pod, next.tier);
       line_->clear(next.pod, next.tier, next.reach);
       if (next.done) next.done();
       break;
@@ -289,6 +292,7 @@ void shared_writer::check_life(const write_task& next, const publisher_identity&
   const std::string present = std::to_string(*next.life);
   const auto earlier = line_->replace(key, present);
   if (!earlier || *earlier == present) return;
+  placer_.clear(publisher.pod, {});
   line_->clear(publisher.pod, {}, shared_line::clear_reach::own_keys);
   const std::lock_guard lock(mutex_);
   reborn_.insert(next.publisher);

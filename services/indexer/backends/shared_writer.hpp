@@ -45,8 +45,9 @@ class shared_writer final : public batch_sink {
 
   /// All outlive it. Errors: system: no descriptor or thread can be had.
   [[nodiscard]] static result<std::unique_ptr<shared_writer>> start(redis::server_access access,
-                                                                    const token_processor& keys, shared_facts& facts,
-                                                                    shared_counters& counters);
+                                                                    const token_processor& keys,
+                                                                    const shared_placer_options& options,
+                                                                    shared_facts& facts, shared_counters& counters);
   shared_writer(const shared_writer&) = delete;
   shared_writer& operator=(const shared_writer&) = delete;
   ~shared_writer() override;
@@ -88,8 +89,8 @@ class shared_writer final : public batch_sink {
     bool is_lost = false;  ///< batches were dropped, and it is to begin anew
   };
 
-  shared_writer(std::unique_ptr<shared_line> line, const token_processor& keys, shared_facts& facts,
-                shared_counters& counters);
+  shared_writer(std::unique_ptr<shared_line> line, const token_processor& keys, const shared_placer_options& options,
+                shared_facts& facts, shared_counters& counters);
   void begin();
   [[nodiscard]] bool enqueue(write_task added);
   [[nodiscard]] static std::size_t bytes_of(const event_batch& batch) noexcept;

@@ -69,6 +69,7 @@ struct engine_event {
   bool is_medium_named = false;  ///< false: the event names none
   attention_kind attention = attention_kind::unstated;
   std::uint32_t block_tokens = 0;       ///< tokens of an engine's block; 0 only without tokens
+  std::uint32_t engine_tokens = 0;      ///< of the engine's block, where the index's has another size; 0: the same
   std::uint32_t window_tokens = 0;      ///< of a sliding window; 0: not in the event
   std::optional<std::int32_t> group;    ///< index of the cache group
   std::optional<std::uint64_t> parent;  ///< hash of the block before; none: a prompt's beginning

@@ -33,7 +33,7 @@ forest::forest(const forest_options& options)
 std::expected<std::size_t, store_refusal> forest::store(name_domain domain, block_number parent,
                                                         std::span<const std::uint64_t> keys,
                                                         std::span<const std::uint64_t> hashes, holder stored_by,
-                                                        name_rule rule) noexcept {
+                                                        store_rule rule) noexcept {
   if (!hashes.empty() && hashes.size() != keys.size()) return std::unexpected(store_refusal::unequal_lengths);
   if (!parts_.holders.is_live(stored_by)) return std::unexpected(store_refusal::dead_holder);
   parts_.reclaim_some();
@@ -48,6 +48,7 @@ std::expected<std::size_t, store_refusal> forest::store(name_domain domain, bloc
   const auto names = [&](std::size_t first, std::size_t count) {
     return hashes.empty() ? hashes : hashes.subspan(first, count);
   };
+  const repeat_rule repeats = rule.step == 1 ? repeat_rule::by_medium : repeat_rule::counted;
   std::size_t done = 0;
   bool is_full = false;
   while (done < *known && !is_full) {
@@ -55,7 +56,7 @@ std::expected<std::size_t, store_refusal> forest::store(name_domain domain, bloc
     if (count == 0) break;  // memory for what is in front took it
     const position begin{cursor.run, cursor.offset - count};
     parts_.touch(parts_.blocks.run(cursor.run));
-    is_full = !name_known(domain, begin, names(done, count)) || !add(begin, count, stored_by);
+    is_full = !name_known(domain, begin, names(done, count)) || !add(begin, count, stored_by, repeats);
     if (!is_full) done += count;
   }
   while (done < keys.size() && !is_full) {
@@ -84,13 +85,13 @@ std::uint32_t forest::pass_known(position& cursor, std::span<const std::uint64_t
 
 // The number of blocks that are known; none if the rule of names were broken.
 std::optional<std::size_t> forest::count_known(name_domain domain, position cursor, std::span<const std::uint64_t> keys,
-                                               std::span<const std::uint64_t> hashes, name_rule rule) const noexcept {
+                                               std::span<const std::uint64_t> hashes, store_rule rule) const noexcept {
   std::size_t known = 0;
   while (known < keys.size()) {
     const std::uint32_t count = pass_known(cursor, keys.subspan(known));
     if (count == 0) break;
     const position begin{cursor.run, cursor.offset - count};
-    if (!hashes.empty() && is_conflict(domain, begin, hashes.subspan(known, count), rule)) return std::nullopt;
+    if (!hashes.empty() && is_conflict(domain, begin, hashes.subspan(known, count), known, rule)) return std::nullopt;
     known += count;
   }
   if (hashes.empty()) return known;
@@ -103,7 +104,7 @@ std::optional<std::size_t> forest::count_known(name_domain domain, position curs
 }
 
 bool forest::is_conflict(name_domain domain, position begin, std::span<const std::uint64_t> hashes,
-                         name_rule rule) const noexcept {
+                         std::size_t first_key, store_rule rule) const noexcept {
   const block_run& run = parts_.blocks.run(begin.run);
   const block_number first = run.base + begin.offset;
   const std::uint64_t* const present = parts_.blocks.hashes(first);
@@ -114,7 +115,8 @@ bool forest::is_conflict(name_domain domain, position begin, std::span<const std
     const block_number known = parts_.names.find(domain, hashes[i]);
     if (known != no_block && known != first + i) return true;
     const bool is_other = is_domain && present[i] != unnamed() && known == no_block;
-    if (is_other && rule == name_rule::one_name) return true;
+    const bool is_last = (first_key + i + 1) % rule.step == 0;
+    if (is_other && is_last && rule.names == name_rule::one_name) return true;
   }
   return false;
 }
@@ -139,12 +141,12 @@ bool forest::name_known(name_domain domain, position begin, std::span<const std:
   return true;
 }
 
-bool forest::add(position begin, std::uint32_t count, holder added) noexcept {
+bool forest::add(position begin, std::uint32_t count, holder added, repeat_rule repeats) noexcept {
   const std::uint32_t last = begin.offset + count;
-  if (editor_.add(begin.run, begin.offset, last, added) != edit_result::out_of_memory) return true;
+  if (editor_.add(begin.run, begin.offset, last, added, repeats) != edit_result::out_of_memory) return true;
   constexpr std::size_t request = block_store::most_run * sizeof(holder_span);
   return eviction_.make_bytes(request, begin.run) &&
-         editor_.add(begin.run, begin.offset, last, added) != edit_result::out_of_memory;
+         editor_.add(begin.run, begin.offset, last, added, repeats) != edit_result::out_of_memory;
 }
 
 // Stores new blocks behind `at`, as many as one run takes.
@@ -184,7 +186,7 @@ std::size_t forest::append(name_domain domain, position& cursor, std::span<const
   parts_.touch(run);
   const position begin = cursor;
   cursor.offset += count;
-  if (add(begin, count, added)) return count;
+  if (add(begin, count, added, repeat_rule::by_medium)) return count;  // new blocks repeat none
   eviction_.offer(cursor.run);  // names without a holder
   return 0;
 }
@@ -281,12 +283,12 @@ block_change forest::remove(std::span<const block_number> blocks, holder removed
   });
 }
 
-block_change forest::hold(std::span<const block_number> blocks, holder stored_by) noexcept {
+block_change forest::hold(std::span<const block_number> blocks, holder stored_by, repeat_rule repeats) noexcept {
   if (!parts_.holders.is_live(stored_by)) return {0, blocks.size()};
   parts_.reclaim_some();
   return change_stretches(blocks, [&](std::uint32_t run, std::uint32_t first, std::uint32_t last) {
     parts_.touch(parts_.blocks.run(run));
-    return add({run, first}, last - first, stored_by);
+    return add({run, first}, last - first, stored_by, repeats);
   });
 }
 

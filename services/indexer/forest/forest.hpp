@@ -40,6 +40,14 @@ enum class name_rule : std::uint8_t {
   one_name,       ///< another hash of a block that has one is a conflict: its publisher's hashes differ
 };
 
+/// The way in which blocks are stored.
+struct store_rule {
+  name_rule names = name_rule::several_names;
+  /// Blocks into which one of the engine's is cut: keys are as many or a multiple. Engine's blocks can share all but the
+  /// last, which therefore may have several names, and each store of which wants a removal of its own in all media.
+  std::uint32_t step = 1;
+};
+
 struct block_change {
   std::size_t blocks = 0;   ///< which the index knows
   std::size_t unknown = 0;  ///< names that name none
@@ -93,10 +101,11 @@ class forest {
   [[nodiscard]] std::expected<std::size_t, store_refusal> store(name_domain domain, block_number parent,
                                                                 std::span<const std::uint64_t> keys,
                                                                 std::span<const std::uint64_t> hashes, holder stored_by,
-                                                                name_rule rule = name_rule::several_names) noexcept;
+                                                                store_rule rule = {}) noexcept;
   /// The holder has these blocks, which the index knows, too; unknown ones are counted, as those for which memory is
   /// out.
-  block_change hold(std::span<const block_number> blocks, holder stored_by) noexcept;
+  block_change hold(std::span<const block_number> blocks, holder stored_by,
+                    repeat_rule repeats = repeat_rule::by_medium) noexcept;
   /// The holder has the blocks of these names no more.
   block_change remove(name_domain domain, std::span<const std::uint64_t> hashes, holder removed) noexcept;
   /// The same of blocks; unknown ones are counted.
@@ -153,14 +162,14 @@ class forest {
   [[nodiscard]] std::optional<std::size_t> count_known(name_domain domain, position cursor,
                                                        std::span<const std::uint64_t> keys,
                                                        std::span<const std::uint64_t> hashes,
-                                                       name_rule rule) const noexcept;
+                                                       store_rule rule) const noexcept;
   [[nodiscard]] bool is_conflict(name_domain domain, position begin, std::span<const std::uint64_t> hashes,
-                                 name_rule rule) const noexcept;
+                                 std::size_t first_key, store_rule rule) const noexcept;
   [[nodiscard]] bool name_known(name_domain domain, position begin, std::span<const std::uint64_t> hashes) noexcept;
   [[nodiscard]] std::size_t append(name_domain domain, position& cursor, std::span<const std::uint64_t> keys,
                                    std::span<const std::uint64_t> hashes, holder added) noexcept;
   [[nodiscard]] bool begin_run(name_domain domain, position& cursor, std::uint64_t key, std::size_t request) noexcept;
-  [[nodiscard]] bool add(position begin, std::uint32_t count, holder added) noexcept;
+  [[nodiscard]] bool add(position begin, std::uint32_t count, holder added, repeat_rule repeats) noexcept;
   template <class Change>
   block_change change_stretches(std::span<const block_number> blocks, Change&& change) noexcept;
   void remove_stretch(std::uint32_t run, std::uint32_t first, std::uint32_t last, holder removed) noexcept;

@@ -74,6 +74,7 @@ struct pod_rank {
   std::uint16_t length = 0;             ///< of the name, which lies behind this
   std::uint32_t holders = 0;            ///< numbers that are in use, the writer's
   std::atomic<std::uint32_t> slots{0};  ///< those of its cache groups, a bit each
+  std::atomic<std::uint32_t> step{1};   ///< blocks into which a block of its engine is cut
 
   [[nodiscard]] std::string_view pod() const noexcept { return {reinterpret_cast<const char*>(this + 1), length}; }
 };
@@ -177,6 +178,10 @@ class holder_table {
   /// The slots of a member's cache groups, a bit each.
   void set_slots(std::uint32_t member, std::uint32_t slots) noexcept {
     members_[member].load(std::memory_order_relaxed)->slots.store(slots, std::memory_order_relaxed);
+  }
+  /// The blocks into which a block of a member's engine is cut; at least 1.
+  void set_step(std::uint32_t member, std::uint32_t blocks) noexcept {
+    members_[member].load(std::memory_order_relaxed)->step.store(blocks, std::memory_order_relaxed);
   }
   /// The words that hold a bit of each member.
   [[nodiscard]] std::size_t words() const noexcept { return words_; }

@@ -220,14 +220,15 @@ void prefix_reader::finish(const word_state& state, std::uint64_t ranks, std::ui
   }
 }
 
-// Ends rows where a further cache group of their member lacks what its rule wants.
+// Ends rows where an engine's block ends, and where a further cache group of their member lacks what its rule wants.
 void prefix_reader::limit_rows(const prefix_question& question) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < row_count_; ++i) {
     prefix_row& row = rows_[i];
     const std::uint32_t blocks = usable(*row.member, question, row.blocks);
     if (blocks == 0) continue;
-    if (blocks < row.blocks) shorten(row, blocks);
+    const bool is_cut = row.member->step.load(std::memory_order_relaxed) > 1;
+    if (blocks < row.blocks || is_cut) shorten(row, blocks);
     if (kept != i) rows_[kept] = row;
     ++kept;
   }
@@ -235,6 +236,9 @@ void prefix_reader::limit_rows(const prefix_question& question) {
 }
 
 std::uint32_t prefix_reader::usable(const pod_rank& member, const prefix_question& question, std::uint32_t blocks) {
+  // An engine has its blocks whole, or not at all.
+  const std::uint32_t step = member.step.load(std::memory_order_relaxed);
+  blocks -= blocks % step;
   const std::uint32_t slots = member.slots.load(std::memory_order_relaxed) & ~1U;
   if (slots == 0) return blocks;
   if (((slots >> closed_slot) & 1) != 0) return 0;
@@ -249,6 +253,7 @@ std::uint32_t prefix_reader::usable(const pod_rank& member, const prefix_questio
         const std::uint32_t last_blocks = (window - 1 + question.block_tokens - 1) / question.block_tokens;
         if (last_blocks > 0) blocks = held_window(member.number, slot, last_blocks, blocks);
       }
+      blocks -= blocks % step;
     }
   }
   return blocks;
@@ -288,10 +293,12 @@ bool prefix_reader::is_held(set_number set, std::uint32_t member, slot_number sl
   });
 }
 
+// The last of the blocks into which an engine's is cut stands for all: others can share the rest, in other media.
 void prefix_reader::shorten(prefix_row& row, std::uint32_t blocks) {
   row.blocks = blocks;
   row.by_medium = {};
   row.score = 0;
+  const std::uint32_t step = row.member->step.load(std::memory_order_relaxed);
   const std::uint32_t word = row.member->number / 64;
   const std::uint64_t bit = std::uint64_t{1} << (row.member->number % 64);
   for (const passed_span& span : passed_) {
@@ -302,7 +309,8 @@ void prefix_reader::shorten(prefix_row& row, std::uint32_t blocks) {
     std::array<std::uint64_t, most_media> best{};
     (void)best_of({present.begin(), present.end()}, bit, best);
     for (std::size_t medium = 0; medium < most_media; ++medium) {
-      if (best[medium] != 0) row.by_medium[medium] += std::min(span.end, blocks) - span.begin;
+      if (best[medium] == 0) continue;
+      row.by_medium[medium] += (std::min(span.end, blocks) / step - span.begin / step) * step;
     }
   }
   for (std::size_t i = 0; i < most_media; ++i) row.score += weights_[i] * row.by_medium[i];

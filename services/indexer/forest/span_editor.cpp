@@ -29,8 +29,10 @@ span_editor::span_editor(forest_parts& parts, std::size_t repeats)
       most_repeats_(repeats),
       repeats_(budget_allocator<std::pair<const std::uint64_t, std::uint32_t>>(parts.budget)) {}
 
-edit_result span_editor::add(std::uint32_t run, std::uint32_t first, std::uint32_t last, holder added) noexcept {
-  if (!is_counted(parts_.holders.place(added).kind)) return change(run, first, last, added, change_kind::sum);
+edit_result span_editor::add(std::uint32_t run, std::uint32_t first, std::uint32_t last, holder added,
+                             repeat_rule repeats) noexcept {
+  const bool is_medium_counted = is_counted(parts_.holders.place(added).kind);
+  if (!is_medium_counted && repeats == repeat_rule::by_medium) return change(run, first, last, added, change_kind::sum);
   holder_span single;
   const block_run& present = parts_.blocks.run(run);
   std::array<std::uint64_t, block_store::most_run / 64> stored{};
@@ -46,13 +48,15 @@ edit_result span_editor::add(std::uint32_t run, std::uint32_t first, std::uint32
   const edit_result done = change(run, first, last, added, change_kind::sum);
   if (done == edit_result::out_of_memory) return done;
   for (std::uint32_t i = first; i < last; ++i) {
-    if (((stored[i / 64] >> (i % 64)) & 1) != 0) repeat(present.base + i, added);
+    if (((stored[i / 64] >> (i % 64)) & 1) == 0) continue;
+    has_gpu_repeats_ = has_gpu_repeats_ || !is_medium_counted;
+    repeat(present.base + i, added);
   }
   return done;
 }
 
 edit_result span_editor::remove(std::uint32_t run, std::uint32_t first, std::uint32_t last, holder removed) noexcept {
-  if (repeats_.empty() || !is_counted(parts_.holders.place(removed).kind)) {
+  if (repeats_.empty() || !may_repeat(parts_.holders.place(removed).kind)) {
     return change(run, first, last, removed, change_kind::difference);
   }
   const block_number base = parts_.blocks.run(run).base;
@@ -238,7 +242,7 @@ void span_editor::forget_repeats(std::span<const holder_span> spans, block_numbe
   for (const holder_span& span : spans) {
     set_word single;
     for_holders(parts_, parts_.sets.words(span.set, single), [&](holder number, holder_kind kind) {
-      if (!is_counted(kind)) return;
+      if (!may_repeat(kind)) return;
       for (std::uint32_t i = std::max(begin, first); i < span.end; ++i) repeats_.erase(repeat_key(base + i, number));
     });
     begin = span.end;

@@ -98,6 +98,8 @@ typedef struct cenote_indexer_options {
   cenote_indexer_text seed;             /* of the keys; empty with XXH3: a random one */
   const cenote_indexer_weight* weights; /* they replace the table: media that are not named weigh 0 */
   size_t weight_count;                  /* 0: gpu 1.0, cpu 0.8, disk 0.6, shared_storage 0.4, object_store 0.2 */
+  uint32_t block_tokens;                /* of all blocks of the index, 65,536 at most; 0: each publisher's own */
+  uint32_t reserved;                    /* 0 */
 } cenote_indexer_options;
 
 /* `options` may be null. */

@@ -167,6 +167,11 @@ result<indexer::local_index_options> options_of(const cenote_indexer_options* ra
   if (in->key > CENOTE_INDEXER_FNV64_CBOR || in->replays > CENOTE_INDEXER_SNAPSHOTS_TOO) {
     return fail(error_code::invalid_argument, "`key` or `replays` has a number that is not known");
   }
+  constexpr std::uint32_t most_block_tokens = 65'536;
+  if (in->block_tokens > most_block_tokens) {
+    return fail(error_code::invalid_argument, "`block_tokens` is " + std::to_string(in->block_tokens) +
+                                                  "; right is 0 to " + std::to_string(most_block_tokens));
+  }
   const auto engine = engine_of(in->engine);
   if (!engine) return std::unexpected(engine.error());
   if (is_hollow(in->weights, in->weight_count) || in->weight_count > indexer::most_media) {
@@ -175,6 +180,7 @@ result<indexer::local_index_options> options_of(const cenote_indexer_options* ra
   }
   out.key = static_cast<indexer::key_chain>(in->key);
   out.engine = *engine;
+  out.block_tokens = in->block_tokens;
   out.replays = replays_of(in->replays);
   out.seed = view_of(in->seed);
   if (in->memory != 0) out.memory = in->memory;

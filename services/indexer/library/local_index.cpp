@@ -72,7 +72,7 @@ class local_index::index_parts {
       : processor(token_processor::seeded(options.key, options.seed)),
         index(forest_options_for(options.memory)),
         reader(prefix_reader::open(index)),
-        payloads_(index, processor),
+        payloads_(index, processor, options.block_tokens),
         feeds_(feeds_options_of(options)),
         feed_options_(feed_options_of(options)),
         engine_(options.engine),

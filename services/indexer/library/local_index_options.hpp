@@ -26,6 +26,7 @@ CENOTE_ENUM_NAMES(replay_source, none, replays, snapshots);
 struct local_index_options {
   std::size_t memory = std::size_t{2} << 30;       ///< bytes, a hard bound; at least forest::least_memory
   key_chain key = key_chain::xxh3;                 ///< `index.key`
+  std::uint32_t block_tokens = 0;                  ///< `index.block_tokens`; 0: each publisher's own
   std::string seed{};                              ///< `index.seed`; empty with xxh3: a random one
   event_engine engine = event_engine::automatic;   ///< `events.engine`, where a publisher has none of its own
   std::map<std::string, double> weights{};         ///< `scoring.weights`; empty: those of medium_weights

@@ -26,8 +26,9 @@ struct batch_effect {
 /// The index's writer alone calls this.
 class payload_placer {
  public:
-  /// Both outlive it.
-  payload_placer(forest& index, const token_processor& keys) noexcept : index_(index), blocks_(index, keys) {}
+  /// Both outlive it. `block_tokens`: as placer has it.
+  payload_placer(forest& index, const token_processor& keys, std::uint32_t block_tokens = 0) noexcept
+      : index_(index), blocks_(index, keys, block_tokens) {}
 
   /// A publisher is known from now on. Errors: as placer::open().
   [[nodiscard]] result<void> open(publisher_id publisher, const publisher_identity& identity);

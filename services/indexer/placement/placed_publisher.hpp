@@ -9,6 +9,7 @@
 #include "services/indexer/events/engine_event.hpp"
 #include "services/indexer/events/event_topic.hpp"
 #include "services/indexer/forest/forest.hpp"
+#include "services/indexer/placement/block_resizer.hpp"
 #include "services/indexer/placement/name_domains.hpp"
 #include "services/indexer/placement/pending_names.hpp"
 #include "services/indexer/placement/placement_counters.hpp"
@@ -40,8 +41,9 @@ struct machine_publishers {
 };
 
 struct placed_publisher {
-  placed_publisher(const publisher_identity& facts, model_number number, index_budget& budget)
-      : identity(facts), model(number), pending(budget) {}
+  placed_publisher(const publisher_identity& facts, model_number number, const resize_rules& rules,
+                   index_budget& budget)
+      : identity(facts), model(number), pending(budget), resizer(rules, facts.clear, budget) {}
 
   publisher_identity identity;
   model_number model;
@@ -50,11 +52,13 @@ struct placed_publisher {
   std::vector<adapter_domains> domains;
   std::vector<cache_group> groups;
   std::uint32_t slots = 0;                 ///< of the groups, a bit each
+  std::uint32_t step = 1;                  ///< blocks into which a block of its engine is cut
   std::vector<std::uint32_t> block_sizes;  ///< tokens a block, of which the model counts this publisher as a user
   member_mark mark;
   bool has_dropped = false;       ///< memory took blocks that it has
   name_domain names = no_domain;  ///< a node's own names for blocks
   pending_names pending;          ///< a node's, for which there are no blocks yet
+  block_resizer resizer;
   placement_counters counters;
 
   machine_publishers* machine = nullptr;  ///< null: its machine has no name

@@ -6,10 +6,19 @@
 #include <tuple>
 #include <utility>
 
+#include "services/indexer/placement/event_order.hpp"
+
 namespace cenote::indexer {
 
-placer::placer(forest& index, const token_processor& keys) noexcept
-    : index_(index), processor_(keys), domains_(index), members_(index), expected_(index) {}
+placer::placer(forest& index, const token_processor& keys, std::uint32_t block_tokens) noexcept
+    : index_(index),
+      processor_(keys),
+      resize_rules_{.block_tokens = block_tokens,
+                    .naming = block_naming::distinct,
+                    .lists = list_place_of(keys.chain())},
+      domains_(index),
+      members_(index),
+      expected_(index) {}
 
 result<void> placer::open(publisher_id publisher, const publisher_identity& identity) {
   const auto is_long = [](std::string_view name) { return name.size() > holder_table::most_name; };
@@ -30,7 +39,7 @@ result<void> placer::open(publisher_id publisher, const publisher_identity& iden
                                                 "`: there is no room for another pod or model; index.memory or the "
                                                 "bounds of pods and models are reached");
   }
-  auto added = std::make_unique<placed_publisher>(identity, *model, index_.budget());
+  auto added = std::make_unique<placed_publisher>(identity, *model, resize_rules_, index_.budget());
   if (added->is_node()) added->names = index_.begin_domain().value_or(no_domain);
   join_machine(*added);
   publishers_.emplace(publisher, std::move(added));
@@ -55,36 +64,28 @@ placement_effect placer::apply(publisher_id publisher, const event_batch& batch)
     }
     return effect;
   }
-  change(target, batch, effect);
+  if (target.is_node() && target.machine != nullptr) set_cuts(target);
+  const bool is_orphan = target.resizer.resize(batch, resized_, target.counters, [&](const event_batch& resized) {
+    set_step(target, target.is_node() ? 1 : target.resizer.most_cuts());
+    visit_in_order(resized, [&](const engine_event& event) { change(target, resized, event, effect); });
+  });
+  effect.is_parent_unknown = effect.is_parent_unknown || is_orphan;
   return effect;
 }
 
-// vLLM publishes the last blocks of a window before the whole prefix that has their names: an event that has not all
-// blocks of its tokens waits for the next one that is stored, but for no removal.
-void placer::change(placed_publisher& publisher, const event_batch& batch, placement_effect& effect) {
-  std::size_t waiting = 0;
-  const auto store_before = [&](std::size_t end) {
-    for (; waiting < end; ++waiting) {
-      const engine_event& event = batch.events[waiting];
-      if (event.is_sparse()) store(publisher, batch, event, effect);
-    }
-  };
-  for (std::size_t i = 0; i < batch.events.size(); ++i) {
-    const engine_event& event = batch.events[i];
-    if (event.is_sparse()) continue;
-    if (event.kind == event_kind::stored) {
-      store(publisher, batch, event, effect);
-      store_before(i);
-    } else {
-      store_before(i);
-      remove_or_clear(publisher, batch, event, effect);
-    }
+// A node has its engines' blocks, as long as theirs.
+void placer::set_cuts(placed_publisher& node) {
+  if (resize_rules_.block_tokens == 0) return;
+  std::uint32_t most = 1;
+  for (const placed_publisher* const engine : node.machine->engines) {
+    most = std::max(most, engine->resizer.most_cuts());
   }
-  store_before(batch.events.size());
+  node.resizer.set_cuts(most);
 }
 
-void placer::remove_or_clear(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
-                             placement_effect& effect) {
+void placer::change(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
+                    placement_effect& effect) {
+  if (event.kind == event_kind::stored) return store(publisher, batch, event, effect);
   if (event.kind == event_kind::cleared) {
     if (publisher.is_node() && event.is_medium_named) return clear_node_medium(publisher, batch, event);
     return clear_media(publisher, batch, effect);
@@ -117,7 +118,7 @@ void placer::place(placed_publisher& publisher, const event_batch& batch, const 
                    placement_effect& effect) {
   const std::uint32_t blocks = event.hashes.size;
   const std::string_view lora_name = batch.lora_name_of(event);
-  adapter_domains* const domains = domains_.obtain(publisher.domains, publisher.model, lora_name);
+  adapter_domains* const domains = domains_.obtain(publisher.domains, publisher.model, lora_name, event.engine_tokens);
   if (domains == nullptr) return publisher.counters.refuse(placement_refusal::bounds, blocks);
   if (!lora_name.empty()) (void)index_.models().add_adapter(lora_name, publisher.model);
   if (!add_size(publisher, event.block_tokens)) {
@@ -138,8 +139,9 @@ void placer::place(placed_publisher& publisher, const event_batch& batch, const 
   processor_.write_keys(run, space, keys_);
   const auto hashes = batch.hashes_of(event);
   name_domain domain = domains->private_one != no_domain ? domains->private_one : domains->shared;
-  auto stored = index_.store(domain, parent, keys_, hashes, stored_by,
-                             domains->private_one != no_domain ? name_rule::several_names : name_rule::one_name);
+  const name_rule names = domains->private_one != no_domain ? name_rule::several_names : name_rule::one_name;
+  const std::uint32_t step = step_of(event);
+  auto stored = store_in(domain, parent, hashes, stored_by, {names, step});
   if (!stored && stored.error() == store_refusal::name_conflict && domains->private_one == no_domain &&
       domains_.split(*domains)) {
     domain = domains->private_one;
@@ -148,12 +150,37 @@ void placer::place(placed_publisher& publisher, const event_batch& batch, const 
       effect.is_parent_unknown = true;
       return publisher.counters.refuse(placement_refusal::unknown_parent, blocks);
     }
-    stored = index_.store(domain, parent, keys_, hashes, stored_by);
+    stored = store_in(domain, parent, hashes, stored_by, {name_rule::several_names, step});
   }
   if (!stored) return publisher.counters.refuse(placement_refusal::conflict, blocks);
   publisher.counters.stored += *stored;
   publisher.counters.refuse(placement_refusal::memory, blocks - *stored);
   resolve_pending(publisher, domain, hashes.first(*stored));
+}
+
+// Engine's blocks that are stored again on the GPU are passed: what they share with others is counted.
+std::expected<std::size_t, store_refusal> placer::store_in(name_domain domain, block_number parent,
+                                                           std::span<const std::uint64_t> hashes, holder stored_by,
+                                                           store_rule rule) {
+  const std::size_t count = hashes.size();
+  if (rule.step == 1) return index_.store(domain, parent, keys_, hashes, stored_by, rule);
+  const auto is_passed = [&](std::size_t first) {
+    return is_repeat(index_.block_of(domain, hashes[first + rule.step - 1]), stored_by);
+  };
+  for (std::size_t first = 0; first < count;) {
+    std::size_t end = first;
+    while (end < count && !is_passed(end)) end += rule.step;
+    if (end > first) {
+      const block_number before = first == 0 ? parent : index_.block_of(domain, hashes[first - 1]);
+      if (first > 0 && before == no_block) return first;  // memory took it meanwhile
+      const auto stored = index_.store(domain, before, std::span(keys_).subspan(first, end - first),
+                                       hashes.subspan(first, end - first), stored_by, rule);
+      if (!stored || *stored < end - first) return stored ? first + *stored : stored;
+    }
+    first = end;
+    while (first < count && is_passed(first)) first += rule.step;
+  }
+  return count;
 }
 
 // Names that something waits for: blocks that a router expected, and a node's that had no name yet.
@@ -165,19 +192,35 @@ void placer::resolve_pending(placed_publisher& publisher, name_domain domain, st
   }
   placed_publisher* const node = publisher.machine == nullptr ? nullptr : publisher.machine->node;
   if (node == nullptr || node->pending.empty()) return;
-  for (const std::uint64_t hash : hashes) {
-    const medium_mask media = node->pending.extract(hash);
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    const medium_mask media = node->pending.extract(hashes[i]);
     if (media == 0) continue;
+    // A name that waited is an engine's: that of all blocks into which the engine's is cut.
+    std::size_t first = i;
+    while (first > 0 && hashes[first - 1] == block_resizer::cut_name(hashes[i], static_cast<std::uint32_t>(i - first + 1)))
+      --first;
+    hold_pending(*node, domain, hashes.subspan(first, i - first + 1), media);
+  }
+}
+
+void placer::hold_pending(placed_publisher& node, name_domain domain, std::span<const std::uint64_t> hashes,
+                          medium_mask media) {
+  blocks_.clear();
+  for (const std::uint64_t hash : hashes) {
     const block_number block = index_.block_of(domain, hash);
-    if (!index_.name(node->names, block, hash)) {
-      node->counters.refuse(placement_refusal::memory, 1);
-      continue;
+    if (index_.name(node.names, block, hash)) {
+      blocks_.push_back(block);
+    } else {
+      node.counters.refuse(placement_refusal::memory, 1);
     }
-    for (medium_number medium = 0; medium < most_media; ++medium) {
-      if (((media >> medium) & 1) == 0) continue;
-      const holder stored_by = open_holder(*node, 0, kind_of(0, medium));
-      node->counters.stored += index_.hold(std::span(&block, 1), stored_by).blocks;
-    }
+  }
+  if (blocks_.empty()) return;
+  for (medium_number medium = 0; medium < most_media; ++medium) {
+    if (((media >> medium) & 1) == 0) continue;
+    const holder stored_by = open_holder(node, 0, kind_of(0, medium));
+    if (index_.is_held(blocks_.back(), stored_by)) continue;
+    const repeat_rule repeats = hashes.size() == 1 ? repeat_rule::by_medium : repeat_rule::counted;
+    node.counters.stored += index_.hold(blocks_, stored_by, repeats).blocks;
   }
 }
 
@@ -194,9 +237,45 @@ void placer::hold_known(placed_publisher& publisher, const event_batch& batch, c
     }
     blocks_.push_back(found);
   }
-  const block_change change = index_.hold(blocks_, stored_by);
+  const block_change change = hold(blocks_, step_of(event), stored_by);
   publisher.counters.stored += change.blocks;
   publisher.counters.refuse(placement_refusal::unknown_name, change.unknown);
+}
+
+std::uint32_t placer::step_of(const engine_event& event) const noexcept {
+  return event.engine_tokens <= resize_rules_.block_tokens ? 1 : event.engine_tokens / resize_rules_.block_tokens;
+}
+
+/// Whether a store of the engine's block that ends with this one changes nothing.
+bool placer::is_repeat(block_number last, holder stored_by) const noexcept {
+  const bool is_set = !is_counted(index_.holders().place(stored_by).kind);
+  return is_set && last != no_block && index_.is_held(last, stored_by);
+}
+
+block_change placer::hold(std::span<const block_number> blocks, std::uint32_t step, holder stored_by) {
+  if (step == 1) return index_.hold(blocks, stored_by);
+  block_change sum;
+  for (std::size_t first = 0; first < blocks.size(); first += step) {
+    const auto whole = blocks.subspan(first, step);
+    if (is_repeat(whole.back(), stored_by)) continue;
+    const block_change one = index_.hold(whole, stored_by, repeat_rule::counted);
+    sum.blocks += one.blocks;
+    sum.unknown += one.unknown;
+  }
+  return sum;
+}
+
+// An engine's block that is not held takes nothing from others that share a part of it; one whose last block memory has
+// taken gives its part up.
+std::size_t placer::remove(std::span<const block_number> blocks, std::uint32_t step, holder removed) {
+  if (step == 1) return index_.remove(blocks, removed).blocks;
+  std::size_t sum = 0;
+  for (std::size_t first = 0; first < blocks.size(); first += step) {
+    const auto whole = blocks.subspan(first, step);
+    if (whole.back() != no_block && !index_.is_held(whole.back(), removed)) continue;
+    sum += index_.remove(whole, removed).blocks;
+  }
+  return sum;
 }
 
 block_number placer::block_of_node(const placed_publisher& node, std::uint64_t hash) const noexcept {
@@ -218,23 +297,31 @@ void placer::hold_node_blocks(placed_publisher& node, const event_batch& batch, 
   const auto leading = batch.leading_hashes_of(event);
   if (node.names == no_domain) return node.counters.refuse(placement_refusal::bounds, hashes.size());
   const medium_number medium = medium_of(index_.holders().place(stored_by).kind);
-  for (std::size_t i = 0; i < hashes.size(); ++i) {
-    std::uint64_t name = hashes[i];
-    block_number block = block_of_node(node, name);
-    const bool has_leading = !leading.empty() && leading[i] != name;
-    if (block == no_block && has_leading) {
-      name = leading[i];
-      block = block_of_node(node, name);
+  const std::uint32_t step = step_of(event);
+  for (std::size_t first = 0; first < hashes.size(); first += step) {
+    blocks_.clear();
+    for (std::size_t i = first; i < first + step; ++i) {
+      const block_number block = name_node_block(node, hashes[i], leading.empty() ? hashes[i] : leading[i], medium);
+      if (block != no_block) blocks_.push_back(block);
     }
-    if (block != no_block && index_.name(node.names, block, name)) {
-      if (!index_.is_held(block, stored_by))
-        node.counters.stored += index_.hold(std::span(&block, 1), stored_by).blocks;
-      continue;
-    }
-    bool is_kept = node.pending.add(hashes[i], medium);
-    if (has_leading) is_kept = node.pending.add(leading[i], medium) && is_kept;
-    if (!is_kept) node.counters.refuse(placement_refusal::unknown_name, 1);
+    if (blocks_.empty() || index_.is_held(blocks_.back(), stored_by)) continue;
+    const repeat_rule repeats = step == 1 ? repeat_rule::by_medium : repeat_rule::counted;
+    node.counters.stored += index_.hold(blocks_, stored_by, repeats).blocks;
   }
+}
+
+/// The block of a node's name, or of the other form of it; no_block: it waits, or finds no room.
+block_number placer::name_node_block(placed_publisher& node, std::uint64_t hash, std::uint64_t leading,
+                                     medium_number medium) {
+  for (const std::uint64_t name : {hash, leading}) {
+    const block_number block = block_of_node(node, name);
+    if (block != no_block && index_.name(node.names, block, name)) return block;
+    if (block != no_block || hash == leading) break;
+  }
+  bool is_kept = node.pending.add(hash, medium);
+  if (hash != leading) is_kept = node.pending.add(leading, medium) && is_kept;
+  if (!is_kept) node.counters.refuse(placement_refusal::unknown_name, 1);
+  return no_block;
 }
 
 void placer::remove_node_blocks(placed_publisher& node, const event_batch& batch, const engine_event& event) {
@@ -243,7 +330,10 @@ void placer::remove_node_blocks(placed_publisher& node, const event_batch& batch
   const holder removed = find_holder(node, 0, kind_of(0, *medium));
   for (const auto hashes : {batch.hashes_of(event), batch.leading_hashes_of(event)}) {
     for (const std::uint64_t hash : hashes) node.pending.remove(hash, *medium);
-    if (removed != 0) node.counters.removed += index_.remove(node.names, hashes, removed).blocks;
+    if (removed == 0) continue;
+    blocks_.clear();
+    for (const std::uint64_t hash : hashes) blocks_.push_back(index_.block_of(node.names, hash));
+    node.counters.removed += remove(blocks_, step_of(event), removed);
   }
 }
 
@@ -260,7 +350,7 @@ void placer::remove(placed_publisher& publisher, const event_batch& batch, const
       // An event that names no group is about all of them.
       if (group.use == group_use::ignored || (event.group && group.index != event.group)) continue;
       const holder removed = find_holder(publisher, rank, kind_of(group.slot, *medium));
-      if (removed != 0) publisher.counters.removed += index_.remove(blocks_, removed).blocks;
+      if (removed != 0) publisher.counters.removed += remove(blocks_, step_of(event), removed);
     }
   }
 }
@@ -329,6 +419,7 @@ void placer::clear(publisher_id publisher) {
   if (found == publishers_.end()) return;
   placed_publisher& target = *found->second;
   end_holders(target, [](const opened_holder&) { return true; });
+  target.resizer.clear();
   expected_.end(target.identity.pod, target.model);
   domains_.renew(target.domains, target.model);
   end_groups(target);
@@ -394,6 +485,7 @@ bool placer::clear(std::string_view pod, std::string_view medium) {
     if (publisher->identity.pod != pod) continue;
     end_holders(*publisher, [&](const opened_holder& each) { return !cleared || medium_of(each.kind) == *cleared; });
     if (!cleared || *cleared == gpu_medium) expected_.end(pod, publisher->model);
+    publisher->resizer.clear_medium(medium);
     if (!cleared) publisher->pending.clear();
   }
   return true;
@@ -410,6 +502,7 @@ bool placer::add_rank(placed_publisher& publisher, std::uint32_t rank) {
   }
   publisher.ranks.push_back(added);
   members_.set_slots(publisher.identity.pod, publisher.model, added, publisher.slots);
+  members_.set_step(publisher.identity.pod, publisher.model, added, publisher.step);
   apply_mark(publisher);
   return true;
 }
@@ -418,6 +511,13 @@ void placer::set_slots(placed_publisher& publisher, std::uint32_t slots) {
   publisher.slots = slots;
   for (const std::uint16_t rank : publisher.ranks) {
     members_.set_slots(publisher.identity.pod, publisher.model, rank, slots);
+  }
+}
+
+void placer::set_step(placed_publisher& publisher, std::uint32_t step) {
+  if (std::exchange(publisher.step, step) == step) return;
+  for (const std::uint16_t rank : publisher.ranks) {
+    members_.set_step(publisher.identity.pod, publisher.model, rank, step);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <expected>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "services/indexer/feed/feeds.hpp"
 #include "services/indexer/forest/forest.hpp"
 #include "services/indexer/keys/token_processor.hpp"
+#include "services/indexer/placement/block_resizer.hpp"
 #include "services/indexer/placement/expected_blocks.hpp"
 #include "services/indexer/placement/placed_publisher.hpp"
 #include "services/indexer/placement/pod_members.hpp"
@@ -35,8 +37,8 @@ struct placement_effect {
 /// are names of blocks, in domains of those publishers that agree. The index's writer alone calls this.
 class placer {
  public:
-  /// Both outlive it.
-  placer(forest& index, const token_processor& keys) noexcept;
+  /// Both outlive it. `block_tokens`: of all blocks of the index; 0: each publisher's own.
+  placer(forest& index, const token_processor& keys, std::uint32_t block_tokens = 0) noexcept;
 
   /// A publisher is known from now on. `invalid_argument`: a name is too long, or it is known; `limit_exceeded`: there
   /// are too many pods or models.
@@ -80,21 +82,32 @@ class placer {
  private:
   using publisher_map = std::unordered_map<publisher_id, std::unique_ptr<placed_publisher>>;
 
-  void change(placed_publisher& publisher, const event_batch& batch, placement_effect& effect);
-  void remove_or_clear(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
-                       placement_effect& effect);
+  void set_cuts(placed_publisher& node);
+  void change(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
+              placement_effect& effect);
   void store(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
              placement_effect& effect);
   void place(placed_publisher& publisher, const event_batch& batch, const engine_event& event, holder stored_by,
              placement_effect& effect);
+  [[nodiscard]] std::expected<std::size_t, store_refusal> store_in(name_domain domain, block_number parent,
+                                                                   std::span<const std::uint64_t> hashes,
+                                                                   holder stored_by, store_rule rule);
   void hold_known(placed_publisher& publisher, const event_batch& batch, const engine_event& event, holder stored_by);
+  [[nodiscard]] block_number name_node_block(placed_publisher& node, std::uint64_t hash, std::uint64_t leading,
+                                             medium_number medium);
   void hold_node_blocks(placed_publisher& node, const event_batch& batch, const engine_event& event, holder stored_by);
   void resolve_pending(placed_publisher& publisher, name_domain domain, std::span<const std::uint64_t> hashes);
+  void hold_pending(placed_publisher& node, name_domain domain, std::span<const std::uint64_t> hashes,
+                    medium_mask media);
   void remove(placed_publisher& publisher, const event_batch& batch, const engine_event& event);
   [[nodiscard]] block_number block_of_node(const placed_publisher& node, std::uint64_t hash) const noexcept;
   void remove_node_blocks(placed_publisher& node, const event_batch& batch, const engine_event& event);
   void clear_media(placed_publisher& publisher, const event_batch& batch, placement_effect& effect);
   void clear_node_medium(placed_publisher& node, const event_batch& batch, const engine_event& event);
+  [[nodiscard]] std::uint32_t step_of(const engine_event& event) const noexcept;
+  block_change hold(std::span<const block_number> blocks, std::uint32_t step, holder stored_by);
+  [[nodiscard]] std::size_t remove(std::span<const block_number> blocks, std::uint32_t step, holder removed);
+  [[nodiscard]] bool is_repeat(block_number last, holder stored_by) const noexcept;
   template <class Predicate>
   void end_holders(placed_publisher& publisher, Predicate&& is_ended);
   void end_shared_holders(placed_publisher& publisher);
@@ -115,17 +128,20 @@ class placer {
   void apply_mark(const placed_publisher& publisher);
   [[nodiscard]] bool add_rank(placed_publisher& publisher, std::uint32_t rank);
   void set_slots(placed_publisher& publisher, std::uint32_t slots);
+  void set_step(placed_publisher& publisher, std::uint32_t step);
   void join_machine(placed_publisher& added);
   void leave_machine(placed_publisher& removed);
 
   forest& index_;
   const token_processor& processor_;
+  resize_rules resize_rules_;
   name_domains domains_;
   pod_members members_;
   expected_blocks expected_;
   publisher_map publishers_;
   std::map<std::pair<model_number, std::string>, machine_publishers> machines_;  ///< by the node's pod
   std::uint64_t evicted_held_ = 0;                                               ///< when pods were marked last
+  event_batch resized_;
   std::vector<std::uint64_t> keys_;
   std::vector<block_number> blocks_;
 };

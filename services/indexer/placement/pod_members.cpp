@@ -58,6 +58,12 @@ void pod_members::set_slots(std::string_view pod, model_number model, std::uint1
   if (member != holder_table::no_member) index_.holders().set_slots(member, slots);
 }
 
+void pod_members::set_step(std::string_view pod, model_number model, std::uint16_t rank,
+                           std::uint32_t blocks) noexcept {
+  const std::uint32_t member = member_of(pod, model, rank);
+  if (member != holder_table::no_member) index_.holders().set_step(member, blocks);
+}
+
 void pod_members::mark(std::string_view pod, model_number model, std::uint16_t rank, member_mark state) noexcept {
   const std::uint32_t member = member_of(pod, model, rank);
   if (member != holder_table::no_member) index_.holders().mark(member, state);

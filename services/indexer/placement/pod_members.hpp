@@ -26,6 +26,8 @@ class pod_members {
   [[nodiscard]] bool add_rank(std::string_view pod, model_number model, std::uint16_t rank);
   /// The slots of the cache groups of a rank, a bit each.
   void set_slots(std::string_view pod, model_number model, std::uint16_t rank, std::uint32_t slots) noexcept;
+  /// The blocks into which a block of its engine is cut.
+  void set_step(std::string_view pod, model_number model, std::uint16_t rank, std::uint32_t blocks) noexcept;
   void mark(std::string_view pod, model_number model, std::uint16_t rank, member_mark state) noexcept;
 
   /// Links nodes with pods that have come or gone since the last call. Where memory is out the old links hold.

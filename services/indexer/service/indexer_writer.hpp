@@ -36,8 +36,9 @@ class indexer_writer final : public batch_sink {
   static constexpr std::size_t most_tasks = 65'536;
   static constexpr std::size_t most_task_bytes = std::size_t{64} << 20;
 
-  /// Both outlive it.
-  indexer_writer(forest& index, const token_processor& keys) noexcept : index_(index), payloads_(index, keys) {}
+  /// Both outlive it. `block_tokens`: as placer has it.
+  indexer_writer(forest& index, const token_processor& keys, std::uint32_t block_tokens = 0) noexcept
+      : index_(index), payloads_(index, keys, block_tokens) {}
 
   void open(publisher_id publisher, const publisher_identity& identity) override;
   batch_effect apply(publisher_id publisher, std::string_view topic, const feed_apply& batch) override;

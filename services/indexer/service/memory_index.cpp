@@ -7,7 +7,7 @@
 namespace cenote::indexer {
 
 memory_index::memory_index(const config::index_section& settings, const token_processor& keys)
-    : keys_(keys), index_(forest_options_for(settings.memory)), writer_(index_, keys_) {}
+    : keys_(keys), index_(forest_options_for(settings.memory)), writer_(index_, keys_, settings.block_tokens) {}
 
 // The calling thread is the writer before there is one, else this is a task of it.
 void memory_index::set_scoring(const config::scoring_section& settings) {

@@ -34,6 +34,15 @@ struct recording_store final : shared_store {
     return found == blocks_by_name.end() ? std::nullopt : std::optional(found->second);
   }
 
+  std::vector<std::uint64_t> find_all(std::uint64_t hash) override {
+    ++questions;
+    std::vector<std::uint64_t> keys;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (names[i] == hash) keys.push_back(added[i]);
+    }
+    return keys;
+  }
+
   std::map<std::string, std::string> pods;
   std::vector<std::uint64_t> added, names, removed;
   std::string removed_field;
@@ -45,7 +54,9 @@ struct recording_store final : shared_store {
 
 class placer_world {
  public:
-  explicit placer_world(clear_scope clear = clear_scope::gpu, publisher_kind kind = publisher_kind::engine) {
+  explicit placer_world(clear_scope clear = clear_scope::gpu, publisher_kind kind = publisher_kind::engine,
+                        std::uint32_t block_tokens = 0)
+      : placer(processor, store_, {.block_tokens = block_tokens}) {
     placer.open(1, {.name = "a", .pod = "pod", .model = "model", .clear = clear, .kind = kind});
   }
 
@@ -70,18 +81,20 @@ class placer_world {
     batch.clear();
     return is_parent_unknown;
   }
-  std::vector<std::uint64_t> keys(std::uint32_t first_token, std::uint32_t blocks) const {
+  std::vector<std::uint64_t> keys(std::uint32_t first_token, std::uint32_t blocks,
+                                  std::uint32_t block_tokens = block) const {
     std::vector<std::uint32_t> tokens;
-    for (std::uint32_t i = 0; i < blocks * block; ++i) tokens.push_back(first_token + i);
+    for (std::uint32_t i = 0; i < blocks * block_tokens; ++i) tokens.push_back(first_token + i);
     std::vector<std::uint64_t> made;
     const token_run run{.tokens = tokens, .extra_keys = {}, .parent = std::nullopt};
-    BOOST_REQUIRE(processor.keys_of(run, {.model = "model", .lora_name = {}, .block_tokens = block}, made).has_value());
+    BOOST_REQUIRE(processor.keys_of(run, {.model = "model", .lora_name = {}, .block_tokens = block_tokens}, made)
+                      .has_value());
     return made;
   }
 
   token_processor processor{key_chain::fnv64_cbor, "seed"};
   recording_store store_;
-  shared_placer placer{processor, store_};
+  shared_placer placer;
   event_batch batch;
 };
 
@@ -166,6 +179,42 @@ BOOST_AUTO_TEST_CASE(windows_sparse_groups_and_nodes_are_passed) {
   (void)node.apply();
   BOOST_TEST(node.store_.added.empty());
   BOOST_TEST(node.store_.clears.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_longer_block_has_its_engine_s_name_for_all_that_it_is_cut_into) {
+  placer_world all(clear_scope::gpu, publisher_kind::engine, block / 2);
+  all.store({1, 2}, 100);
+  all.store({3}, 108, 2);
+  BOOST_TEST(!all.apply());
+  BOOST_TEST(all.store_.added == all.keys(100, 6, block / 2), boost::test_tools::per_element());
+  BOOST_TEST((all.store_.names == std::vector<std::uint64_t>{1, 1, 2, 2, 3, 3}));
+  BOOST_TEST(all.store_.sizes.at("model") == block / 2);
+  all.add(event_kind::removed, {2});
+  (void)all.apply();
+  BOOST_TEST((all.store_.removed == std::vector<std::uint64_t>{2}));
+  const std::vector<std::uint64_t> first(all.store_.added.begin(), all.store_.added.begin() + 2);
+  all.add(event_kind::stored, {1}).medium = block_medium::cpu;
+  (void)all.apply();
+  const std::vector<std::uint64_t> last(all.store_.added.end() - 2, all.store_.added.end());
+  BOOST_TEST(last == first, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(shorter_blocks_are_one_entry_while_all_are_there) {
+  placer_world all(clear_scope::gpu, publisher_kind::engine, 2 * block);
+  all.store({1, 2, 3}, 100);
+  BOOST_TEST(!all.apply());
+  BOOST_TEST(all.store_.added == all.keys(100, 1, 2 * block), boost::test_tools::per_element());
+  BOOST_TEST((all.store_.names == std::vector<std::uint64_t>{2}));
+  all.store({4}, 112, 3);
+  (void)all.apply();
+  BOOST_TEST(all.store_.added == all.keys(100, 2, 2 * block), boost::test_tools::per_element());
+  all.add(event_kind::removed, {1, 3});
+  (void)all.apply();
+  BOOST_TEST((all.store_.removed == std::vector<std::uint64_t>{2, 4}));
+  all.placer.clear("pod", {});
+  all.store({3}, 108, 2);
+  (void)all.apply();
+  BOOST_TEST(all.store_.names.size() == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(names_of_two_publishers_are_apart) {

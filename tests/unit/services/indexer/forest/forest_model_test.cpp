@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <unordered_map>
+#include <utility>
 
 #include "tests/unit/services/indexer/forest/forest_world.hpp"
 
@@ -21,6 +22,7 @@ std::size_t operation_count() {
 
 constexpr std::size_t pods = 12;
 constexpr std::size_t media = 3;
+constexpr std::size_t most_unchecked = 200'000;  // operations between two looks at all there is
 
 /// The answers that are right: by key, how often each holder stored it.
 class forest_model {
@@ -36,7 +38,7 @@ class forest_model {
       if (i % 64 == 0) world_.index.advance_clock(static_cast<std::uint32_t>(1 + i / 64));
       step();
       BOOST_REQUIRE(world_.index.bytes() <= limit_);
-      if (i % 20'000 == 0) check_totals();
+      if (i % most_unchecked == 0) check_totals();
     }
     check_totals();
   }
@@ -45,12 +47,21 @@ class forest_model {
   bool is_exact = true;  ///< false: memory drops blocks, so the index may know less, never more
 
  private:
+  using counts = std::array<std::uint32_t, pods * media>;
   struct entry {
-    std::array<std::uint32_t, pods * media> stores{};
-    [[nodiscard]] auto holders() const {
-      return std::ranges::count_if(stores, [](auto count) { return count > 0; });
-    }
+    counts stores{};
+    counts lives{};  ///< of the holder, in which these stores count
   };
+
+  [[nodiscard]] std::uint32_t& stores(entry& known, name owner) const {
+    if (std::exchange(known.lives[owner], lives_[owner]) != lives_[owner]) known.stores[owner] = 0;
+    return known.stores[owner];
+  }
+  [[nodiscard]] std::size_t holders(entry& known) const {
+    std::size_t sum = 0;
+    for (name owner = 0; owner < holders_.size(); ++owner) sum += stores(known, owner) > 0 ? 1 : 0;
+    return sum;
+  }
 
   [[nodiscard]] std::size_t draw(std::size_t bound) { return random_() % bound; }
   holder open(name owner) {
@@ -108,7 +119,7 @@ class forest_model {
     if (is_exact) BOOST_REQUIRE(*done == stored.size());
     for (std::size_t i = first; i < first + *done; ++i) {
       entry& known = entries_[keys[i]];
-      std::uint32_t& count = known.stores[owner];
+      std::uint32_t& count = stores(known, owner);
       count = owner % media == 0 ? 1 : count + 1;
     }
   }
@@ -133,14 +144,14 @@ class forest_model {
     for (const std::uint64_t key : keys) {
       const auto found = entries_.find(key);
       if (found == entries_.end()) continue;
-      std::uint32_t& count = found->second.stores[owner];
+      std::uint32_t& count = stores(found->second, owner);
       count -= count > 0 ? 1 : 0;
     }
   }
 
   void clear(name owner) {
     world_.index.clear(holders_[owner]);
-    for (auto& [key, known] : entries_) known.stores[owner] = 0;
+    ++lives_[owner];
     holders_[owner] = open(owner);
   }
 
@@ -166,7 +177,7 @@ class forest_model {
       if (known == entries_.end()) break;
       for (std::size_t pod = 0; pod < pods; ++pod) {
         std::size_t medium = 0;
-        while (medium < media && known->second.stores[pod * media + medium] == 0) ++medium;
+        while (medium < media && stores(known->second, pod * media + medium) == 0) ++medium;
         is_over[pod] = is_over[pod] || medium == media;
         if (is_over[pod]) continue;
         ++all[pod].blocks;
@@ -190,33 +201,33 @@ class forest_model {
       BOOST_REQUIRE(index == next++);
       const auto known = entries_.find(keys[index]);
       BOOST_REQUIRE(known != entries_.end());
-      if (is_exact) BOOST_REQUIRE(holding.size() == static_cast<std::size_t>(known->second.holders()));
+      if (is_exact) BOOST_REQUIRE(holding.size() == holders(known->second));
       for (const block_holder& one : holding) {
         const auto pod = std::stoul(std::string(one.member->pod().substr(3)));
-        BOOST_REQUIRE(known->second.stores[pod * media + one.medium] > 0);
+        BOOST_REQUIRE(stores(known->second, pod * media + one.medium) > 0);
       }
     });
     if (!is_exact || next == keys.size()) return;
     const auto known = entries_.find(keys[next]);
-    BOOST_REQUIRE((known == entries_.end() || known->second.holders() == 0));
+    BOOST_REQUIRE((known == entries_.end() || holders(known->second) == 0));
   }
 
   void check_totals() {
-    std::map<name, std::uint64_t> counts;
-    for (const auto& [key, known] : entries_) {
-      for (name owner = 0; owner < holders_.size(); ++owner) counts[owner] += known.stores[owner] > 0 ? 1U : 0U;
+    std::map<name, std::uint64_t> sums;
+    for (auto& [key, known] : entries_) {
+      for (name owner = 0; owner < holders_.size(); ++owner) sums[owner] += stores(known, owner) > 0 ? 1U : 0U;
     }
     for (name owner = 0; owner < holders_.size(); ++owner) {
       std::uint64_t dumped = 0;
       world_.index.dump(holders_[owner], [&](const held_blocks& stretch) {
         dumped += stretch.keys.size();
-        for (const std::uint64_t key : stretch.keys) BOOST_REQUIRE(entries_[key].stores[owner] > 0);
+        for (const std::uint64_t key : stretch.keys) BOOST_REQUIRE(stores(entries_[key], owner) > 0);
       });
       BOOST_REQUIRE(dumped == world_.index.holders().blocks(holders_[owner]));
       if (is_exact) {
-        BOOST_REQUIRE(dumped == counts[owner]);
+        BOOST_REQUIRE(dumped == sums[owner]);
       } else {
-        BOOST_REQUIRE(dumped + world_.index.holders().dropped(holders_[owner]) >= counts[owner]);
+        BOOST_REQUIRE(dumped + world_.index.holders().dropped(holders_[owner]) >= sums[owner]);
       }
     }
   }
@@ -225,6 +236,7 @@ class forest_model {
   world world_;
   std::mt19937_64 random_;
   std::vector<holder> holders_;
+  counts lives_{};  ///< of each holder: a clear begins the next
   std::unordered_map<std::uint64_t, entry> entries_;
 };
 

@@ -15,18 +15,6 @@ using test::json;
 
 const json all_cleared{{"type", "AllBlocksCleared"}};
 
-json stored(const std::string& prompt, const json& fields = json::object()) {
-  json event{{"type", "BlockStored"}, {"of", prompt}};
-  event.update(fields);
-  return event;
-}
-
-json removed(const std::string& prompt, const json& fields = json::object()) {
-  json event{{"type", "BlockRemoved"}, {"of", prompt}};
-  event.update(fields);
-  return event;
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(placing)
