@@ -312,9 +312,10 @@ class Engine:
         tp: tuple[int, int] = (0, 1),
         group: Any = None,
         server: dict[str, Any] | None = None,
+        events: bool = False,
         **extra: Any,
     ) -> None:
-        """`server`: more of SGLang's server arguments."""
+        """`server`: more of SGLang's server arguments; `events`: those of blocks are kept for take_events()."""
         self.page = page
         self.mla = mla
         self._closed = False
@@ -340,6 +341,7 @@ class Engine:
             page_size=page,
             disable=False,
             tp_cache_group=group,
+            enable_kv_cache_events=events,
             **self._pools(mla, tokens, page),
         )
         self.allocator = parameters.token_to_kv_pool_allocator
