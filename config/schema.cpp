@@ -969,7 +969,8 @@ constexpr std::array keys{
          .maximum = "65536",
          .about =
              "Tokens of a block of the index, for all models: engines' longer blocks are cut, shorter ones are joined "
-             "(some 150 bytes more each). 0: each model's own, and with Redis none for models that llm-d alone knows."}),
+             "(some 150 bytes more each). 0: each model's own, and with Redis none for models that llm-d alone "
+             "knows."}),
     bound<&node_config::index, &index_section::memory>(
         {.name = "index.memory",
          .type = bytes,

@@ -87,9 +87,8 @@ class shared_placer {
   shared_placer(const token_processor& keys, shared_store& store, const shared_placer_options& options)
       : processor_(keys),
         store_(store),
-        resize_rules_{.block_tokens = options.block_tokens,
-                      .naming = block_naming::common,
-                      .lists = list_place_of(keys.chain())},
+        resize_rules_{
+            .block_tokens = options.block_tokens, .naming = block_naming::common, .lists = list_place_of(keys.chain())},
         budget_(options.memory) {}
 
   void open(publisher_id publisher, const publisher_identity& identity);

@@ -187,7 +187,7 @@ std::size_t forest::append(name_domain domain, position& cursor, std::span<const
   const position begin = cursor;
   cursor.offset += count;
   if (add(begin, count, added, repeat_rule::by_medium)) return count;  // new blocks repeat none
-  eviction_.offer(cursor.run);  // names without a holder
+  eviction_.offer(cursor.run);                                         // names without a holder
   return 0;
 }
 

@@ -43,8 +43,8 @@ enum class name_rule : std::uint8_t {
 /// The way in which blocks are stored.
 struct store_rule {
   name_rule names = name_rule::several_names;
-  /// Blocks into which one of the engine's is cut: keys are as many or a multiple. Engine's blocks can share all but the
-  /// last, which therefore may have several names, and each store of which wants a removal of its own in all media.
+  /// Blocks into which one of the engine's is cut: keys are as many or a multiple. Engine's blocks can share all but
+  /// the last, which therefore may have several names, and each store of which wants a removal of its own in all media.
   std::uint32_t step = 1;
 };
 

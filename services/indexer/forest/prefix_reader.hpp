@@ -69,8 +69,9 @@ class prefix_reader {
   }
 
   /// Calls `visit` once with a row for each rank of a pod that has the first block: exactly the leading blocks that it
-  /// has in any medium, itself or by its node. Rows end where a block of the pod's engine ends. Where a pod has further cache groups, its row ends at the last block at
-  /// which each of them has what its slot_rule wants. Rows are in no order. Throws std::bad_alloc.
+  /// has in any medium, itself or by its node. Rows end where a block of the pod's engine ends. Where a pod has further
+  /// cache groups, its row ends at the last block at which each of them has what its slot_rule wants. Rows are in no
+  /// order. Throws std::bad_alloc.
   template <class Visit>
   void walk(const prefix_question& question, Visit&& visit) {
     const epoch_guard inside(*this);

@@ -69,7 +69,7 @@ class span_editor {
   std::size_t most_repeats_;
   repeat_table repeats_;  ///< by block and holder: stores beyond the first
   std::uint64_t repeats_refused_ = 0;
-  bool has_gpu_repeats_ = false;  ///< or had some
+  bool has_gpu_repeats_ = false;                                 ///< or had some
   std::array<holder_span, block_store::most_run + 2> edited_{};  ///< in place of the spans that change
   std::size_t count_ = 0;
   std::uint32_t gained_ = 0;  ///< blocks that change

@@ -91,16 +91,13 @@ bool block_resizer::rewrite(const event_batch& batch, rewritten out) {
 void block_resizer::rewrite_event(const event_batch& batch, const engine_event& event, rewritten& out) {
   switch (event.kind) {
     case event_kind::stored: return store(batch, event, out);
-    case event_kind::removed:
-      release_parts(batch, event, out);
-      return name_blocks(batch, event, out);
-    case event_kind::cleared:
-      clear_places(batch);
-      return copy(batch, event, out);
+    case event_kind::removed: release_parts(batch, event, out); return name_blocks(batch, event, out);
+    case event_kind::cleared: clear_places(batch); return copy(batch, event, out);
   }
 }
 
 void block_resizer::store(const event_batch& batch, const engine_event& event, rewritten& out) {
+  if (kind_ == publisher_kind::node) return name_blocks(batch, event, out);
   if (use_of(event.attention) == group_use::ignored) return copy(batch, event, out);
   if (!event.tokens.empty() && !set_size(event)) return out.refuse(placement_refusal::bounds, event.hashes.size);
   if (event.tokens.empty() || event.is_sparse()) {
@@ -164,7 +161,8 @@ void block_resizer::cut_lists(const event_batch& batch, const engine_event& even
 void block_resizer::name_blocks(const event_batch& batch, const engine_event& event, rewritten& out) const {
   const std::uint32_t cuts = rules_.naming == block_naming::common ? 1 : cuts_of(event);
   const auto hashes = batch.hashes_of(event);
-  const auto leading = batch.leading_hashes_of(event);
+  const auto leading =
+      kind_ == publisher_kind::node ? batch.leading_hashes_of(event) : std::span<const std::uint64_t>();
   for (std::size_t next = 0; next < hashes.size();) {
     engine_event added = begin_event(batch, event, out.batch);
     if (added.kind == event_kind::stored) added.block_tokens = rules_.block_tokens;
@@ -204,12 +202,11 @@ void block_resizer::store_parts(const event_batch& batch, const engine_event& ev
   ends_.clear();
   for (std::size_t i = 0; i < hashes.size(); ++i) {
     if (before != no_part && table.is_last(before)) before = no_part;
-    const obtained_part part =
-        table.obtain({.hash = hashes[i],
-                       .parent = parent,
-                       .before = before,
-                       .tokens = tokens.subspan(i * event.block_tokens, event.block_tokens),
-                       .extra_keys = lists.list(i)});
+    const obtained_part part = table.obtain({.hash = hashes[i],
+                                             .parent = parent,
+                                             .before = before,
+                                             .tokens = tokens.subspan(i * event.block_tokens, event.block_tokens),
+                                             .extra_keys = lists.list(i)});
     if (part.refusal) {
       constexpr std::array reasons{placement_refusal::conflict, placement_refusal::bounds, placement_refusal::memory};
       out.refuse(reasons[static_cast<std::size_t>(*part.refusal)], hashes.size() - i);

@@ -13,6 +13,7 @@
 #include "core/enum_names.hpp"
 #include "services/indexer/events/event_batch.hpp"
 #include "services/indexer/events/event_format.hpp"
+#include "services/indexer/feed/feed_options.hpp"
 #include "services/indexer/forest/index_budget.hpp"
 #include "services/indexer/keys/token_processor.hpp"
 #include "services/indexer/placement/part_table.hpp"
@@ -53,8 +54,9 @@ class block_resizer {
  public:
   using event_sink = std::function<void(const event_batch&)>;
 
-  block_resizer(const resize_rules& rules, clear_scope clear, index_budget& budget) noexcept
-      : rules_(rules), clear_(clear), budget_(budget), repeats_(repeat_map::allocator_type(budget)) {}
+  /// A node's events are names alone.
+  block_resizer(const resize_rules& rules, publisher_kind kind, clear_scope clear, index_budget& budget) noexcept
+      : rules_(rules), kind_(kind), clear_(clear), budget_(budget), repeats_(repeat_map::allocator_type(budget)) {}
 
   /// Calls `sink` with the batch in blocks of the index's size, in several parts if it is long. `scratch` is written.
   /// What is refused is counted. True: an event was dropped for want of its parent.
@@ -93,8 +95,8 @@ class block_resizer {
     void hand_on();
   };
   using repeat_key = std::pair<std::uint64_t, part_place>;
-  using repeat_map = std::map<repeat_key, std::uint32_t, std::less<>,
-                              budget_allocator<std::pair<const repeat_key, std::uint32_t>>>;
+  using repeat_map =
+      std::map<repeat_key, std::uint32_t, std::less<>, budget_allocator<std::pair<const repeat_key, std::uint32_t>>>;
   using table_map = std::map<std::pair<std::string, std::uint32_t>, part_table, std::less<>>;
   using table_entry = table_map::value_type;
   /// Tokens of an engine's block in a cache group.
@@ -140,6 +142,7 @@ class block_resizer {
   [[nodiscard]] std::uint64_t whole_name(std::uint64_t last_hash) const noexcept;
 
   const resize_rules& rules_;
+  publisher_kind kind_;
   clear_scope clear_;
   index_budget& budget_;
   std::vector<group_size> sizes_;

@@ -43,7 +43,10 @@ struct machine_publishers {
 struct placed_publisher {
   placed_publisher(const publisher_identity& facts, model_number number, const resize_rules& rules,
                    index_budget& budget)
-      : identity(facts), model(number), pending(budget), resizer(rules, facts.clear, budget) {}
+      : identity(facts),
+        model(number),
+        pending(budget),
+        resizer(rules, is_node() ? publisher_kind::node : publisher_kind::engine, facts.clear, budget) {}
 
   publisher_identity identity;
   model_number model;

@@ -13,9 +13,8 @@ namespace cenote::indexer {
 placer::placer(forest& index, const token_processor& keys, std::uint32_t block_tokens) noexcept
     : index_(index),
       processor_(keys),
-      resize_rules_{.block_tokens = block_tokens,
-                    .naming = block_naming::distinct,
-                    .lists = list_place_of(keys.chain())},
+      resize_rules_{
+          .block_tokens = block_tokens, .naming = block_naming::distinct, .lists = list_place_of(keys.chain())},
       domains_(index),
       members_(index),
       expected_(index) {}
@@ -197,7 +196,8 @@ void placer::resolve_pending(placed_publisher& publisher, name_domain domain, st
     if (media == 0) continue;
     // A name that waited is an engine's: that of all blocks into which the engine's is cut.
     std::size_t first = i;
-    while (first > 0 && hashes[first - 1] == block_resizer::cut_name(hashes[i], static_cast<std::uint32_t>(i - first + 1)))
+    while (first > 0 &&
+           hashes[first - 1] == block_resizer::cut_name(hashes[i], static_cast<std::uint32_t>(i - first + 1)))
       --first;
     hold_pending(*node, domain, hashes.subspan(first, i - first + 1), media);
   }

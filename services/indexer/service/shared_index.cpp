@@ -34,9 +34,9 @@ result<std::unique_ptr<shared_index>> shared_index::open(const config::index_sec
   auto access = access_of(settings);
   if (!access) return std::unexpected(access.error());
   std::unique_ptr<shared_index> made(new shared_index(std::move(*access), keys, settings.block_tokens));
-  auto writer = shared_writer::start(
-      made->access_, keys, {.block_tokens = settings.block_tokens, .memory = settings.memory}, made->facts_,
-      made->counters_);
+  auto writer =
+      shared_writer::start(made->access_, keys, {.block_tokens = settings.block_tokens, .memory = settings.memory},
+                           made->facts_, made->counters_);
   if (!writer) return std::unexpected(writer.error());
   made->writer_ = std::move(*writer);
   return made;

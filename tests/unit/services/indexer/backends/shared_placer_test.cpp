@@ -87,8 +87,8 @@ class placer_world {
     for (std::uint32_t i = 0; i < blocks * block_tokens; ++i) tokens.push_back(first_token + i);
     std::vector<std::uint64_t> made;
     const token_run run{.tokens = tokens, .extra_keys = {}, .parent = std::nullopt};
-    BOOST_REQUIRE(processor.keys_of(run, {.model = "model", .lora_name = {}, .block_tokens = block_tokens}, made)
-                      .has_value());
+    BOOST_REQUIRE(
+        processor.keys_of(run, {.model = "model", .lora_name = {}, .block_tokens = block_tokens}, made).has_value());
     return made;
   }
 
