@@ -49,7 +49,7 @@ class Tree:
     def match(self, tokens: list[int]) -> Any:
         return self.cache.match_prefix(MatchPrefixParams(key=RadixKey(array("q", tokens))))
 
-    def found(self, tokens: list[int]) -> tuple[int, int]:
+    def match_lengths(self, tokens: list[int]) -> tuple[int, int]:
         """Tokens that the tree finds, and how many of them are on the device."""
         match = self.match(tokens)
         device = int(match.device_prefix_len)
@@ -143,7 +143,7 @@ def compare(indexer: Indexer, trees: list[Tree], prompts: list[list[int]], chanc
         scores: dict[str, Pod] = indexer.scores(prompt)
         for tree in trees:
             size = block or tree.page
-            found, device = tree.found(prompt)
+            found, device = tree.match_lengths(prompt)
             tokens = int(scores.get(tree.name, {}).get("tokens", 0))
             assert tokens == found // size * size, f"{tree.name} finds {found} of {len(prompt)}: {scores}"
             on_device = int(scores.get(tree.name, {}).get("tiers", {}).get("gpu", 0))

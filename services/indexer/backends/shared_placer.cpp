@@ -19,7 +19,8 @@ std::string field_of(const publisher_identity& publisher, const event_batch& bat
 
 void shared_placer::open(publisher_id publisher, const publisher_identity& identity) {
   publishers_.erase(publisher);
-  publishers_.try_emplace(publisher, identity, block_resizer(resize_rules_, identity.kind, identity.clear, budget_));
+  publishers_.try_emplace(publisher, identity,
+                          block_resizer(resize_rules_, identity.kind, identity.clear, parts_memory_));
 }
 
 const publisher_identity* shared_placer::find(publisher_id publisher) const noexcept {

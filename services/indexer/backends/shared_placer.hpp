@@ -89,7 +89,8 @@ class shared_placer {
         store_(store),
         resize_rules_{
             .block_tokens = options.block_tokens, .naming = block_naming::common, .lists = list_place_of(keys.chain())},
-        budget_(options.memory) {}
+        memory_(options.memory),
+        parts_memory_(memory_, options.memory) {}
 
   void open(publisher_id publisher, const publisher_identity& identity);
   void close(publisher_id publisher) { publishers_.erase(publisher); }
@@ -122,7 +123,8 @@ class shared_placer {
   shared_store& store_;
   recent_names names_;
   resize_rules resize_rules_;
-  index_budget budget_;
+  index_budget memory_;
+  budget_share parts_memory_;
   std::unordered_map<publisher_id, shared_publisher> publishers_;
   placement_counters counters_;
   event_batch resized_;

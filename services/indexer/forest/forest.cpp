@@ -22,7 +22,11 @@ std::size_t checked_memory(std::size_t memory) {
 forest_options forest_options_for(std::size_t memory) noexcept {
   constexpr std::size_t least_members = 256;
   constexpr std::size_t member_bytes = 1024;  // of the memory for each rank of a pod that there may be
-  return {.memory = memory, .members = std::clamp(memory / member_bytes, least_members, holder_table::most_holders)};
+  constexpr std::size_t least_repeats = std::size_t{1} << 18;
+  constexpr std::size_t repeat_bytes = 512;  // of the memory for each repeated store that there may be
+  return {.memory = memory,
+          .members = std::clamp(memory / member_bytes, least_members, holder_table::most_holders),
+          .repeats = std::max(memory / repeat_bytes, least_repeats)};
 }
 
 forest::forest(const forest_options& options)

@@ -41,12 +41,12 @@ struct machine_publishers {
 };
 
 struct placed_publisher {
-  placed_publisher(const publisher_identity& facts, model_number number, const resize_rules& rules,
-                   index_budget& budget)
+  placed_publisher(const publisher_identity& facts, model_number number, index_budget& budget,
+                   const resize_rules& rules, budget_share& parts_memory)
       : identity(facts),
         model(number),
         pending(budget),
-        resizer(rules, is_node() ? publisher_kind::node : publisher_kind::engine, facts.clear, budget) {}
+        resizer(rules, is_node() ? publisher_kind::node : publisher_kind::engine, facts.clear, parts_memory) {}
 
   publisher_identity identity;
   model_number model;

@@ -15,6 +15,7 @@ placer::placer(forest& index, const token_processor& keys, std::uint32_t block_t
       processor_(keys),
       resize_rules_{
           .block_tokens = block_tokens, .naming = block_naming::distinct, .lists = list_place_of(keys.chain())},
+      parts_memory_(index.budget(), index.budget().limit() / 2),
       domains_(index),
       members_(index),
       expected_(index) {}
@@ -38,7 +39,7 @@ result<void> placer::open(publisher_id publisher, const publisher_identity& iden
                                                 "`: there is no room for another pod or model; index.memory or the "
                                                 "bounds of pods and models are reached");
   }
-  auto added = std::make_unique<placed_publisher>(identity, *model, resize_rules_, index_.budget());
+  auto added = std::make_unique<placed_publisher>(identity, *model, index_.budget(), resize_rules_, parts_memory_);
   if (added->is_node()) added->names = index_.begin_domain().value_or(no_domain);
   join_machine(*added);
   publishers_.emplace(publisher, std::move(added));
@@ -196,9 +197,7 @@ void placer::resolve_pending(placed_publisher& publisher, name_domain domain, st
     if (media == 0) continue;
     // A name that waited is an engine's: that of all blocks into which the engine's is cut.
     std::size_t first = i;
-    while (first > 0 &&
-           hashes[first - 1] == block_resizer::cut_name(hashes[i], static_cast<std::uint32_t>(i - first + 1)))
-      --first;
+    while (first > 0 && hashes[first - 1] == cut_name(hashes[i], static_cast<std::uint32_t>(i - first + 1))) --first;
     hold_pending(*node, domain, hashes.subspan(first, i - first + 1), media);
   }
 }

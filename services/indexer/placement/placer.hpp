@@ -135,6 +135,7 @@ class placer {
   forest& index_;
   const token_processor& processor_;
   resize_rules resize_rules_;
+  budget_share parts_memory_;  ///< of parts of blocks: the rest is for blocks
   name_domains domains_;
   pod_members members_;
   expected_blocks expected_;

@@ -53,13 +53,13 @@ class forest_model {
     counts lives{};  ///< of the holder, in which these stores count
   };
 
-  [[nodiscard]] std::uint32_t& stores(entry& known, name owner) const {
-    if (std::exchange(known.lives[owner], lives_[owner]) != lives_[owner]) known.stores[owner] = 0;
-    return known.stores[owner];
+  [[nodiscard]] std::uint32_t& stores(entry& present, name owner) const {
+    if (std::exchange(present.lives[owner], lives_[owner]) != lives_[owner]) present.stores[owner] = 0;
+    return present.stores[owner];
   }
-  [[nodiscard]] std::size_t holders(entry& known) const {
+  [[nodiscard]] std::size_t holders(entry& present) const {
     std::size_t sum = 0;
-    for (name owner = 0; owner < holders_.size(); ++owner) sum += stores(known, owner) > 0 ? 1 : 0;
+    for (name owner = 0; owner < holders_.size(); ++owner) sum += stores(present, owner) > 0 ? 1 : 0;
     return sum;
   }
 

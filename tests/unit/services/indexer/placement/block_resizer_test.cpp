@@ -70,7 +70,7 @@ struct modelled_engine {
   case_engine engine;
   publisher_id publisher = 0;
   std::map<std::pair<std::uint64_t, std::string>, unsigned> counts;  ///< stores of a hash in a medium
-  std::set<std::uint64_t> known;                                     ///< hashes that had tokens
+  std::set<std::uint64_t> tokened;                                   ///< hashes that had tokens
 };
 
 /// Random events of one engine, applied to the index and to the model.
@@ -82,11 +82,11 @@ class random_events {
     const std::string prompt = random_prompt();
     const auto hashes = one.engine.hashes_of(tokens_of(prompt), json::object());
     if (hashes.empty()) return;
-    const std::string medium = below(3) == 0 ? "CPU" : "GPU";
-    const std::size_t kind = below(20);
+    const std::string medium = draw(3) == 0 ? "CPU" : "GPU";
+    const std::size_t kind = draw(20);
     if (kind == 0) return clear(one);
-    const std::size_t first = below(hashes.size());
-    const std::size_t end = first + 1 + below(hashes.size() - first);
+    const std::size_t first = draw(hashes.size());
+    const std::size_t end = first + 1 + draw(hashes.size() - first);
     json fields{{"medium", medium}, {"blocks", {first, end}}};
     if (kind < 8) {
       world_.publish(one.publisher, one.engine, {removed_blocks(prompt, first, end, medium)});
@@ -95,9 +95,9 @@ class random_events {
     }
     const bool is_tokenless = kind < 11;
     // A name that nothing holds is known for a while only.
-    const auto is_doubtful = [&](std::uint64_t hash) { return one.known.contains(hash) && !one.has(hash); };
+    const auto is_doubtful = [&](std::uint64_t hash) { return one.tokened.contains(hash) && !one.has(hash); };
     if (is_tokenless && std::any_of(&hashes[first], &hashes[first] + (end - first), is_doubtful)) return;
-    if (!is_tokenless && first > 0 && !one.known.contains(hashes[first - 1])) return;
+    if (!is_tokenless && first > 0 && !one.tokened.contains(hashes[first - 1])) return;
     if (is_tokenless) fields["tokenless"] = true;
     const auto effect = world_.publish(one.publisher, one.engine, {stored(prompt, fields)});
     if (effect.is_parent_unknown) {
@@ -105,17 +105,17 @@ class random_events {
       return;
     }
     for (std::size_t i = first; i < end; ++i) {
-      if (!is_tokenless) one.known.insert(hashes[i]);
-      if (one.known.contains(hashes[i])) hold(one, hashes[i], medium);
+      if (!is_tokenless) one.tokened.insert(hashes[i]);
+      if (one.tokened.contains(hashes[i])) hold(one, hashes[i], medium);
     }
   }
 
   [[nodiscard]] std::string random_prompt() {
-    const std::string trunk = below(2) == 0 ? "A" : "B";
-    const std::string branch(1, static_cast<char>('C' + below(3)));
-    return trunk + ":0:" + std::to_string(4 * below(40)) + "+" + branch + ":0:" + std::to_string(4 * below(30));
+    const std::string trunk = draw(2) == 0 ? "A" : "B";
+    const std::string branch(1, static_cast<char>('C' + draw(3)));
+    return trunk + ":0:" + std::to_string(4 * draw(40)) + "+" + branch + ":0:" + std::to_string(4 * draw(30));
   }
-  [[nodiscard]] std::size_t below(std::size_t bound) { return random_() % bound; }
+  [[nodiscard]] std::size_t draw(std::size_t bound) { return random_() % bound; }
 
  private:
   static void hold(modelled_engine& one, std::uint64_t hash, const std::string& medium) {
@@ -320,7 +320,7 @@ BOOST_AUTO_TEST_CASE(engines_of_all_sizes_score_as_a_dictionary_has_them) {
   random_events events(world, 20'26);
   std::size_t hits = 0;
   for (std::size_t round = 0; round < rounds; ++round) {
-    events.step(engines[events.below(engines.size())]);
+    events.step(engines[events.draw(engines.size())]);
     if (round % 4 != 0) continue;
     const std::string prompt = events.random_prompt();
     const auto tokens = tokens_of(prompt);
