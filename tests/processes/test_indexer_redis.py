@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import llmd_cases
 import pytest
 from indexer import BLOCK, MODEL, EnginePublisher, Herd, Indexer, prompt, settings_of, until_right
 from node import run_cenote, until
@@ -243,6 +245,102 @@ def test_garbage_is_passed_and_harms_no_other_pod(herd: Herd, server: Redis) -> 
     assert indexer.ask("POST", "/v1/clear", {"pod": "a"}).status == 200
     until("the pod is empty", lambda: "a" not in indexer.scores(A).pods)
     assert indexer.scores(A).score("c<d") > 0
+
+
+# ---------------------------------------------------------------------------------------------- llm-d's answers
+
+RECORDED = llmd_cases.recorded()
+Entries = dict[str, list[str]]
+
+
+def words_of(reply: bytes) -> list[str]:
+    return re.findall(r"\$\d+\r\n([^\r]*)\r\n", reply.decode())
+
+
+def full_field(brief: str) -> str:
+    pod, tier, *group = brief.split()
+    return entry(pod, tier, group=int(group[0]) if group else None)
+
+
+def entries_of(server: Redis) -> Entries:
+    """All keys of llm-d's kinds: fields of blocks, scores and members of engines' names."""
+    found: Entries = {}
+    for key in names(server):
+        if key.isdecimal():
+            found[key] = sorted(fields(server, key))
+        elif re.fullmatch(r"engine:\d+", key):
+            flat = words_of(server.ask("ZRANGE", key, "0", "-1", "WITHSCORES"))
+            found[key] = [f"{score} {member}" for member, score in zip(flat[::2], flat[1::2], strict=True)]
+    return found
+
+
+def full_entries(brief: Entries) -> Entries:
+    return {key: rows if ":" in key else sorted(map(full_field, rows)) for key, rows in brief.items()}
+
+
+def recorded_scores(indexer: Indexer, question: llmd_cases.Facts) -> dict[str, float]:
+    found = indexer.ask("POST", "/v1/scores", llmd_cases.question_of(question)).json
+    return {each["pod"]: each["score"] for each in found["scores"]}
+
+
+def until_recorded(indexer: Indexer, server: Redis, step: llmd_cases.Facts) -> None:
+    """Waits until a step's entries, or its scores, are those that it has."""
+    if "entries" in step:
+        wanted = full_entries(step["entries"])
+        until("entries are llm-d's", lambda: entries_of(server) == wanted)
+    else:
+        scores = pytest.approx(step["expect"])
+        until(f"scores are llm-d's: {step}", lambda: recorded_scores(indexer, step["score"]) == scores)
+
+
+def fill(server: Redis, brief: Entries) -> None:
+    """In place of all entries that are there."""
+    for key in entries_of(server):
+        server.ask("DEL", key)
+    for key, rows in brief.items():
+        for row in rows:
+            words = ("ZADD", key, *row.split()) if ":" in key else ("HSET", key, full_field(row), "")
+            server.ask(*words)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in RECORDED["cases"]])
+def test_entries_and_scores_are_those_that_llmd_has_from_the_same_events(
+    herd: Herd, server: Redis, case: Mapping[str, Any]
+) -> None:
+    engines, sets = {}, []
+    for pod, facts in case["publishers"].items():
+        engines[pod] = herd.publisher(pod, model=facts.get("model", llmd_cases.MODEL))
+        sets += settings_of(engines[pod], clear=facts.get("clear", "auto"))
+    indexer = herd.indexer(*sets, *shared(server, f"index.seed={RECORDED['seed']}", "index.block_tokens=16"))
+    for each in engines.values():
+        each.until_subscribed()
+    batches = 0
+    for step in case["steps"]:
+        if "publish" in step:
+            pod = step["publish"]
+            engines[pod].publish_payload(llmd_cases.payload_of(step["events"], case["publishers"][pod]))
+            batches += 1
+            # The order counts, and the sockets of two pods have none.
+            until("it is read", lambda count=batches: indexer.counter("batches_total") == count)
+        else:
+            until_recorded(indexer, server, step)
+
+
+def test_entries_of_llmd_are_answered_as_it_answers(herd: Herd, server: Redis) -> None:
+    indexer = herd.indexer(*shared(server, f"index.seed={RECORDED['seed']}", "index.block_tokens=16"))
+    until("it is ready", indexer.is_ready)
+    for case in RECORDED["cases"]:
+        questions: list[Any] = []  # since the last event
+        for step in case["steps"]:
+            if "publish" in step:
+                questions = []
+            elif "score" in step:
+                questions.append(step)
+            else:
+                fill(server, step["entries"])
+                for each in questions:
+                    found = recorded_scores(indexer, each["score"])
+                    assert found == pytest.approx(each["expect"]), (case["name"], each)
 
 
 # ---------------------------------------------------------------------------------------------- replicas

@@ -297,6 +297,8 @@ std::optional<shared_scorer::known_field> shared_scorer::field_of(std::string_vi
 }
 
 std::optional<medium_number> shared_scorer::medium_of(std::string_view tier) {
+  // llm-d writes engines' own names, several of them for one medium; media_ begins with the known ones, in their order.
+  if (const auto known = medium_named(tier)) return static_cast<medium_number>(*known);
   const auto found = std::ranges::find(media_, tier);
   if (found != media_.end()) return static_cast<medium_number>(found - media_.begin());
   if (media_.size() == most_media) return std::nullopt;

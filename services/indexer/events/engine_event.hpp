@@ -29,6 +29,16 @@ enum class block_medium : std::uint8_t {
 };
 CENOTE_ENUM_NAMES(block_medium, gpu, cpu, disk, shared_storage, object_store, other);
 
+/// The medium that engines call so, in lower case; none: any other name.
+[[nodiscard]] constexpr std::optional<block_medium> medium_named(std::string_view name) noexcept {
+  if (name == "gpu") return block_medium::gpu;
+  if (name == "cpu" || name == "cpu_pinned" || name == "cpu_tier1" || name == "cpu_tier2") return block_medium::cpu;
+  if (name == "disk") return block_medium::disk;
+  if (name == "shared_storage") return block_medium::shared_storage;
+  if (name == "object_store") return block_medium::object_store;
+  return std::nullopt;
+}
+
 /// Attention of a cache group (vLLM's KVCacheSpecKind).
 enum class attention_kind : std::uint8_t {
   unstated,  ///< not in the event: that of the group's other events, or of a model with one group

@@ -34,16 +34,6 @@ constexpr std::array<std::pair<std::string_view, event_field>, 13> fields{
      {"cache_salt", event_field::cache_salt},
      {"metadata", event_field::metadata}}};
 
-constexpr std::array<std::pair<std::string_view, block_medium>, 8> media{
-    {{"gpu", block_medium::gpu},
-     {"cpu", block_medium::cpu},
-     {"cpu_pinned", block_medium::cpu},
-     {"cpu_tier1", block_medium::cpu},
-     {"cpu_tier2", block_medium::cpu},
-     {"disk", block_medium::disk},
-     {"shared_storage", block_medium::shared_storage},
-     {"object_store", block_medium::object_store}}};
-
 /// The value of a name in one of these tables.
 template <class Value, std::size_t Size>
 std::optional<Value> value_named(const std::array<std::pair<std::string_view, Value>, Size>& table,
@@ -254,7 +244,7 @@ event_verdict event_decoder::decode_medium() {
   const array_range kept = append_text(batch_, *name);
   const std::span<char> text = std::span(batch_.text).subspan(kept.first);
   std::ranges::transform(text, text.begin(), as_lower);
-  const auto known = value_named(media, std::string_view(text.data(), text.size()));
+  const auto known = medium_named({text.data(), text.size()});
   event_.medium = known.value_or(block_medium::other);
   if (known) {
     batch_.text.resize(kept.first);

@@ -59,6 +59,14 @@ BOOST_AUTO_TEST_CASE(leading_blocks_count_by_their_best_tier) {
   BOOST_TEST((all.score({4, 1}) == score_map{}));
 }
 
+BOOST_AUTO_TEST_CASE(tiers_under_the_names_that_engines_give_them_are_their_media) {
+  scorer_world all;
+  all.hold("a", 1, "cpu_pinned");
+  all.hold("b", 1, "cpu_tier2");
+  all.hold("b", 2, "cpu");
+  BOOST_TEST((all.score({1, 2}) == score_map{{"a", 0.5}, {"b", 1.0}}));
+}
+
 BOOST_AUTO_TEST_CASE(prompts_of_several_groups_of_keys_are_looked_at_to_their_end) {
   scorer_world all;
   std::vector<std::uint64_t> keys;
