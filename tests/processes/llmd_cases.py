@@ -1,4 +1,4 @@
-"""Recorded answers of llm-d's indexer (`tests/data/indexer/llmd.json`), and the payloads that they belong to."""
+"""Recorded answers of llm-d's indexer (`tests/data/indexer`), and the payloads that they belong to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-FILE = Path(__file__).resolve().parents[1] / "data" / "indexer" / "llmd.json"
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "indexer"
 MODEL = "m"
 FIELDS = (  # of BlockStored, in vLLM's order
     *("block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name"),
@@ -21,10 +21,26 @@ FIELDS = (  # of BlockStored, in vLLM's order
 Facts = Mapping[str, Any]  # a publisher, an event or a question of the file
 
 
-def recorded() -> dict[str, Any]:
-    found = json.loads(FILE.read_text())
+def recorded(name: str = "llmd.json") -> dict[str, Any]:
+    found = json.loads((FOLDER / name).read_text())
     assert isinstance(found, dict)
     return found
+
+
+def cut_cases() -> list[dict[str, Any]]:
+    """Engines' blocks that are cut, in blocks of `canonical` tokens, up to an event without tokens.
+
+    That event is about the last of the blocks into which an engine's is cut for llm-d, about all for Cenote. Shorter
+    blocks differ, too: llm-d joins those of one event alone, and counts what lacks a part."""
+    cases = []
+    for case in recorded("llmd_canonical.json")["cases"]:
+        steps = case["steps"]
+        is_tokenless = [any(each.get("tokenless") for each in step.get("events", ())) for step in steps]
+        sizes = {facts.get("block", 16) for facts in case["publishers"].values()}
+        if all(size % case["canonical"] == 0 for size in sizes):
+            end = is_tokenless.index(True) if True in is_tokenless else len(steps)
+            cases.append({**case, "steps": steps[:end]})
+    return cases
 
 
 def tokens_of(description: str) -> list[int]:

@@ -250,6 +250,7 @@ def test_garbage_is_passed_and_harms_no_other_pod(herd: Herd, server: Redis) -> 
 # ---------------------------------------------------------------------------------------------- llm-d's answers
 
 RECORDED = llmd_cases.recorded()
+CASES = [*RECORDED["cases"], *llmd_cases.cut_cases()]
 Entries = dict[str, list[str]]
 
 
@@ -303,7 +304,7 @@ def fill(server: Redis, brief: Entries) -> None:
             server.ask(*words)
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in RECORDED["cases"]])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
 def test_entries_and_scores_are_those_that_llmd_has_from_the_same_events(
     herd: Herd, server: Redis, case: Mapping[str, Any]
 ) -> None:

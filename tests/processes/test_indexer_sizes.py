@@ -58,6 +58,7 @@ def test_engines_of_all_sizes_answer_in_blocks_of_one(herd: Herd) -> None:
             live(engine, prompts, chance)
         until_right(indexer, engines, prompts, exact=True)
     engines[0].store(TRUNK)
+    until_right(indexer, engines, [TRUNK], exact=True)
     found = indexer.scores(TRUNK)
     assert (found.block_tokens, found.blocks) == (WHOLE, len(TRUNK) // WHOLE)
     assert found.pods["b1"]["tokens"] == len(TRUNK)

@@ -229,6 +229,9 @@ def test_options_that_can_never_work_are_refused() -> None:
         Indexer(memory=1000)
     with pytest.raises(errors.InvalidArgument, match="weight"):
         Indexer(memory=32 << 20, weights={"gpu": -1.0})
+    for tokens in (-1, 65_537, 1 << 32):
+        with pytest.raises(errors.InvalidArgument, match="block_tokens"):
+            Indexer(memory=32 << 20, block_tokens=tokens)
 
 
 def test_weights_and_keys_are_as_the_options_say() -> None:
@@ -238,6 +241,18 @@ def test_weights_and_keys_are_as_the_options_say() -> None:
         with Indexer(memory=32 << 20, key="fnv64_cbor", seed="7") as other:
             other.feed("kv@a@m", 0, batch(stored(PROMPT, 0, 1)))
             assert one.keys(PROMPT, MODEL) == other.keys(PROMPT, MODEL)
+
+
+@pytest.mark.parametrize("whole", [BLOCK // 2, 2 * BLOCK])
+def test_blocks_have_one_size_where_the_options_say_so(whole: int) -> None:
+    with Indexer(memory=32 << 20, block_tokens=whole) as index:
+        index.feed("kv@a@m", 0, batch(stored(PROMPT, 0, 5)))
+        scores = index.score(PROMPT, MODEL)
+        assert (scores["a"].tokens, scores.block_tokens) == (5 * BLOCK // whole * whole, whole)
+        index.feed("kv@a@m", 1, batch(removed(PROMPT, 1, 2)))
+        assert index.score(PROMPT[: 3 * BLOCK], MODEL).get("a") == (
+            None if whole > BLOCK else (2.0, 2, BLOCK, 0, {"gpu": 2})
+        )
 
 
 # ---------------------------------------------------------------------------------------------- life and threads

@@ -4,7 +4,6 @@
 #include <array>
 #include <new>
 
-#include "services/indexer/events/event_adapter.hpp"
 #include "services/indexer/placement/name_domains.hpp"
 
 namespace cenote::indexer {
@@ -15,9 +14,11 @@ bool part_joiner::has(std::uint64_t hash) const noexcept {
 
 // A part that many blocks share makes all of them complete, again and again if its publisher likes.
 void part_joiner::begin(const event_batch& batch) noexcept {
-  constexpr std::size_t work_of_hash = 4;
+  constexpr std::size_t least_work = std::size_t{1} << 20;
+  constexpr std::size_t work_of_hash = 4;  // beside the tokens of its part
+  const std::size_t part_tokens = tables_.empty() ? 0 : tables_.rbegin()->first;
   work_ = 0;
-  most_work_ = batch_limits::tokens + work_of_hash * batch.hashes.size();
+  most_work_ = least_work + 2 * batch.tokens.size() + (part_tokens + work_of_hash) * batch.hashes.size();
 }
 
 void part_joiner::store(const event_batch& batch, const engine_event& event, batch_rewrite& out) {

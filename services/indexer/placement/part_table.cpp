@@ -137,7 +137,7 @@ std::size_t part_table::append_last(part_number part, part_place place, std::vec
 
 std::size_t part_table::hold(part_number part, part_place place, std::vector<part_number>& completed) {
   part_slot& slot = slots_[part];
-  if (!is_held(part, place)) ++held_[place];
+  if (!is_held(part, place)) ++populations_[place];
   slot.places = static_cast<std::uint16_t>(present_places(slot) | (1U << place));
   slot.stamp = clears_;
   return is_path_held(part, place) ? append_last(part, place, completed) : 1;
@@ -148,14 +148,14 @@ void part_table::release(part_number part, part_place place, std::vector<part_nu
   if (is_path_held(part, place)) (void)append_last(part, place, broken);
   part_slot& slot = slots_[part];
   slot.places = static_cast<std::uint16_t>(slot.places & ~(1U << place));
-  --held_[place];
+  --populations_[place];
   ++released_;
 }
 
 void part_table::clear(part_place place) noexcept {
-  if (held_[place] == 0) return;
+  if (populations_[place] == 0) return;
   cleared_[place] = ++clears_;
-  released_ += std::exchange(held_[place], 0);
+  released_ += std::exchange(populations_[place], 0);
 }
 
 void part_table::trim() noexcept {

@@ -134,8 +134,8 @@ class part_table {
   share_vector<std::uint32_t> tokens_;
   share_map<share_vector<std::byte>> lists_;  ///< by part
   part_number first_free_ = no_part;
-  std::array<std::uint64_t, most_places> cleared_{};  ///< the clear that emptied a place last, by number
-  std::array<std::size_t, most_places> held_{};       ///< parts in a place
+  std::array<std::uint64_t, most_places> cleared_{};    ///< the clear that emptied a place last, by number
+  std::array<std::size_t, most_places> populations_{};  ///< parts in a place
   std::uint64_t clears_ = 0;
   std::size_t released_ = 0;  ///< parts that left a place since the last trim: so many at most that nothing holds
 };

@@ -349,6 +349,54 @@ BOOST_AUTO_TEST_CASE(parts_that_nothing_holds_give_their_memory_back) {
   BOOST_TEST(world.index.bytes() < bytes + 200U * 64 * 30);  // the index's own names, which stay until memory is wanted
 }
 
+BOOST_AUTO_TEST_CASE(a_part_that_many_blocks_share_costs_a_batch_what_its_size_allows) {
+  constexpr std::size_t branches = 512, toggles = 2000;
+  indexer_world world(std::size_t{32} << 20, whole);
+  const case_engine engine = engine_of(4);
+  const publisher_id number = world.open(engine);
+  for (std::size_t i = 0; i < branches; ++i)
+    world.publish(number, engine, {stored("A:0:4+P" + std::to_string(i) + ":0:12")});
+  const auto& counters = world.blocks.find(number)->counters;
+  const std::uint64_t earlier = counters.stored;
+  BOOST_TEST(earlier == branches);
+  std::vector<json> events;
+  for (std::size_t i = 0; i < toggles; ++i) {
+    events.push_back(removed("A:0:4"));
+    events.push_back(stored("A:0:4"));
+  }
+  world.publish(number, engine, events);
+  BOOST_TEST(counters.stored - earlier > branches);
+  BOOST_TEST(counters.stored - earlier < branches * toggles / 10);
+  BOOST_TEST(counters.refusals(placement_refusal::bounds) > 0U);
+  world.publish(number, engine, {stored("A:0:4")});
+  BOOST_TEST(score(world, "A:0:4+P7:0:12") == 1);
+}
+
+BOOST_AUTO_TEST_CASE(parts_leave_half_of_the_memory_to_blocks) {
+  constexpr std::size_t memory = std::size_t{4} << 20;
+  indexer_world world(memory, whole);
+  const case_engine greedy = engine_of(4, "10.0.0.9:8000");
+  const publisher_id strange = world.open(greedy);
+  for (std::size_t i = 0; i < 1000; ++i) {
+    std::string prompt = "P" + std::to_string(i) + ":0:400";
+    world.publish(strange, greedy, {stored(prompt, {{"blocks", {0, 99}}})});
+  }
+  BOOST_TEST(world.blocks.find(strange)->counters.refusals(placement_refusal::memory) > 0U);
+  BOOST_TEST(world.index.bytes() <= memory);
+  const case_engine engine = engine_of(16);
+  const publisher_id number = world.open(engine);
+  world.publish(number, engine, {stored("A:0:16000")});
+  BOOST_TEST(score(world, "A:0:16000") == 1000);
+}
+
+BOOST_AUTO_TEST_CASE(a_part_with_a_long_list_is_refused) {
+  indexer_world world(std::size_t{32} << 20, whole);
+  const case_engine engine = engine_of(4);
+  const publisher_id number = world.open(engine);
+  world.publish(number, engine, {stored("A:0:16", {{"extra", {{"1", {std::string(2000, 'x')}}}}})});
+  BOOST_TEST(world.blocks.find(number)->counters.refusals(placement_refusal::bounds) == 3U);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::indexer
