@@ -21,6 +21,11 @@ struct adapter_domains {
   name_domain private_one = no_domain;  ///< no_domain: its hashes agree with those of others
 };
 
+/// The domain that the publisher's hashes are in.
+[[nodiscard]] inline name_domain present_domain(const adapter_domains& domains) noexcept {
+  return domains.private_one != no_domain ? domains.private_one : domains.shared;
+}
+
 /// Counts the users of shared domains, and ends those without any. The writer's alone.
 class name_domains {
  public:

@@ -138,47 +138,52 @@ void placer::place(placed_publisher& publisher, const event_batch& batch, const 
   keys_.resize(blocks);
   processor_.write_keys(run, space, keys_);
   const auto hashes = batch.hashes_of(event);
-  name_domain domain = domains->private_one != no_domain ? domains->private_one : domains->shared;
-  const name_rule names = domains->private_one != no_domain ? name_rule::several_names : name_rule::one_name;
   const std::uint32_t step = step_of(event);
-  auto stored = store_in(domain, parent, hashes, stored_by, {names, step});
+  auto stored = store_in(publisher, *domains, parent, hashes, stored_by, step);
   if (!stored && stored.error() == store_refusal::name_conflict && domains->private_one == no_domain &&
       domains_.split(*domains)) {
-    domain = domains->private_one;
     // By the parent's name others may mean another block.
     if (event.parent && parent_of(publisher, *domains, *event.parent) != parent) {
       effect.is_parent_unknown = true;
       return publisher.counters.refuse(placement_refusal::unknown_parent, blocks);
     }
-    stored = store_in(domain, parent, hashes, stored_by, {name_rule::several_names, step});
+    stored = store_in(publisher, *domains, parent, hashes, stored_by, step);
   }
   if (!stored) return publisher.counters.refuse(placement_refusal::conflict, blocks);
   publisher.counters.stored += *stored;
   publisher.counters.refuse(placement_refusal::memory, blocks - *stored);
-  resolve_pending(publisher, domain, hashes.first(*stored));
+  resolve_pending(publisher, present_domain(*domains), hashes.first(*stored));
 }
 
-// Engine's blocks that are stored again on the GPU are passed: what they share with others is counted.
-std::expected<std::size_t, store_refusal> placer::store_in(name_domain domain, block_number parent,
+// Engine's blocks that are stored again on the GPU are passed: what they share with others is counted. A conflict
+// leaves all as it was.
+std::expected<std::size_t, store_refusal> placer::store_in(const placed_publisher& publisher,
+                                                           const adapter_domains& domains, block_number parent,
                                                            std::span<const std::uint64_t> hashes, holder stored_by,
-                                                           store_rule rule) {
+                                                           std::uint32_t step) {
+  const name_domain domain = present_domain(domains);
+  const store_rule rule{domain == domains.shared ? name_rule::one_name : name_rule::several_names, step};
+  if (step == 1) return index_.store(domain, parent, keys_, hashes, stored_by, rule);
   const std::size_t count = hashes.size();
-  if (rule.step == 1) return index_.store(domain, parent, keys_, hashes, stored_by, rule);
   const auto is_passed = [&](std::size_t first) {
-    return is_repeat(index_.block_of(domain, hashes[first + rule.step - 1]), stored_by);
+    return is_repeat(block_of(publisher, domains, hashes[first + step - 1]), stored_by);
   };
+  blocks_.clear();
   for (std::size_t first = 0; first < count;) {
     std::size_t end = first;
-    while (end < count && !is_passed(end)) end += rule.step;
+    while (end < count && !is_passed(end)) end += step;
     if (end > first) {
-      const block_number before = first == 0 ? parent : index_.block_of(domain, hashes[first - 1]);
+      const block_number before = first == 0 ? parent : block_of(publisher, domains, hashes[first - 1]);
       if (first > 0 && before == no_block) return first;  // memory took it meanwhile
-      const auto stored = index_.store(domain, before, std::span(keys_).subspan(first, end - first),
-                                       hashes.subspan(first, end - first), stored_by, rule);
-      if (!stored || *stored < end - first) return stored ? first + *stored : stored;
+      const auto some = hashes.subspan(first, end - first);
+      const auto stored =
+          index_.store(domain, before, std::span(keys_).subspan(first, some.size()), some, stored_by, rule);
+      if (!stored) (void)index_.remove(blocks_, stored_by);
+      if (!stored || *stored < some.size()) return stored ? first + *stored : stored;
+      for (const std::uint64_t hash : some) blocks_.push_back(index_.block_of(domain, hash));
     }
     first = end;
-    while (first < count && is_passed(first)) first += rule.step;
+    while (first < count && is_passed(first)) first += step;
   }
   return count;
 }

@@ -89,9 +89,10 @@ class placer {
              placement_effect& effect);
   void place(placed_publisher& publisher, const event_batch& batch, const engine_event& event, holder stored_by,
              placement_effect& effect);
-  [[nodiscard]] std::expected<std::size_t, store_refusal> store_in(name_domain domain, block_number parent,
+  [[nodiscard]] std::expected<std::size_t, store_refusal> store_in(const placed_publisher& publisher,
+                                                                   const adapter_domains& domains, block_number parent,
                                                                    std::span<const std::uint64_t> hashes,
-                                                                   holder stored_by, store_rule rule);
+                                                                   holder stored_by, std::uint32_t step);
   void hold_known(placed_publisher& publisher, const event_batch& batch, const engine_event& event, holder stored_by);
   [[nodiscard]] block_number name_node_block(placed_publisher& node, std::uint64_t hash, std::uint64_t leading,
                                              medium_number medium);
