@@ -101,7 +101,7 @@ void add_benches(CLI::App& app) {
     if (each.name == "nvme") {
       one->add_option("--path", options->how.path, "Directory for its file; the current one");
       one->add_option("--size", options->how.size, "Size of its file")->capture_default_str();
-    } else if (each.name == "policies") {
+    } else if (each.name == "policies" || each.name == "indexer") {
       one->add_option("--trace", options->how.trace, "Requests as Mooncake publishes them; a made trace if not given");
     } else if (each.name.starts_with("gpu")) {
       one->add_option(
@@ -122,7 +122,7 @@ void add_benches(CLI::App& app) {
     } else if (each.name == "records") {
       one->add_option("--memory", options->how.memory, "The segment, as /proc/PID/fd/NUMBER of the keeper")->required();
       one->add_option("--count", options->how.count, "How many records are read, from the first one on")->required();
-    } else if (each.name != "checksums" && each.name != "copies" && each.name != "machine" && each.name != "indexer") {
+    } else if (each.name != "checksums" && each.name != "copies" && each.name != "machine") {
       one->add_option("--socket", options->how.socket,
                       "Use the node at this socket; blocks of its other users may be evicted");
     }
