@@ -323,10 +323,10 @@ class cache_router {
   std::uint64_t requests_ = 0;
 };
 
-struct asked_times {
-  samples from_keys;
-  samples from_tokens;
-};
+/// Ways to ask: the index for the rows of keys; for an answer, in its order, to keys; for one to tokens.
+enum class question_form : std::uint8_t { rows_of_keys, answer_to_keys, answer_to_tokens };
+constexpr std::size_t question_forms = 3;
+using asked_times = std::array<samples, question_forms>;
 
 class trace_bench {
  public:
@@ -361,7 +361,7 @@ class trace_bench {
  private:
   struct question {
     std::size_t request = 0;
-    bool is_by_tokens = false;
+    question_form form{};
   };
 
   /// Makes the tokens of a request, and its keys.
@@ -378,14 +378,19 @@ class trace_bench {
 
   void time_question(const question& asked, asked_times& times) {
     prepare(asked.request);
+    const auto facts = questions_.reader().model(model);
     const stopwatch time;
-    if (asked.is_by_tokens) {
-      sink_ += questions_.score({.model = model, .tokens = tokens_}).scores.size();
-      times.from_tokens.add(time.seconds());
-    } else {
-      sink_ += ask_keys().scores.size();
-      times.from_keys.add(time.seconds());
+    switch (asked.form) {
+      case question_form::rows_of_keys:
+        questions_.reader().walk({.keys = keys_, .model = &*facts, .block_tokens = block_tokens},
+                                 [&](std::span<const prefix_row> rows) { sink_ += rows.size(); });
+        break;
+      case question_form::answer_to_keys: sink_ += ask_keys().scores.size(); break;
+      case question_form::answer_to_tokens:
+        sink_ += questions_.score({.model = model, .tokens = tokens_}).scores.size();
+        break;
     }
+    times[static_cast<std::size_t>(asked.form)].add(time.seconds());
   }
 
   /// Plays the requests from `first` on at their times.
@@ -398,7 +403,7 @@ class trace_bench {
       std::this_thread::sleep_until(start + since);
       for (unsigned j = 0; j < asked_each_time; ++j) {
         const std::size_t other = i - std::min(i, random() % late_requests);
-        asked_.push_back({j == 0 ? i : other, (i + j) % 2 == 1});
+        asked_.push_back({j == 0 ? i : other, static_cast<question_form>((i + j) % question_forms)});
         time_question(asked_.back(), beside_);
         if (j > 0) continue;
         prepare(i);
@@ -412,18 +417,21 @@ class trace_bench {
 
   void add_rows(const paced_writer& writer, clock::time_point start, report& out) const {
     constexpr double microseconds = 1e6;
-    const auto add = [&](std::string_view kind, const samples& beside, const samples& alone, bound promise) {
-      const std::string name = fmt::format("score of a {}'s prompts {}, 1,000 pods, beside their events", name_, kind);
+    const auto add = [&](std::string_view what, question_form form, bound promise) {
+      const samples& beside = beside_[static_cast<std::size_t>(form)];
+      const samples& alone = alone_[static_cast<std::size_t>(form)];
+      const std::string name = fmt::format("{} of a {} on 1,000 pods, beside its events at 20 x", what, name_);
       out.add(time_figure("indexer", name, beside, alone, microseconds, "us"));
       out.add(late_figure("indexer", name + ", p99", beside, alone.quantile(0.99), microseconds, "us", promise));
     };
-    add("from keys", beside_.from_keys, alone_.from_keys, {bound::kind::value_at_most, 50});
-    add("from tokens", beside_.from_tokens, alone_.from_tokens, {});
+    add("score of the keys", question_form::rows_of_keys, {bound::kind::value_at_most, 50});
+    add("answer to the keys", question_form::answer_to_keys, {});
+    add("answer to the tokens", question_form::answer_to_tokens, {});
     const auto rate = [&](clock::time_point end) {
       return static_cast<double>(writer.blocks()) / std::chrono::duration<double>(end - start).count() / 1e6;
     };
     out.add({.bench = "indexer",
-             .name = fmt::format("blocks of events of a {}, 1,000 pods, at 20 x, against those that were due", name_),
+             .name = fmt::format("blocks of events of a {} on 1,000 pods at 20 x, against those that are due", name_),
              .value = rate(writer.last_applied()),
              .unit = "M blocks/s",
              .limit = rate(writer.last_due()),
