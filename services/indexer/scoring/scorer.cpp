@@ -153,14 +153,16 @@ void scorer::keep_best() {
     const auto rest = std::ranges::unique(rows_, {}, &ranked_row::pod_hash);
     rows_.erase(rest.begin(), rest.end());
   }
-  for (ranked_row& row : rows_) {
+  order_.clear();
+  worth_rows_.clear();
+  for (std::uint32_t i = 0; i < rows_.size(); ++i) {
+    ranked_row& row = rows_[i];
     if (row.score.score <= 0) continue;
     row.score.pod = std::string_view(names_).substr(row.name, row.length);
-    scores_.push_back(row.score);
+    order_.add(row.score.score, row.score.pod);
+    worth_rows_.push_back(i);
   }
-  std::ranges::sort(scores_, [](const pod_score& one, const pod_score& other) {
-    return std::tuple(-one.score, one.pod) < std::tuple(-other.score, other.pod);
-  });
+  for (const std::uint32_t place : order_.sorted()) scores_.push_back(rows_[worth_rows_[place]].score);
 }
 
 }  // namespace cenote::indexer
