@@ -34,7 +34,8 @@ std::size_t common_length(std::string_view one, std::string_view other, std::siz
 
 void row_order::add(double score, std::string_view name) {
   // The bits of positive numbers compare as the numbers do.
-  rows_.push_back({0, ~std::bit_cast<std::uint64_t>(score), name, static_cast<std::uint32_t>(rows_.size())});
+  rows_.push_back({0, ~std::bit_cast<std::uint64_t>(score), static_cast<std::uint32_t>(rows_.size())});
+  names_.push_back(name);
 }
 
 std::span<const std::uint32_t> row_order::sorted() {
@@ -54,9 +55,9 @@ std::span<const std::uint32_t> row_order::sorted() {
 
 void row_order::write_heads() noexcept {
   if (rows_.empty()) return;
-  std::size_t common = rows_.front().text.size();
-  for (const ordered_row& row : rows_) common = common_length(rows_.front().text, row.text, common);
-  for (ordered_row& row : rows_) row.name = head_of(row.text.substr(common));
+  std::size_t common = names_.front().size();
+  for (const std::string_view name : names_) common = common_length(names_.front(), name, common);
+  for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].name = head_of(names_[i].substr(common));
 }
 
 void row_order::sort_by_bytes() {
@@ -92,8 +93,8 @@ void row_order::sort_equal() noexcept {
       return is_before(*first, row);
     });
     if (last - first > 1) {
-      std::sort(first, last, [](const ordered_row& one, const ordered_row& other) {
-        const int order = one.text.compare(other.text);
+      std::sort(first, last, [&](const ordered_row& one, const ordered_row& other) {
+        const int order = names_[one.number].compare(names_[other.number]);
         return order != 0 ? order < 0 : one.number < other.number;
       });
     }

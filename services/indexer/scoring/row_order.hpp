@@ -14,18 +14,20 @@ namespace cenote::indexer {
 /// again; not thread-safe.
 class row_order {
  public:
-  void clear() noexcept { rows_.clear(); }
+  void clear() noexcept {
+    rows_.clear();
+    names_.clear();
+  }
   /// The next row, numbered from 0; a score is positive. The name lives until sorted(). Throws std::bad_alloc.
   void add(double score, std::string_view name);
   /// The numbers of the rows in their order; equal ones keep theirs. Until the next call. Throws std::bad_alloc.
   [[nodiscard]] std::span<const std::uint32_t> sorted();
 
  private:
-  /// A row by two words that are smaller for what comes first; `name` goes before `score` as a byte's place.
+  /// A row by two words that are smaller for what comes first.
   struct ordered_row {
     std::uint64_t name = 0;
     std::uint64_t score = 0;
-    std::string_view text{};
     std::uint32_t number = 0;
   };
   [[nodiscard]] static bool is_before(const ordered_row& one, const ordered_row& other) noexcept {
@@ -37,6 +39,7 @@ class row_order {
   void sort_by(std::uint64_t ordered_row::*word, std::uint64_t differences);
   void sort_equal() noexcept;
 
+  std::vector<std::string_view> names_;
   std::vector<ordered_row> rows_, moved_;
   std::vector<std::uint32_t> numbers_;
 };

@@ -61,6 +61,7 @@ class scorer {
   const token_processor* processor_;
   std::vector<std::uint64_t> keys_;
   std::vector<ranked_row> rows_;
+  std::size_t row_count_ = 0;
   row_order order_;
   std::vector<std::uint32_t> worth_rows_;  ///< those with a score
   std::vector<pod_score> scores_;
