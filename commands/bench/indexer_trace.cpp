@@ -37,7 +37,7 @@ constexpr std::size_t parts_of_block = trace::tokens_per_block / block_tokens;
 constexpr std::size_t step_blocks = 4;  // of the trace, which an engine computes in a step
 constexpr unsigned speed = 20;
 constexpr std::chrono::milliseconds step_time{200 / speed};
-constexpr std::uint64_t paced_ms = 10'000;
+constexpr std::uint64_t paced_ms = 5'000;
 constexpr unsigned asked_each_time = 16;        // the request, and others of late
 constexpr std::size_t late_requests = 1000;     // from which those are taken
 constexpr std::string_view model = "m";
@@ -353,7 +353,7 @@ class trace_bench {
     paced_writer writer(events_, requests.size() - first);
     if (auto done = play(first, start, writer); !done) return done;
     writer.finish();
-    for (const question& each : asked_) time_question(each, alone_);
+    if (auto done = ask_again(); !done) return done;
     add_rows(writer, start, out);
     return {};
   }
@@ -362,6 +362,7 @@ class trace_bench {
   struct question {
     std::size_t request = 0;
     question_form form{};
+    std::chrono::milliseconds since{};  ///< the start
   };
 
   /// Makes the tokens of a request, and its keys.
@@ -403,7 +404,7 @@ class trace_bench {
       std::this_thread::sleep_until(start + since);
       for (unsigned j = 0; j < asked_each_time; ++j) {
         const std::size_t other = i - std::min(i, random() % late_requests);
-        asked_.push_back({j == 0 ? i : other, static_cast<question_form>((i + j) % question_forms)});
+        asked_.push_back({j == 0 ? i : other, static_cast<question_form>((i + j) % question_forms), since});
         time_question(asked_.back(), beside_);
         if (j > 0) continue;
         prepare(i);
@@ -411,6 +412,17 @@ class trace_bench {
         change.due = clock::now();
         writer.add(std::move(change));
       }
+    }
+    return {};
+  }
+
+  /// The same questions at the same times, and no events.
+  result<void> ask_again() {
+    const clock::time_point start = clock::now();
+    for (const question& each : asked_) {
+      if (auto go_on = check_interrupted(); !go_on) return go_on;
+      std::this_thread::sleep_until(start + each.since);
+      time_question(each, alone_);
     }
     return {};
   }
