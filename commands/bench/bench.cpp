@@ -46,7 +46,8 @@ constexpr std::array benches{
                   bench::run_gpu_kill},
     bench_command{"gpu_tier", "Blocks from DRAM to a device and back by the node, against one copy of as many bytes",
                   bench::run_gpu_tier},
-    bench_command{"indexer", "The indexer's index: stores, answers, removals, events and questions over HTTP",
+    bench_command{"indexer",
+                  "The indexer's index: stores, answers, memory, events, questions over HTTP and of a conversation",
                   bench::run_indexer_bench},
     bench_command{"remote",
                   "Blocks put to, got from and located on a Redis server, against a bare pipelined loop and "
@@ -86,7 +87,9 @@ void add_benches(CLI::App& app) {
   app.footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `machine`, `records`, `nvme`, `copies`, `checksums`, `policies`, `gpu`, `gpu_kill`, `remote` and "
+      "others 1 GiB. `machine`, `records`, `nvme`, `copies`, `checksums`, `indexer`, `policies`, `gpu`, `gpu_kill`, "
+      "`remote` "
+      "and "
       "`peer` "
       "need no node; "
       "`nvme` "

@@ -1,4 +1,5 @@
-// The index's memory: what a further pod of the same prompts takes, what holes take, and how soon a clear gives it back.
+// The index's memory: what a further pod of the same prompts takes, what holes take, and how soon a clear gives it
+// back.
 #include <chrono>
 #include <random>
 #include <string>
@@ -107,12 +108,13 @@ result<void> measure_clear(report& out) {
   if (after.evicted_held != full.evicted_held || index.holders().blocks(other) != (prompts + others) * chain_length) {
     return fail(error_code::internal, "another pod's blocks did not find the room of the cleared ones");
   }
-  out.add({.bench = "indexer",
-           .name = "from the clear of a pod with 1 M blocks until others have their memory, beside the time of the sweep",
-           .value = until_swept,
-           .unit = "s",
-           .limit = swept,
-           .promise = {bound::kind::value_at_most, 2}});
+  out.add(
+      {.bench = "indexer",
+       .name = "from the clear of a pod with 1 M blocks until others have their memory, beside the time of the sweep",
+       .value = until_swept,
+       .unit = "s",
+       .limit = swept,
+       .promise = {bound::kind::value_at_most, 2}});
   out.add({.bench = "indexer",
            .name = "store of 1 M blocks into the memory of a cleared pod, against a new index",
            .value = static_cast<double>(all_blocks) / again / 1e6,

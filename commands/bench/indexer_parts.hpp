@@ -1,4 +1,4 @@
-// What the indexer's benches share: prompts that are made again from their numbers, and the benches themselves.
+// Parts of the indexer's benches: prompts that are made again from their numbers, and the benches themselves.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ inline std::size_t store_prompt(indexer::forest& index, std::span<const std::uin
   return stored;
 }
 
-/// What the index takes and gives back: further pods of the same prompts, holes, a clear.
+/// Memory that the index takes and gives back: further pods of the same prompts, holes, a clear.
 [[nodiscard]] result<void> run_indexer_memory(report& out);
 /// A writer at full rate beside two readers.
 [[nodiscard]] result<void> run_indexer_writer(report& out);

@@ -29,7 +29,7 @@ namespace {
 
 using namespace indexer;
 using simulation::trace;
-using clock = std::chrono::steady_clock;
+using steady_clock = std::chrono::steady_clock;
 
 constexpr std::size_t pod_count = 1000;
 constexpr std::size_t pod_blocks = 128;  // of the trace, in a pod's cache
@@ -38,11 +38,10 @@ constexpr std::size_t step_blocks = 4;  // of the trace, which an engine compute
 constexpr unsigned speed = 20;
 constexpr std::chrono::milliseconds step_time{200 / speed};
 constexpr std::uint64_t paced_ms = 5'000;
-constexpr unsigned asked_each_time = 16;        // the request, and others of late
-constexpr std::size_t late_requests = 1000;     // from which those are taken
+constexpr unsigned asked_each_time = 16;     // the request, and others of late
+constexpr std::size_t late_requests = 1000;  // from which those are taken
 constexpr std::string_view model = "m";
-constexpr std::string_view made_trace =
-    "chat:requests=12000,rate=0.7,input_tokens=6000,systems=1,system_tokens=512";
+constexpr std::string_view made_trace = "chat:requests=12000,rate=0.7,input_tokens=6000,systems=1,system_tokens=512";
 
 std::uint32_t token_at(std::uint32_t block, std::size_t place) {
   return static_cast<std::uint32_t>(spread((std::uint64_t{block} << 10) | place, 0x70c5) % 120'000);
@@ -96,9 +95,7 @@ class batch_text {
   }
   void nil() { bytes_.push_back(std::byte{0xc0}); }
   void array(std::size_t size) { put(0xdd, size, 4); }
-  void number(std::uint64_t value) {
-    value > 0xffff'ffff ? put(0xcf, value, 8) : put(0xce, value, 4);
-  }
+  void number(std::uint64_t value) { value > 0xffff'ffff ? put(0xcf, value, 8) : put(0xce, value, 4); }
   void text(std::string_view value) {
     bytes_.push_back(static_cast<std::byte>(0xa0 | value.size()));
     const auto* const data = reinterpret_cast<const std::byte*>(value.data());
@@ -114,10 +111,10 @@ class batch_text {
   std::vector<std::byte> bytes_;
 };
 
-/// What a request changes in the cache of its pod.
+/// Changes that a request makes in the cache of its pod.
 struct cache_change {
   std::size_t pod = 0;
-  clock::time_point due{};
+  steady_clock::time_point due{};
   std::optional<std::uint32_t> parent{};  ///< of the first stored block
   std::vector<std::uint32_t> stored{};
   std::vector<std::uint32_t> removed{};  ///< the tails first
@@ -128,7 +125,8 @@ struct cache_change {
   [[nodiscard]] std::size_t blocks() const noexcept { return (stored.size() + removed.size()) * parts_of_block; }
 };
 
-/// The least recently used blocks of the trace, each behind the one in front of it: a block is never without its parent.
+/// The least recently used blocks of the trace, each behind the one in front of it: a block is never without its
+/// parent.
 class pod_cache {
  public:
   /// The request has these blocks now, as far as they fit.
@@ -185,14 +183,15 @@ class pod_events {
     if (!stored.empty()) {
       text_.stored(stored, step == 0 ? change.parent : std::optional(change.stored[step * step_blocks - 1]));
     }
-    const feed_apply batch{.turn = turn_, .seq = turn_, .source = batch_source::live, .payload = {.bytes = text_.end()}};
+    const feed_apply batch{
+        .turn = turn_, .seq = turn_, .source = batch_source::live, .payload = {.bytes = text_.end()}};
     ++turn_;
     writer_.apply(change.pod + 1, topics_[change.pod], batch);
   }
   void apply(const cache_change& change) {
     for (std::size_t step = 0; step < change.steps(); ++step) apply_step(change, step);
   }
-  void advance() { writer_.advance(clock::now()); }
+  void advance() { writer_.advance(steady_clock::now()); }
   [[nodiscard]] writer_figures figures() const { return writer_.figures(); }
 
  private:
@@ -202,11 +201,11 @@ class pod_events {
   std::uint64_t turn_ = 0;
 };
 
-/// A thread that applies the steps of changes when they are due. One other thread hands them over, at most `most`.
+/// A thread that applies the steps of changes when they are due. One other thread hands them over, `limit` at most.
 class paced_writer {
  public:
-  paced_writer(pod_events& events, std::size_t most) : events_(events) {
-    changes_.reserve(most);
+  paced_writer(pod_events& events, std::size_t limit) : events_(events) {
+    changes_.reserve(limit);
     thread_ = std::thread([this] { run(); });
   }
   paced_writer(const paced_writer&) = delete;
@@ -230,12 +229,12 @@ class paced_writer {
 
   /// Of all that was handed over; when the last of it was due, and when it was applied. Behind finish().
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
-  [[nodiscard]] clock::time_point last_due() const noexcept { return last_due_; }
-  [[nodiscard]] clock::time_point last_applied() const noexcept { return last_applied_; }
+  [[nodiscard]] steady_clock::time_point last_due() const noexcept { return last_due_; }
+  [[nodiscard]] steady_clock::time_point last_applied() const noexcept { return last_applied_; }
 
  private:
   struct due_step {
-    clock::time_point due{};
+    steady_clock::time_point due{};
     std::size_t change = 0;
     std::size_t step = 0;
     friend bool operator>(const due_step& one, const due_step& other) noexcept { return one.due > other.due; }
@@ -243,15 +242,15 @@ class paced_writer {
 
   void run() {
     constexpr std::chrono::milliseconds beat{100};
-    clock::time_point next_beat = clock::now() + beat;
+    steady_clock::time_point next_beat = steady_clock::now() + beat;
     for (;;) {
       const bool is_last = is_ended_.load(std::memory_order_acquire);
-      for (const std::size_t all = published_.load(std::memory_order_acquire); taken_ < all; ++taken_) {
-        blocks_ += changes_[taken_].blocks();
-        if (changes_[taken_].steps() > 0) due_.push({changes_[taken_].due, taken_, 0});
+      for (const std::size_t all = published_.load(std::memory_order_acquire); next_change_ < all; ++next_change_) {
+        blocks_ += changes_[next_change_].blocks();
+        if (changes_[next_change_].steps() > 0) due_.push({changes_[next_change_].due, next_change_, 0});
       }
       if (is_last && due_.empty()) return;
-      const clock::time_point now = clock::now();
+      const steady_clock::time_point now = steady_clock::now();
       if (now >= next_beat) {
         events_.advance();
         next_beat = now + beat;
@@ -270,7 +269,7 @@ class paced_writer {
     const cache_change& change = changes_[next.change];
     events_.apply_step(change, next.step);
     last_due_ = std::max(last_due_, next.due);
-    last_applied_ = clock::now();
+    last_applied_ = steady_clock::now();
     if (next.step + 1 < change.steps()) due_.push({next.due + step_time, next.change, next.step + 1});
   }
 
@@ -280,10 +279,10 @@ class paced_writer {
   std::atomic<bool> is_ended_{false};
   std::counting_semaphore<> news_{0};
   std::priority_queue<due_step, std::vector<due_step>, std::greater<>> due_;
-  std::size_t taken_ = 0;
+  std::size_t next_change_ = 0;
   std::size_t blocks_ = 0;
-  clock::time_point last_due_{};
-  clock::time_point last_applied_{};
+  steady_clock::time_point last_due_{};
+  steady_clock::time_point last_applied_{};
   std::thread thread_;
 };
 
@@ -326,7 +325,7 @@ class cache_router {
 /// Ways to ask: the index for the rows of keys; for an answer, in its order, to keys; for one to tokens.
 enum class question_form : std::uint8_t { rows_of_keys, answer_to_keys, answer_to_tokens };
 constexpr std::size_t question_forms = 3;
-using asked_times = std::array<samples, question_forms>;
+using form_times = std::array<samples, question_forms>;
 
 class trace_bench {
  public:
@@ -336,7 +335,7 @@ class trace_bench {
         processor_(key_chain::xxh3, "bench"),
         index_({.memory = std::size_t{512} << 20, .members = 4096, .seed = 1}),
         events_(index_, processor_),
-        questions_(*scorer::open(index_, processor_)) {}
+        scorer_(*scorer::open(index_, processor_)) {}
 
   result<void> run(report& out) {
     const auto requests = trace_.requests();
@@ -349,7 +348,7 @@ class trace_bench {
       events_.apply(router_.route(ask_keys(), trace_.blocks(requests[first++])));
     }
     events_.advance();
-    const clock::time_point start = clock::now();
+    const steady_clock::time_point start = steady_clock::now();
     paced_writer writer(events_, requests.size() - first);
     if (auto done = play(first, start, writer); !done) return done;
     writer.finish();
@@ -359,10 +358,10 @@ class trace_bench {
   }
 
  private:
-  struct question {
+  struct timed_question {
     std::size_t request = 0;
     question_form form{};
-    std::chrono::milliseconds since{};  ///< the start
+    std::chrono::milliseconds offset{};  ///< from the start
   };
 
   /// Makes the tokens of a request, and its keys.
@@ -375,41 +374,41 @@ class trace_bench {
     processor_.write_keys({.tokens = tokens_, .extra_keys = {}, .parent = std::nullopt},
                           {.model = model, .lora_name = {}, .block_tokens = block_tokens}, keys_);
   }
-  score_answer ask_keys() { return questions_.score({.model = model, .block_keys = keys_}); }
+  score_answer ask_keys() { return scorer_.score({.model = model, .block_keys = keys_}); }
 
-  void time_question(const question& asked, asked_times& times) {
-    prepare(asked.request);
-    const auto facts = questions_.reader().model(model);
+  void time_question(const timed_question& question, form_times& times) {
+    prepare(question.request);
+    const auto facts = scorer_.reader().model(model);
     const stopwatch time;
-    switch (asked.form) {
+    switch (question.form) {
       case question_form::rows_of_keys:
-        questions_.reader().walk({.keys = keys_, .model = &*facts, .block_tokens = block_tokens},
-                                 [&](std::span<const prefix_row> rows) { sink_ += rows.size(); });
+        scorer_.reader().walk({.keys = keys_, .model = &*facts, .block_tokens = block_tokens},
+                              [&](std::span<const prefix_row> rows) { sink_ += rows.size(); });
         break;
       case question_form::answer_to_keys: sink_ += ask_keys().scores.size(); break;
       case question_form::answer_to_tokens:
-        sink_ += questions_.score({.model = model, .tokens = tokens_}).scores.size();
+        sink_ += scorer_.score({.model = model, .tokens = tokens_}).scores.size();
         break;
     }
-    times[static_cast<std::size_t>(asked.form)].add(time.seconds());
+    times[static_cast<std::size_t>(question.form)].add(time.seconds());
   }
 
   /// Plays the requests from `first` on at their times.
-  result<void> play(std::size_t first, clock::time_point start, paced_writer& writer) {
+  result<void> play(std::size_t first, steady_clock::time_point start, paced_writer& writer) {
     std::mt19937_64 random(11);
     const auto requests = trace_.requests();
     for (std::size_t i = first; i < requests.size(); ++i) {
       if (auto go_on = check_interrupted(); !go_on) return go_on;
-      const std::chrono::milliseconds since((requests[i].time - requests[first].time) * 100 / speed);
-      std::this_thread::sleep_until(start + since);
+      const std::chrono::milliseconds offset((requests[i].time - requests[first].time) * 100 / speed);
+      std::this_thread::sleep_until(start + offset);
       for (unsigned j = 0; j < asked_each_time; ++j) {
         const std::size_t other = i - std::min(i, random() % late_requests);
-        asked_.push_back({j == 0 ? i : other, static_cast<question_form>((i + j) % question_forms), since});
-        time_question(asked_.back(), beside_);
+        schedule_.push_back({j == 0 ? i : other, static_cast<question_form>((i + j) % question_forms), offset});
+        time_question(schedule_.back(), event_times_);
         if (j > 0) continue;
         prepare(i);
         cache_change change = router_.route(ask_keys(), trace_.blocks(requests[i]));
-        change.due = clock::now();
+        change.due = steady_clock::now();
         writer.add(std::move(change));
       }
     }
@@ -418,28 +417,28 @@ class trace_bench {
 
   /// The same questions at the same times, and no events.
   result<void> ask_again() {
-    const clock::time_point start = clock::now();
-    for (const question& each : asked_) {
+    const steady_clock::time_point start = steady_clock::now();
+    for (const timed_question& each : schedule_) {
       if (auto go_on = check_interrupted(); !go_on) return go_on;
-      std::this_thread::sleep_until(start + each.since);
-      time_question(each, alone_);
+      std::this_thread::sleep_until(start + each.offset);
+      time_question(each, quiet_times_);
     }
     return {};
   }
 
-  void add_rows(const paced_writer& writer, clock::time_point start, report& out) const {
+  void add_rows(const paced_writer& writer, steady_clock::time_point start, report& out) const {
     constexpr double microseconds = 1e6;
-    const auto add = [&](std::string_view what, question_form form, bound promise) {
-      const samples& beside = beside_[static_cast<std::size_t>(form)];
-      const samples& alone = alone_[static_cast<std::size_t>(form)];
-      const std::string name = fmt::format("{} of a {} on 1,000 pods, beside its events at 20 x", what, name_);
+    const auto add = [&](std::string_view title, question_form form, bound promise) {
+      const samples& beside = event_times_[static_cast<std::size_t>(form)];
+      const samples& alone = quiet_times_[static_cast<std::size_t>(form)];
+      const std::string name = fmt::format("{} of a {} on 1,000 pods, beside its events at 20 x", title, name_);
       out.add(time_figure("indexer", name, beside, alone, microseconds, "us"));
       out.add(late_figure("indexer", name + ", p99", beside, alone.quantile(0.99), microseconds, "us", promise));
     };
     add("score of the keys", question_form::rows_of_keys, {bound::kind::value_at_most, 50});
     add("answer to the keys", question_form::answer_to_keys, {});
     add("answer to the tokens", question_form::answer_to_tokens, {});
-    const auto rate = [&](clock::time_point end) {
+    const auto rate = [&](steady_clock::time_point end) {
       return static_cast<double>(writer.blocks()) / std::chrono::duration<double>(end - start).count() / 1e6;
     };
     out.add({.bench = "indexer",
@@ -455,12 +454,12 @@ class trace_bench {
   token_processor processor_;
   forest index_;
   pod_events events_;
-  scorer questions_;
+  scorer scorer_;
   cache_router router_;
   std::vector<std::uint32_t> tokens_;
   std::vector<std::uint64_t> keys_;
-  std::vector<question> asked_;
-  asked_times beside_, alone_;
+  std::vector<timed_question> schedule_;
+  form_times event_times_, quiet_times_;
   std::uint64_t sink_ = 0;
 };
 

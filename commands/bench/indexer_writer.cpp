@@ -22,14 +22,14 @@ constexpr std::size_t removal_length = 64;   // blocks of an event
 constexpr int rounds = 5;
 constexpr std::chrono::milliseconds round_time{500};
 
-/// What a thread did, by its processor's time.
+/// Work of a thread, by its processor's time.
 struct thread_rate {
   std::uint64_t count = 0;
   double seconds = 0;
   [[nodiscard]] double value() const noexcept { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
 };
 
-/// Repeats `work`, which gives what it did, until `stop`.
+/// Repeats `work`, which gives its amount, until `stop`.
 template <class Work>
 thread_rate repeat_until(const std::atomic<bool>& stop, Work&& work) {
   const double begin = thread_cpu_seconds();
@@ -83,7 +83,7 @@ thread_rate ask_until(forest& index, const std::atomic<bool>& stop, std::uint64_
 
 struct round_rates {
   thread_rate written;
-  double asked = 0;  ///< the sum of the readers
+  double questions = 0;  ///< the sum of the readers
 };
 
 round_rates run_round(forest& index, steady_writer* writer, unsigned readers) {
@@ -94,14 +94,14 @@ round_rates run_round(forest& index, steady_writer* writer, unsigned readers) {
   }
   std::future<thread_rate> writing;
   if (writer != nullptr) {
-    writing = std::async(std::launch::async,
-                         [&] { return repeat_until(stop, [&] { return writer->exchange_prompt(); }); });
+    writing =
+        std::async(std::launch::async, [&] { return repeat_until(stop, [&] { return writer->exchange_prompt(); }); });
   }
   std::this_thread::sleep_for(round_time);
   stop = true;
   round_rates found;
   if (writer != nullptr) found.written = writing.get();
-  for (auto& each : asking) found.asked += each.get().value();
+  for (auto& each : asking) found.questions += each.get().value();
   return found;
 }
 
@@ -125,19 +125,20 @@ result<void> run_indexer_writer(report& out) {
     if (auto go_on = check_interrupted(); !go_on) return go_on;
     const round_rates beside = run_round(index, &writer, 2);
     written.add(beside.written.value());
-    two_asked.add(beside.asked);
+    two_asked.add(beside.questions);
     written_alone.add(run_round(index, &writer, 0).written.value());
-    one_asked.add(run_round(index, nullptr, 1).asked);
+    one_asked.add(run_round(index, nullptr, 1).questions);
   }
   constexpr double million = 1e6;
-  out.add({.bench = "indexer",
-           .name = "blocks that a writer at full rate exchanges beside two readers, against alone, of its processor time",
-           .value = written.median() / million,
-           .unit = "M blocks/s",
-           .limit = written_alone.median() / million,
-           .low = written.quantile(0.1) / million,
-           .high = written.quantile(0.9) / million,
-           .promise = {bound::kind::ratio_at_least, 0.8}});
+  out.add(
+      {.bench = "indexer",
+       .name = "blocks that a writer at full rate exchanges beside two readers, against alone, of its processor time",
+       .value = written.median() / million,
+       .unit = "M blocks/s",
+       .limit = written_alone.median() / million,
+       .low = written.quantile(0.1) / million,
+       .high = written.quantile(0.9) / million,
+       .promise = {bound::kind::ratio_at_least, 0.8}});
   out.add({.bench = "indexer",
            .name = "questions of two readers beside that writer, against one without, of their processor time",
            .value = two_asked.median() / million,

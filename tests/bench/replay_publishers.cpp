@@ -40,9 +40,9 @@ constexpr message_socket_options unbounded{.receive_messages = 0, .send_messages
 }
 
 template <class T>
-T checked(result<T> got) {
-  if (!got) die(got.error().describe());
-  if constexpr (!std::is_void_v<T>) return std::move(*got);
+T checked(result<T> value) {
+  if (!value) die(value.error().describe());
+  if constexpr (!std::is_void_v<T>) return std::move(*value);
 }
 
 std::uint64_t number_of(std::string_view text) {
@@ -92,16 +92,16 @@ struct publisher {
 };
 
 /// All batches from the number that a request names; a peer that goes away meanwhile gets no more.
-void answer(publisher& asked, multipart_message& request) {
+void answer(publisher& source, multipart_message& request) {
   const std::string client(request.part(0).text());
   const auto begin = number_in(request.part(2).text());
   const auto send = [&](std::uint64_t number, std::string_view payload) {
     const auto frame = number_frame(number);
-    const std::array<std::string_view, 5> parts{client, {}, asked.topic, text_of(frame), payload};
-    return asked.replays.send(parts).has_value();
+    const std::array<std::string_view, 5> parts{client, {}, source.topic, text_of(frame), payload};
+    return source.replays.send(parts).has_value();
   };
-  for (std::size_t i = begin.value_or(asked.ring->size()); i < asked.ring->size(); ++i) {
-    if (!send(i, (*asked.ring)[i])) return;
+  for (std::size_t i = begin.value_or(source.ring->size()); i < source.ring->size(); ++i) {
+    if (!send(i, (*source.ring)[i])) return;
   }
   (void)send(end_number, {});
 }
@@ -120,10 +120,10 @@ void serve(std::size_t count, const batch_shape& shape) {
   std::list<publisher> all;
   std::vector<publisher*> by_token;
   for (std::size_t i = 0; i < count; ++i) {
-    publisher& made = all.emplace_back(publisher{"kv@pod" + std::to_string(i) + "@" + std::string(shape.model),
-                                                 &rings[i % prompt_sets],
-                                                 checked(message_socket::open(context, socket_kind::publisher)),
-                                                 checked(message_socket::open(context, socket_kind::router, unbounded))});
+    publisher& made = all.emplace_back(
+        publisher{"kv@pod" + std::to_string(i) + "@" + std::string(shape.model), &rings[i % prompt_sets],
+                  checked(message_socket::open(context, socket_kind::publisher)),
+                  checked(message_socket::open(context, socket_kind::router, unbounded))});
     checked(made.events.bind("tcp://127.0.0.1:*"));
     checked(made.replays.bind("tcp://127.0.0.1:*"));
     made.watch.emplace(checked(poller.add(checked(made.replays.descriptor()), i)));
@@ -136,9 +136,9 @@ void serve(std::size_t count, const batch_shape& shape) {
   std::fflush(stdout);
   const auto input = checked(poller.add(STDIN_FILENO, count));
   multipart_message request;
-  const auto answer_all = [&](publisher& asked) {
-    while (checked(asked.replays.receive(request))) {
-      if (request.size() >= 3) answer(asked, request);
+  const auto answer_all = [&](publisher& source) {
+    while (checked(source.replays.receive(request))) {
+      if (request.size() >= 3) answer(source, request);
     }
   };
   for (publisher& each : all) answer_all(each);  // a socket that was bound may have input and not be ready

@@ -21,13 +21,11 @@ std::uint64_t head_of(std::string_view text) noexcept {
   return std::endian::native == std::endian::little ? __builtin_bswap64(word) : word;
 }
 
-std::size_t common_length(std::string_view one, std::string_view other, std::size_t most) noexcept {
-  most = std::min({most, one.size(), other.size()});
-  if (std::memcmp(one.data(), other.data(), most) == 0) return most;
-  return static_cast<std::size_t>(std::mismatch(one.begin(), one.begin() + static_cast<std::ptrdiff_t>(most),
-                                                other.begin())
-                                      .first -
-                                  one.begin());
+std::size_t common_length(std::string_view one, std::string_view other, std::size_t limit) noexcept {
+  limit = std::min({limit, one.size(), other.size()});
+  if (std::memcmp(one.data(), other.data(), limit) == 0) return limit;
+  return static_cast<std::size_t>(
+      std::mismatch(one.begin(), one.begin() + static_cast<std::ptrdiff_t>(limit), other.begin()).first - one.begin());
 }
 
 }  // namespace
@@ -89,9 +87,8 @@ void row_order::sort_by(std::uint64_t ordered_row::*word, std::uint64_t differen
 // Rows whose words are equal, by their whole names.
 void row_order::sort_equal() noexcept {
   for (auto first = rows_.begin(); first != rows_.end();) {
-    const auto last = std::find_if(first + 1, rows_.end(), [&](const ordered_row& row) {
-      return is_before(*first, row);
-    });
+    const auto last =
+        std::find_if(first + 1, rows_.end(), [&](const ordered_row& row) { return is_before(*first, row); });
     if (last - first > 1) {
       std::sort(first, last, [&](const ordered_row& one, const ordered_row& other) {
         const int order = names_[one.number].compare(names_[other.number]);

@@ -34,9 +34,9 @@ void check_order(row_order& order, const std::vector<scored_name>& rows) {
   BOOST_TEST(sorted == wanted, boost::test_tools::per_element());
 }
 
-std::string random_name(std::mt19937_64& random, std::string_view begin, std::size_t most, std::string_view letters) {
+std::string random_name(std::mt19937_64& random, std::string_view begin, std::size_t limit, std::string_view letters) {
   std::string name(begin);
-  for (std::size_t left = random() % (most + 1); left > 0; --left) name += letters[random() % letters.size()];
+  for (std::size_t left = random() % (limit + 1); left > 0; --left) name += letters[random() % letters.size()];
   return name;
 }
 
