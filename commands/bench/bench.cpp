@@ -46,7 +46,8 @@ constexpr std::array benches{
                   bench::run_gpu_kill},
     bench_command{"gpu_tier", "Blocks from DRAM to a device and back by the node, against one copy of as many bytes",
                   bench::run_gpu_tier},
-    bench_command{"indexer", "The indexer's index: stores, answers, removals, events and questions over HTTP",
+    bench_command{"indexer",
+                  "The indexer's index: stores, answers, memory, events, questions over HTTP and of a conversation",
                   bench::run_indexer_bench},
     bench_command{"remote",
                   "Blocks put to, got from and located on a Redis server, against a bare pipelined loop and "
@@ -86,7 +87,9 @@ void add_benches(CLI::App& app) {
   app.footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `machine`, `records`, `nvme`, `copies`, `checksums`, `policies`, `gpu`, `gpu_kill`, `remote` and "
+      "others 1 GiB. `machine`, `records`, `nvme`, `copies`, `checksums`, `indexer`, `policies`, `gpu`, `gpu_kill`, "
+      "`remote` "
+      "and "
       "`peer` "
       "need no node; "
       "`nvme` "
@@ -101,7 +104,7 @@ void add_benches(CLI::App& app) {
     if (each.name == "nvme") {
       one->add_option("--path", options->how.path, "Directory for its file; the current one");
       one->add_option("--size", options->how.size, "Size of its file")->capture_default_str();
-    } else if (each.name == "policies") {
+    } else if (each.name == "policies" || each.name == "indexer") {
       one->add_option("--trace", options->how.trace, "Requests as Mooncake publishes them; a made trace if not given");
     } else if (each.name.starts_with("gpu")) {
       one->add_option(
@@ -122,7 +125,7 @@ void add_benches(CLI::App& app) {
     } else if (each.name == "records") {
       one->add_option("--memory", options->how.memory, "The segment, as /proc/PID/fd/NUMBER of the keeper")->required();
       one->add_option("--count", options->how.count, "How many records are read, from the first one on")->required();
-    } else if (each.name != "checksums" && each.name != "copies" && each.name != "machine" && each.name != "indexer") {
+    } else if (each.name != "checksums" && each.name != "copies" && each.name != "machine") {
       one->add_option("--socket", options->how.socket,
                       "Use the node at this socket; blocks of its other users may be evicted");
     }

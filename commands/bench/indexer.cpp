@@ -15,7 +15,7 @@
 #include <random>
 #include <thread>
 
-#include "commands/bench/support.hpp"
+#include "commands/bench/indexer_parts.hpp"
 #include "core/unique_fd.hpp"
 #include "services/indexer/events/event_adapter.hpp"
 #include "services/indexer/http/indexer_service.hpp"
@@ -28,24 +28,9 @@ namespace {
 
 using namespace indexer;
 
-constexpr std::size_t chain_length = 1000;  // blocks of a prompt
 constexpr std::size_t pod_count = 100;
-constexpr std::size_t store_length = 64;  // blocks of an event
-constexpr std::uint32_t block_tokens = 16;
 constexpr std::uint64_t default_blocks = 1'000'000;
 constexpr unsigned default_rounds = 100'000;  // questions
-
-/// Keys and hashes of a prompt, made again from its number, so that they take no memory.
-std::uint64_t key_at(std::uint64_t prompt, std::size_t block) noexcept {
-  return spread(prompt * chain_length + block, 0x5eed);
-}
-std::uint64_t hash_at(std::uint64_t prompt, std::size_t block) noexcept {
-  return spread(prompt * chain_length + block, 0xeade5);
-}
-void write_prompt(std::uint64_t prompt, std::span<std::uint64_t> keys, std::span<std::uint64_t> hashes) noexcept {
-  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = key_at(prompt, i);
-  for (std::size_t i = 0; i < hashes.size(); ++i) hashes[i] = hash_at(prompt, i);
-}
 
 /// The limit of a store: names and keys into two arrays and an open table, with nothing else done.
 class plain_table {
@@ -110,13 +95,7 @@ class index_bench {
     for (std::uint64_t prompt = 0; prompt < prompts_; ++prompt) {
       write_prompt(prompt, keys, hashes);
       const stopwatch time;
-      block_number parent = no_block;
-      for (std::size_t at = 0; at < chain_length; at += store_length) {
-        const std::size_t count = std::min(store_length, chain_length - at);
-        const auto names = std::span(hashes).subspan(at, count);
-        (void)index_.store(0, parent, std::span(keys).subspan(at, count), names, holders_[prompt % pod_count]);
-        parent = index_.block_of(0, names.back());
-      }
+      (void)store_prompt(index_, keys, hashes, holders_[prompt % pod_count]);
       stores.add(time.seconds());
       const stopwatch plain_time;
       table.store(keys, hashes);
@@ -562,7 +541,10 @@ result<void> run_indexer_bench(const options& options, report& out) {
     if (auto go_on = check_interrupted(); !go_on) return go_on;
     if (auto done = index_bench(blocks, options, out).run(); !done) return done;
   }
-  return event_bench(options, out).run();
+  if (auto done = event_bench(options, out).run(); !done) return done;
+  if (auto done = run_indexer_memory(out); !done) return done;
+  if (auto done = run_indexer_writer(out); !done) return done;
+  return run_indexer_trace(options, out);
 }
 
 }  // namespace cenote::bench

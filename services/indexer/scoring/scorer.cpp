@@ -28,7 +28,7 @@ std::optional<scorer> scorer::open(forest& index, const token_processor& process
 
 score_answer scorer::score(const score_question& question) {
   scores_.clear();
-  rows_.clear();
+  row_count_ = 0;
   names_.clear();
   has_doubles_ = false;
   const auto facts = reader_.model(question.model);
@@ -110,18 +110,18 @@ void scorer::write_other_keys(const score_question& question, const key_space& s
 
 void scorer::add_rows(std::span<const prefix_row> rows, std::uint32_t block_tokens, std::uint32_t smallest) {
   const double scale = static_cast<double>(block_tokens) / smallest;
+  if (rows_.size() < row_count_ + rows.size()) rows_.resize(row_count_ + rows.size());
   for (const prefix_row& row : rows) {
     const std::string_view pod = row.member->pod();
-    ranked_row& added = rows_.emplace_back();
+    ranked_row& added = rows_[row_count_++];  // all of it is written: rows that are made anew cost twice as much
     added.pod_hash = row.member->pod_hash;
     added.name = names_.size();
     added.length = static_cast<std::uint32_t>(pod.size());
-    added.score = {.pod = {},
-                   .score = row.score * scale,
-                   .blocks = row.blocks,
-                   .tokens = row.blocks * block_tokens,
-                   .dp_rank = row.member->rank,
-                   .by_medium = row.by_medium};
+    added.score.score = row.score * scale;
+    added.score.blocks = row.blocks;
+    added.score.tokens = row.blocks * block_tokens;
+    added.score.dp_rank = row.member->rank;
+    added.score.by_medium = row.by_medium;
     names_ += pod;
     has_doubles_ = has_doubles_ || row.member->rank != 0;
   }
@@ -147,20 +147,22 @@ void scorer::find_degraded(model_number model) {
 void scorer::keep_best() {
   const auto worth = [](const ranked_row& row) { return std::pair(-row.score.score, row.score.dp_rank); };
   if (has_doubles_) {
-    std::ranges::sort(rows_, [&](const ranked_row& one, const ranked_row& other) {
+    const auto all = std::span(rows_).first(row_count_);
+    std::ranges::sort(all, [&](const ranked_row& one, const ranked_row& other) {
       return std::tuple(one.pod_hash, worth(one)) < std::tuple(other.pod_hash, worth(other));
     });
-    const auto rest = std::ranges::unique(rows_, {}, &ranked_row::pod_hash);
-    rows_.erase(rest.begin(), rest.end());
+    row_count_ -= std::ranges::unique(all, {}, &ranked_row::pod_hash).size();
   }
-  for (ranked_row& row : rows_) {
+  order_.clear();
+  worth_rows_.clear();
+  for (std::uint32_t i = 0; i < row_count_; ++i) {
+    ranked_row& row = rows_[i];
     if (row.score.score <= 0) continue;
     row.score.pod = std::string_view(names_).substr(row.name, row.length);
-    scores_.push_back(row.score);
+    order_.add(row.score.score, row.score.pod);
+    worth_rows_.push_back(i);
   }
-  std::ranges::sort(scores_, [](const pod_score& one, const pod_score& other) {
-    return std::tuple(-one.score, one.pod) < std::tuple(-other.score, other.pod);
-  });
+  for (const std::uint32_t place : order_.sorted()) scores_.push_back(rows_[worth_rows_[place]].score);
 }
 
 }  // namespace cenote::indexer

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "services/indexer/forest/prefix_reader.hpp"
 #include "services/indexer/keys/token_processor.hpp"
+#include "services/indexer/scoring/row_order.hpp"
 #include "services/indexer/scoring/score_question.hpp"
 
 namespace cenote::indexer {
@@ -60,6 +61,9 @@ class scorer {
   const token_processor* processor_;
   std::vector<std::uint64_t> keys_;
   std::vector<ranked_row> rows_;
+  std::size_t row_count_ = 0;
+  row_order order_;
+  std::vector<std::uint32_t> worth_rows_;  ///< those with a score
   std::vector<pod_score> scores_;
   std::vector<std::string_view> degraded_;
   std::string degraded_names_;
