@@ -238,7 +238,7 @@ void prefix_reader::limit_rows(const prefix_question& question) {
 std::uint32_t prefix_reader::usable(const pod_rank& member, const prefix_question& question, std::uint32_t blocks) {
   // An engine has its blocks whole, or not at all.
   const std::uint32_t step = member.step.load(std::memory_order_relaxed);
-  blocks -= blocks % step;
+  if (step > 1) blocks -= blocks % step;
   const std::uint32_t slots = member.slots.load(std::memory_order_relaxed) & ~1U;
   if (slots == 0) return blocks;
   if (((slots >> closed_slot) & 1) != 0) return 0;
@@ -253,7 +253,7 @@ std::uint32_t prefix_reader::usable(const pod_rank& member, const prefix_questio
         const std::uint32_t last_blocks = (window - 1 + question.block_tokens - 1) / question.block_tokens;
         if (last_blocks > 0) blocks = held_window(member.number, slot, last_blocks, blocks);
       }
-      blocks -= blocks % step;
+      if (step > 1) blocks -= blocks % step;
     }
   }
   return blocks;

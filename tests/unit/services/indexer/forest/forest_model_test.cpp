@@ -16,8 +16,12 @@ namespace cenote::indexer::test {
 
 namespace {
 
+bool is_full() {
+  return std::getenv("CENOTE_TEST_FULL") != nullptr;
+}
+
 std::size_t operation_count() {
-  return std::getenv("CENOTE_TEST_FULL") == nullptr ? 20'000 : 10'000'000;
+  return is_full() ? 10'000'000 : 20'000;
 }
 
 constexpr std::size_t pods = 12;
@@ -78,7 +82,8 @@ class forest_model {
 
   // A chain out of a forest of few: at some places it goes on in one of three ways.
   numbers path() {
-    const std::size_t length = 1 + draw(draw(4) == 0 ? 300 : 60);
+    const bool is_short = has_short_paths_ && draw(16) != 0;
+    const std::size_t length = 1 + draw(is_short ? 12 : draw(4) == 0 ? 300 : 60);
     numbers keys(length);
     std::uint64_t parent = 0;
     std::uint64_t way = draw(6);
@@ -235,6 +240,7 @@ class forest_model {
   std::size_t limit_;
   world world_;
   std::mt19937_64 random_;
+  bool has_short_paths_ = is_full();  ///< most of them, so that so many operations take minutes
   std::vector<holder> holders_;
   counts lives_{};  ///< of each holder: a clear begins the next
   std::unordered_map<std::uint64_t, entry> entries_;
