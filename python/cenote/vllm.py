@@ -237,7 +237,10 @@ class CenoteConnector(KVConnectorBase_V1, SupportsHMA):
 
     @_or(tuple)
     def take_events(self) -> Iterable[Any]:
-        return self._scheduler.step_ended() if self._scheduler is not None else ()
+        """Called at the end of each step. None: a node publishes itself what it has."""
+        if self._scheduler is not None:
+            self._scheduler.step_ended()
+        return ()
 
     @_or(lambda: False)
     def has_pending_block_frees(self) -> bool:

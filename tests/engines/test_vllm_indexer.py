@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import StartEngine
-from node import FULL, free_ports, until
+from conftest import StartEngine, StartNode
+from node import FULL, free_ports, run_cenote, until
 from scored_pods import BLOCK, LIVE_LIMIT, MODEL, Indexer, Pod, await_pods
 from tiny_models import WORDS
+from vllm_engine import connector
 
 POOL = 128  # blocks of an engine's pool: some prompts
 ROUND = 100 if FULL else 12  # prompts between two events of the test
@@ -195,6 +196,36 @@ def compared_blind(pods: list[Pod], count: int) -> None:
     for _ in range(count):
         for pod in pods:
             pod.complete(prompts.draw(), 4)
+
+
+def test_blocks_that_an_engine_has_in_its_node_count_for_it(
+    start_pod: Any, start_indexer: Any, start_node: StartNode
+) -> None:
+    at, replay, node_at, node_replay = (f"tcp://127.0.0.1:{port}" for port in free_ports(4))
+    node = start_node(f"publish.endpoint={node_at}", f"publish.replay={node_replay}", "publish.name=n1")
+    pod = start_pod("a", at.replace("127.0.0.1", "*"), replay, kv_transfer_config=connector(node.socket))
+    indexer: Indexer = start_indexer(
+        *(f"publishers.a.{key}={value}" for key, value in (("endpoint", at), ("replay", replay), ("node", "n1"))),
+        *(f"publishers.n1.{key}={value}" for key, value in (("endpoint", node_at), ("replay", node_replay))),
+        f"publishers.n1.model={MODEL}",
+    )
+    pod.engine.wait_until_ready()
+    asked = random.Random(4).choices(range(WORDS), k=3 * BLOCK + 5)
+    pod.complete(asked, 2)
+
+    def tiers() -> dict[str, int]:
+        return dict(indexer.scores(asked).get("a", {}).get("tiers", {}))
+
+    until("all blocks are the engine's", lambda: tiers() == {"gpu": 3}, limit=LIVE_LIMIT)
+    until("all are the node's", lambda: sum(each["blocks"] for each in node.status()["instances"]) >= 3)
+    reset(pod)
+    until("all are the node's alone", lambda: tiers() == {"cpu": 3}, limit=LIVE_LIMIT)
+    assert pod.complete(asked, 2)[0] == indexer.tokens(asked)["a"] == 3 * BLOCK
+    until("they are the engine's again", lambda: tiers() == {"gpu": 3}, limit=LIVE_LIMIT)
+    assert run_cenote("clear", "--all", "--socket", node.socket).returncode == 0
+    reset(pod)
+    until("nothing is left", lambda: tiers() == {}, limit=LIVE_LIMIT)
+    assert pod.complete(asked, 2)[0] == 0
 
 
 @pytest.mark.skipif(not FULL, reason="a minute and more: with CENOTE_TEST_FULL=1")

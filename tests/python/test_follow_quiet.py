@@ -14,7 +14,6 @@ from vllm_stand_ins import stand_ins
 
 STUBS = {
     "vllm.v1.metrics.cache_hit_source": ["CacheHitSource"],
-    "cenote._vllm.events": ["Events"],
     "cenote._vllm.media": ["have_digests"],
 }
 

@@ -115,6 +115,14 @@ class Rank:
         worker._threads = [threading.Thread(target=worker._store_all, daemon=True, name="storing")]
         worker._threads[0].start()
         self._acknowledged = self.messages.Acknowledged()
+        self._ended: dict[int, bool] = {}  # stores, and whether they failed
+        acknowledge = worker._acknowledge
+
+        def note_end(reserved: Any, *facts: Any) -> None:
+            acknowledge(reserved, *facts)
+            self._ended[reserved.store.number] = bool(reserved.failed)
+
+        monkeypatch.setattr(worker, "_acknowledge", note_end)
 
     def store(self, number: int, blocks: Sequence[int]) -> Any:
         return self.messages.Store(number, 0, [b"%d" % block for block in blocks], list(blocks))
@@ -127,13 +135,14 @@ class Rank:
         self.worker.step_computed()
 
     def step_until(self, holds: Callable[[Any], bool]) -> Any:
-        """The engine steps until `holds` is true of all acknowledgements; returns these."""
+        """The engine steps until `holds` is true of all acknowledgements and ends of stores; returns these."""
         for _ in range(int(PATIENCE / 0.001)):
             taken = self.worker.acknowledged()
             if taken is not None:
                 self._acknowledged = self._acknowledged.aggregate(taken)
-            if holds(self._acknowledged):
-                return self._acknowledged
+            so_far = SimpleNamespace(**vars(self._acknowledged), ended=dict(self._ended))
+            if holds(so_far):
+                return so_far
             threading.Event().wait(0.001)
             self.step()
         raise AssertionError(f"acknowledged so far: {self._acknowledged}")
@@ -161,7 +170,7 @@ def rank(request: pytest.FixtureRequest, module: Any, monkeypatch: pytest.Monkey
 
 
 def is_over(number: int, failed: int) -> Callable[[Any], bool]:
-    return lambda acknowledged: acknowledged.stores.get(number) == (1, failed)
+    return lambda so_far: so_far.ended.get(number) == bool(failed)
 
 
 def copies(*blocks: int, layers: Sequence[int | None]) -> list[tuple[int, int | None]]:
@@ -195,7 +204,7 @@ def test_blocks_are_had_back_when_they_are_copied_however_long_the_node_takes_to
     monkeypatch.setattr(rank.node, "commit", commit)
     rank.step([rank.store(1, [5])])
     acknowledged = rank.step_until(lambda so_far: so_far.copied == {1: 1})
-    assert acknowledged.stores == {}
+    assert acknowledged.ended == {}
     published.set()
     assert rank.step_until(is_over(1, 0)).copied == {1: 1}
     assert rank.waits == 0
@@ -239,7 +248,7 @@ def test_what_the_engine_does_not_keep_any_more_is_copied_before_the_next_step_i
         meanwhile=lambda: seen.append(sorted({block for block, _ in rank.tensors.copied})),
     )
     assert seen == [[5, 7]] * 2
-    assert rank.step_until(lambda so_far: len(so_far.stores) == 2).stores == {1: (1, 0), 2: (1, 0)}
+    assert rank.step_until(lambda so_far: len(so_far.ended) == 2).ended == {1: False, 2: False}
     assert rank.worker.stats.data["store_waits"] == 1 and rank.waits == 0
 
 
@@ -326,5 +335,5 @@ class TestDevice:
             threading.Event().wait(0.001)
         rank.step(fence=True)
         assert rank.waits == 1
-        assert rank.step_until(lambda so_far: len(so_far.stores) == 2).copied == {1: 1, 2: 1}
+        assert rank.step_until(lambda so_far: len(so_far.ended) == 2).copied == {1: 1, 2: 1}
         rank.device.works.set()

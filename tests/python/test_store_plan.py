@@ -25,7 +25,6 @@ def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with stand_ins(monkeypatch):
         for name, member, made in (
             ("vllm.v1.metrics.cache_hit_source", "CacheHitSource", SimpleNamespace),
-            ("cenote._vllm.events", "Events", lambda config: SimpleNamespace(describe=lambda *_: None)),
             ("cenote._vllm.media", "have_digests", lambda features: True),
         ):
             module = ModuleType(name)
@@ -168,7 +167,6 @@ def test_stores_that_another_instance_replaces_keep_nothing(scheduler: Any) -> N
     side.request.num_computed_tokens += 1
     side.end()
     assert pool.references == [1, 2, 21, 22]
-    side.scheduler._events.clear = lambda: None
     side.scheduler._connection = None
     side.scheduler._leave()
     assert pool.references == [1, 21]  # of what the ranks know of

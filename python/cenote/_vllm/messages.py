@@ -92,12 +92,10 @@ class CenoteMetadata(KVConnectorMetadata):
 
 @dataclasses.dataclass
 class Acknowledged(KVConnectorWorkerMetadata):
-    """What ranks have ended. `copied`: number of a store -> ranks that do not read its blocks any more. `stores`:
-    number -> (ranks, ranks that failed). `pinned`: request -> ranks that have pinned what they load by layer.
-    `failed_loads`: the requests whose loads failed. `updated`: a rank's weights were changed in place."""
+    """What ranks have ended. `copied`: number of a store -> ranks that do not read its blocks any more. `pinned`:
+    request -> ranks that have pinned what they load by layer. `failed_loads`: the requests whose loads failed. `updated`: a rank's weights were changed in place."""
 
     copied: dict[int, int] = dataclasses.field(default_factory=dict)
-    stores: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     pinned: dict[str, int] = dataclasses.field(default_factory=dict)
     failed_loads: set[str] = dataclasses.field(default_factory=set)
     updated: bool = False
@@ -106,9 +104,6 @@ class Acknowledged(KVConnectorWorkerMetadata):
         assert isinstance(other, Acknowledged)
         for number, ranks in other.copied.items():
             self.copied[number] = self.copied.get(number, 0) + ranks
-        for number, (ranks, failed) in other.stores.items():
-            before = self.stores.get(number, (0, 0))
-            self.stores[number] = (before[0] + ranks, before[1] + failed)
         for request, ranks in other.pinned.items():
             self.pinned[request] = self.pinned.get(request, 0) + ranks
         self.failed_loads |= other.failed_loads

@@ -20,7 +20,6 @@ from . import identity, model
 from .agreement import Agreement
 from .ballots import Ballot
 from .connection import Connection
-from .events import Events
 from .finder import Finder, Offer, Search
 from .handover import NODE, REQUEST, Following, Publisher, Terms, has_failed, terms_of
 from .holds import Holds
@@ -60,15 +59,6 @@ class Tracked:
     following: Following | None = None
 
 
-@dataclasses.dataclass
-class Pending:
-    """A store whose KV events wait until `ranks` more ranks have acknowledged it."""
-
-    events: list[Any]
-    ranks: int
-    failed: int = 0
-
-
 class Scheduler:
     """All calls come from the engine's scheduler thread."""
 
@@ -104,13 +94,11 @@ class Scheduler:
         self._keys_loading: dict[bytes, str] = {}  # key -> the request that loads it
         self._new_loads: list[Load] = []
         self._late_stores: list[Store] = []  # of requests that are over
-        self._pending: dict[int, Pending] = {}
         self._next_store = 0
         self._rate = PrefillRate(settings.prefill_tokens_per_s)
         self._finder = Finder(self._groups, self._block_size, self.failed)
         self._publisher = Publisher()
         self._refuses = False  # to hand requests over, and has said so
-        self._events = Events(config)
         self.stats = CenoteStats()
 
     # ---- beginning and end
@@ -246,11 +234,7 @@ class Scheduler:
             tracked.may_store = False  # it may have been computed with the old weights
         for late in self._late_stores:
             self._holds.drop(late.number)
-            self._pending.pop(late.number, None)
         self._late_stores = []
-        for pending in self._pending.values():
-            pending.failed += 1  # not to be announced
-        self._events.clear()
         with self._connecting:  # or the old weights are still being read, for a connection that comes later
             self._generation = uuid.uuid4().hex
             self._generations += 1
@@ -574,22 +558,18 @@ class Scheduler:
         first = tracked.stored
         hashes = tracked.request.block_hashes
         jobs = [
-            (number, *self._unstored(session, tracked, number, table, range(first, full)))
+            (number, self._unstored(session, tracked, number, table, range(first, full)))
             for number, table in enumerate(tables)
         ]
-        positions, room = sorted(i for _, wanted, _ in jobs for i in wanted), self._holds.room
+        positions, room = sorted(i for _, wanted in jobs for i in wanted), self._holds.room
         end = full if len(positions) <= room else positions[room]
         found = []
-        for number, wanted, missing in jobs:
+        for number, wanted in jobs:
             chosen = [i for i in wanted if i < end]
             if not chosen:
                 continue
             self._next_store += 1
             store = Store(self._next_store, number, [hashes[i] for i in chosen], [tables[number][i] for i in chosen])
-            new = [i for i in missing if i < end]
-            events = self._events.describe(tracked.request, number, self._kv_cache_config, new, self._block_size)
-            if events is not None:
-                self._pending[store.number] = Pending(events, self._ranks)
             self._holds.add(store.number, store.blocks)
             found.append(store)
         tracked.stored = end
@@ -597,15 +577,14 @@ class Scheduler:
 
     def _unstored(
         self, session: Session, tracked: Tracked, number: int, table: Sequence[int], positions: range
-    ) -> tuple[list[int], list[int]]:
-        """Those of a group's blocks that are to be stored, and that this node does not have."""
+    ) -> list[int]:
+        """Those of a group's blocks that are to be stored."""
         keys = tracked.request.block_hashes[positions.start : positions.stop]
         present = exists(self._near, session, keys, self._groups[number].name)
         there = [i for i in positions if i < len(table) and table[i] != self._null_block]
-        missing = [i for i in there if not present[i - positions.start]]
         if self._agreement is None:
-            return missing, missing
-        return [i for i in there if i not in tracked.agreed], missing  # what this node has, another one may have lost
+            return [i for i in there if not present[i - positions.start]]
+        return [i for i in there if i not in tracked.agreed]  # what this node has, another one may have lost
 
     def finished(self, request: Any, tables: Sequence[list[int]]) -> None:
         """A request is over, and the engine is about to let go of its blocks."""
@@ -665,27 +644,9 @@ class Scheduler:
             if name in self._requests:
                 self._requests[name].may_load = False  # or it would be offered the same again and again
                 self._requests[name].agreed = range(0)
-        for number, (ranks, failed) in answer.stores.items():
-            pending = self._pending.get(number)
-            if pending is None:
-                continue
-            pending.ranks -= ranks
-            pending.failed += failed
-            if pending.ranks <= 0:
-                del self._pending[number]
-                if not pending.failed:
-                    self._events.stored(pending.events)
 
-    def step_ended(self) -> list[Any]:
-        """Called at the end of each step; returns the KV events since the last call."""
+    def step_ended(self) -> None:
         self._rate.step_ended()
-        session = self._session()
-        if session is not None:
-            try:
-                self._events.look(session, self._groups, self._near)
-            except CenoteError as why:
-                self.failed(why)
-        return self._events.take()
 
     @property
     def is_waiting(self) -> bool:
@@ -693,7 +654,7 @@ class Scheduler:
         attach, say, before the first request comes."""
         is_new = self._session() is not None and self._announced is not self._spec
         has_news = self._agreement is not None and self._agreement.has_news
-        return bool(self._holds or self._pending or self._late_stores or is_new or has_news)
+        return bool(self._holds or self._late_stores or is_new or has_news)
 
     @property
     def frees_blocks(self) -> bool:

@@ -719,7 +719,6 @@ class Worker:
                 blocks_present=present,
                 blocks_dropped=wanted - stored - present,
             )
-            self._acknowledged.stores[reserved.store.number] = (1, int(reserved.failed))
 
     def _gather(self, reservation: Reservation, span: range | None = None) -> None:
         """Copies the step's blocks, or some layers of them; begins to, if a device does so."""
@@ -950,7 +949,7 @@ class Worker:
     def acknowledged(self) -> Acknowledged | None:
         with self._lock:
             now = self._acknowledged
-            if not (now.copied or now.stores or now.pinned or now.failed_loads or now.updated):
+            if not (now.copied or now.pinned or now.failed_loads or now.updated):
                 return None
             taken, self._acknowledged = self._acknowledged, Acknowledged()
         return taken
