@@ -115,12 +115,12 @@ class Rank:
         worker._threads = [threading.Thread(target=worker._store_all, daemon=True, name="storing")]
         worker._threads[0].start()
         self._acknowledged = self.messages.Acknowledged()
-        self._ended: dict[int, bool] = {}  # stores, and whether they failed
+        self._outcomes: dict[int, bool] = {}  # stores, and whether they failed
         acknowledge = worker._acknowledge
 
         def note_end(reserved: Any, *facts: Any) -> None:
             acknowledge(reserved, *facts)
-            self._ended[reserved.store.number] = bool(reserved.failed)
+            self._outcomes[reserved.store.number] = bool(reserved.failed)
 
         monkeypatch.setattr(worker, "_acknowledge", note_end)
 
@@ -140,7 +140,7 @@ class Rank:
             taken = self.worker.acknowledged()
             if taken is not None:
                 self._acknowledged = self._acknowledged.aggregate(taken)
-            so_far = SimpleNamespace(**vars(self._acknowledged), ended=dict(self._ended))
+            so_far = SimpleNamespace(**vars(self._acknowledged), outcomes=dict(self._outcomes))
             if holds(so_far):
                 return so_far
             threading.Event().wait(0.001)
@@ -170,7 +170,7 @@ def rank(request: pytest.FixtureRequest, module: Any, monkeypatch: pytest.Monkey
 
 
 def is_over(number: int, failed: int) -> Callable[[Any], bool]:
-    return lambda so_far: so_far.ended.get(number) == bool(failed)
+    return lambda so_far: so_far.outcomes.get(number) == bool(failed)
 
 
 def copies(*blocks: int, layers: Sequence[int | None]) -> list[tuple[int, int | None]]:
@@ -204,7 +204,7 @@ def test_blocks_are_had_back_when_they_are_copied_however_long_the_node_takes_to
     monkeypatch.setattr(rank.node, "commit", commit)
     rank.step([rank.store(1, [5])])
     acknowledged = rank.step_until(lambda so_far: so_far.copied == {1: 1})
-    assert acknowledged.ended == {}
+    assert acknowledged.outcomes == {}
     published.set()
     assert rank.step_until(is_over(1, 0)).copied == {1: 1}
     assert rank.waits == 0
@@ -248,7 +248,7 @@ def test_what_the_engine_does_not_keep_any_more_is_copied_before_the_next_step_i
         meanwhile=lambda: seen.append(sorted({block for block, _ in rank.tensors.copied})),
     )
     assert seen == [[5, 7]] * 2
-    assert rank.step_until(lambda so_far: len(so_far.ended) == 2).ended == {1: False, 2: False}
+    assert rank.step_until(lambda so_far: len(so_far.outcomes) == 2).outcomes == {1: False, 2: False}
     assert rank.worker.stats.data["store_waits"] == 1 and rank.waits == 0
 
 
@@ -335,5 +335,5 @@ class TestDevice:
             threading.Event().wait(0.001)
         rank.step(fence=True)
         assert rank.waits == 1
-        assert rank.step_until(lambda so_far: len(so_far.ended) == 2).copied == {1: 1, 2: 1}
+        assert rank.step_until(lambda so_far: len(so_far.outcomes) == 2).copied == {1: 1, 2: 1}
         rank.device.works.set()
