@@ -92,9 +92,9 @@ class CenoteMetadata(KVConnectorMetadata):
 
 @dataclasses.dataclass
 class Acknowledged(KVConnectorWorkerMetadata):
-    """What ranks have ended. `copied`: number of a store -> ranks that do not read its blocks any more. `pinned`: request
-    -> ranks that have pinned what they load by layer. `failed_loads`: the requests whose loads failed. `updated`: a
-    rank's weights were changed in place."""
+    """What ranks have ended. `copied`: number of a store -> ranks that do not read its blocks any more. `pinned`:
+    request -> ranks that have pinned what they load by layer. `failed_loads`: the requests whose loads failed.
+    `updated`: a rank's weights were changed in place."""
 
     copied: dict[int, int] = dataclasses.field(default_factory=dict)
     pinned: dict[str, int] = dataclasses.field(default_factory=dict)
