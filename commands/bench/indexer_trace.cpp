@@ -464,8 +464,7 @@ class trace_bench {
 };
 
 result<trace> requests_of(const std::string& path) {
-  auto made = simulation::generate(made_trace);
-  if (path.empty()) return made;
+  if (path.empty()) return simulation::generate(made_trace);
   auto read = read_trace_file(path, {.full_blocks = true});
   if (!read) return std::unexpected(read.error());
   return std::move(read->requests);

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <future>
 #include <random>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "commands/bench/indexer_parts.hpp"
@@ -130,23 +132,21 @@ result<void> run_indexer_writer(report& out) {
     one_asked.add(run_round(index, nullptr, 1).questions);
   }
   constexpr double million = 1e6;
-  out.add(
-      {.bench = "indexer",
-       .name = "blocks that a writer at full rate exchanges beside two readers, against alone, of its processor time",
-       .value = written.median() / million,
-       .unit = "M blocks/s",
-       .limit = written_alone.median() / million,
-       .low = written.quantile(0.1) / million,
-       .high = written.quantile(0.9) / million,
-       .promise = {bound::kind::ratio_at_least, 0.8}});
-  out.add({.bench = "indexer",
-           .name = "questions of two readers beside that writer, against one without, of their processor time",
-           .value = two_asked.median() / million,
-           .unit = "M/s",
-           .limit = one_asked.median() / million,
-           .low = two_asked.quantile(0.1) / million,
-           .high = two_asked.quantile(0.9) / million,
-           .promise = {bound::kind::ratio_at_least, 1.8}});
+  const auto add = [&](std::string name, std::string unit, const samples& figures, const samples& limits,
+                       double least) {
+    out.add({.bench = "indexer",
+             .name = std::move(name),
+             .value = figures.median() / million,
+             .unit = std::move(unit),
+             .limit = limits.median() / million,
+             .low = figures.quantile(0.1) / million,
+             .high = figures.quantile(0.9) / million,
+             .promise = {bound::kind::ratio_at_least, least}});
+  };
+  add("blocks that a writer at full rate exchanges beside two readers, against alone, of its processor time",
+      "M blocks/s", written, written_alone, 0.8);
+  add("questions of two readers beside that writer, against one without, of their processor time", "M/s", two_asked,
+      one_asked, 1.8);
   return {};
 }
 

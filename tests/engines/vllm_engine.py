@@ -259,37 +259,6 @@ class Engine:
             self._buffer += more
 
 
-def _collect_events(endpoint: str, events: list[dict[str, Any]]) -> threading.Event:
-    """Subscribes, in a thread, to what the engine publishes. The result is set once the engine knows: what it publishes
-    before is lost."""
-    import msgspec
-    import zmq
-    from zmq.utils.monitor import recv_monitor_message
-
-    subscriber = zmq.Context.instance().socket(zmq.SUB)
-    subscriber.setsockopt(zmq.SUBSCRIBE, b"")
-    subscriber.setsockopt(zmq.RECONNECT_IVL, 1)  # ms; the engine binds later
-    monitor = subscriber.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
-    subscriber.connect(endpoint)
-    is_known = threading.Event()
-
-    def await_engine() -> None:
-        recv_monitor_message(monitor)
-        is_known.set()
-
-    def collect() -> None:
-        while True:
-            *_, payload = subscriber.recv_multipart()
-            for event in msgspec.msgpack.decode(payload)[1]:
-                for name in ("block_hashes", "parent_block_hash"):
-                    event[name] = repr(event.get(name))
-                events.append(event)
-
-    for each in (await_engine, collect):
-        threading.Thread(target=each, daemon=True).start()
-    return is_known
-
-
 def _publish_events(options: dict[str, Any], batches: list[Any]) -> Any:
     """vLLM's settings of its publisher. Adds each batch to `batches`: the place there is its number."""
     from vllm.config import KVEventsConfig
@@ -458,15 +427,6 @@ def _serve(arguments: dict[str, Any]) -> None:
     os.dup2(2, 1)
     from vllm import LLM, SamplingParams
 
-    published: list[dict[str, Any]] = []
-    subscribed: threading.Event | None = None
-    endpoint = arguments.pop("events_at", None)
-    if endpoint:
-        from vllm.config import KVEventsConfig
-
-        arguments["kv_events_config"] = KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", endpoint=endpoint)
-        subscribed = _collect_events(endpoint, published)
-
     batches: list[Any] = []
     if "kv_events" in arguments:
         arguments["kv_events_config"] = _publish_events(arguments.pop("kv_events"), batches)
@@ -584,10 +544,6 @@ def _serve(arguments: dict[str, Any]) -> None:
         """Other weights, as trainers push them."""
         llm.collective_rpc(_push)
 
-    def events() -> list[dict[str, Any]]:
-        """All KV events so far."""
-        return list(published)
-
     def lose(rank: int, seed: int, share: float) -> int:
         """The node of one rank loses some blocks of all prompts so far, at random; how many it had of those."""
         keys = sorted({bytes(key) for each in requests for key in each.block_hashes})
@@ -613,13 +569,10 @@ def _serve(arguments: dict[str, Any]) -> None:
         "reset": reset,
         "reload": reload,
         "push": push,
-        "events": events,
         "lose": lose,
         "refuse_copies": lambda refuses: llm.collective_rpc(_refuse_copies, args=(refuses,)),
         "withhold_room": lambda withhold: llm.collective_rpc(_withhold_room, args=(withhold,)),
     }
-    if subscribed is not None and not subscribed.wait(CALL_LIMIT):
-        raise AssertionError("the engine publishes no events")
     print(json.dumps("ready"), file=answers)
     for line in sys.stdin:
         name, given = json.loads(line)

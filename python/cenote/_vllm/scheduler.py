@@ -579,12 +579,12 @@ class Scheduler:
         self, session: Session, tracked: Tracked, number: int, table: Sequence[int], positions: range
     ) -> list[int]:
         """Those of a group's blocks that are to be stored."""
+        there = [i for i in positions if i < len(table) and table[i] != self._null_block]
+        if self._agreement is not None:
+            return [i for i in there if i not in tracked.agreed]  # what this node has, another one may have lost
         keys = tracked.request.block_hashes[positions.start : positions.stop]
         present = exists(self._near, session, keys, self._groups[number].name)
-        there = [i for i in positions if i < len(table) and table[i] != self._null_block]
-        if self._agreement is None:
-            return [i for i in there if not present[i - positions.start]]
-        return [i for i in there if i not in tracked.agreed]  # what this node has, another one may have lost
+        return [i for i in there if not present[i - positions.start]]
 
     def finished(self, request: Any, tables: Sequence[list[int]]) -> None:
         """A request is over, and the engine is about to let go of its blocks."""

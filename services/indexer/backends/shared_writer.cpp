@@ -275,15 +275,19 @@ void shared_writer::carry_out(write_task& next) {
     }
     case task_kind::close:
       placer_.close(next.publisher);
-      placer_.clear(next.pod, next.tier);
-      line_->clear(next.pod, next.tier, next.reach);
+      empty_pod(next.pod, next.tier, next.reach);
       break;
     case task_kind::clear:
-      placer_.clear(next.pod, next.tier);
-      line_->clear(next.pod, next.tier, next.reach);
+      empty_pod(next.pod, next.tier, next.reach);
       if (next.done) next.done();
       break;
   }
+}
+
+/// Takes the pod's entries from the server, and with them what stands for parts of blocks here.
+void shared_writer::empty_pod(std::string_view pod, std::string_view tier, shared_line::clear_reach reach) {
+  placer_.clear(pod, tier);
+  line_->clear(pod, tier, reach);
 }
 
 /// Entries of an earlier life of an engine, which ended while no indexer ran.
@@ -292,8 +296,7 @@ void shared_writer::check_life(const write_task& next, const publisher_identity&
   const std::string present = std::to_string(*next.life);
   const auto earlier = line_->replace(key, present);
   if (!earlier || *earlier == present) return;
-  placer_.clear(publisher.pod, {});
-  line_->clear(publisher.pod, {}, shared_line::clear_reach::own_keys);
+  empty_pod(publisher.pod, {}, shared_line::clear_reach::own_keys);
   const std::lock_guard lock(mutex_);
   reborn_.insert(next.publisher);
 }

@@ -102,6 +102,7 @@ class shared_writer final : public batch_sink {
   // The thread's.
   void run();
   void carry_out(write_task& next);
+  void empty_pod(std::string_view pod, std::string_view tier, shared_line::clear_reach reach);
   void check_life(const write_task& next, const publisher_identity& publisher);
 
   shared_facts& facts_;

@@ -65,6 +65,12 @@ struct event_batch {
     unread_removals = 0;
   }
 
+  /// Gives the memory of a large batch back, which else is kept for the next.
+  void trim() noexcept {
+    constexpr std::size_t most_kept = std::size_t{1} << 20;  // elements of an array
+    if (tokens.capacity() > most_kept || hashes.capacity() > most_kept) *this = {};
+  }
+
   [[nodiscard]] std::span<const std::uint64_t> hashes_of(const engine_event& event) const noexcept {
     return std::span(hashes).subspan(event.hashes.first, event.hashes.size);
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <new>
 
 #include "services/indexer/forest/index_budget.hpp"
 
@@ -30,34 +29,13 @@ class budget_share {
     whole_.release(memory, bytes);
   }
 
-  /// Bytes that were asked for; the budget counts what the allocator made of them.
-  [[nodiscard]] std::size_t used() const noexcept { return used_; }
-
  private:
   index_budget& whole_;
   std::size_t limit_;
-  std::size_t used_ = 0;
+  std::size_t used_ = 0;  ///< bytes that were asked for; the budget counts what the allocator made of them
 };
 
-/// Standard containers' memory out of a share; throws std::bad_alloc where it has no room.
 template <class T>
-struct share_allocator {
-  using value_type = T;
-
-  explicit share_allocator(budget_share& source) noexcept : share(&source) {}
-  template <class U>
-  explicit(false) share_allocator(const share_allocator<U>& other) noexcept : share(other.share) {}
-
-  T* allocate(std::size_t count) {
-    void* const memory = share->allocate(count * sizeof(T));
-    if (memory == nullptr) throw std::bad_alloc();
-    return static_cast<T*>(memory);
-  }
-  void deallocate(T* memory, std::size_t count) noexcept { share->release(memory, count * sizeof(T)); }
-
-  bool operator==(const share_allocator& other) const noexcept { return share == other.share; }
-
-  budget_share* share;
-};
+using share_allocator = counted_allocator<T, budget_share>;
 
 }  // namespace cenote::indexer

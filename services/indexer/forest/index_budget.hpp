@@ -33,14 +33,14 @@ class index_budget {
   std::atomic<std::size_t> used_{0};
 };
 
-/// Standard containers' memory out of a budget; throws std::bad_alloc where the budget has no room.
-template <class T>
-struct budget_allocator {
+/// Standard containers' memory out of a budget, or of a share of one; throws std::bad_alloc where there is no room.
+template <class T, class Budget>
+struct counted_allocator {
   using value_type = T;
 
-  explicit budget_allocator(index_budget& source) noexcept : budget(&source) {}
+  explicit counted_allocator(Budget& source) noexcept : budget(&source) {}
   template <class U>
-  explicit(false) budget_allocator(const budget_allocator<U>& other) noexcept : budget(other.budget) {}
+  explicit(false) counted_allocator(const counted_allocator<U, Budget>& other) noexcept : budget(other.budget) {}
 
   T* allocate(std::size_t count) {
     void* const memory = budget->allocate(count * sizeof(T));
@@ -49,9 +49,12 @@ struct budget_allocator {
   }
   void deallocate(T* memory, std::size_t count) noexcept { budget->release(memory, count * sizeof(T)); }
 
-  bool operator==(const budget_allocator& other) const noexcept { return budget == other.budget; }
+  bool operator==(const counted_allocator& other) const noexcept { return budget == other.budget; }
 
-  index_budget* budget;
+  Budget* budget;
 };
+
+template <class T>
+using budget_allocator = counted_allocator<T, index_budget>;
 
 }  // namespace cenote::indexer

@@ -25,6 +25,7 @@ bool block_resizer::rewrite(const event_batch& batch, batch_rewrite out) {
     out.hand_on_many();
   });
   out.hand_on();
+  out.batch.trim();
   joiner_.trim();
   return out.is_parent_unknown;
 }

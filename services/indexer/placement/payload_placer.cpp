@@ -4,12 +4,6 @@
 
 namespace cenote::indexer {
 
-namespace {
-
-constexpr std::size_t kept_batch = std::size_t{1} << 20;  // elements of a batch's arrays that are kept for the next
-
-}  // namespace
-
 result<void> payload_placer::open(publisher_id publisher, const publisher_identity& identity) {
   if (auto opened = blocks_.open(publisher, identity); !opened) return opened;
   adapters_.insert_or_assign(publisher, event_adapter(identity.engine));
@@ -29,7 +23,7 @@ batch_effect payload_placer::apply(publisher_id publisher, std::string_view topi
     ++bad_batches_;
     effect.is_unread = true;
   }
-  if (batch_.tokens.capacity() > kept_batch || batch_.hashes.capacity() > kept_batch) batch_ = {};
+  batch_.trim();
   return effect;
 }
 

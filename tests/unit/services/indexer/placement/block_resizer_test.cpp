@@ -35,6 +35,15 @@ double score(indexer_world& world, const std::string& prompt, const std::string&
   return found == scores.end() ? 0 : found->second;
 }
 
+/// An index with blocks of one size, and an engine.
+struct sized_world {
+  explicit sized_world(std::size_t engine_tokens) : engine(engine_of(engine_tokens)), number(world.open(engine)) {}
+
+  indexer_world world{std::size_t{32} << 20, whole};
+  case_engine engine;
+  publisher_id number;
+};
+
 /// An engine and all that it has, block by block.
 struct modelled_engine {
   explicit modelled_engine(std::size_t block_tokens)
@@ -140,9 +149,8 @@ class random_events {
 BOOST_AUTO_TEST_SUITE(block_resizing)
 
 BOOST_AUTO_TEST_CASE(a_longer_block_is_cut_and_leaves_whole) {
-  indexer_world world(std::size_t{32} << 20, whole);
-  const case_engine engine = engine_of(64);
-  const publisher_id number = world.open(engine);
+  sized_world all(64);
+  auto& [world, engine, number] = all;
   world.publish(number, engine, {stored("A:0:64"), stored("A:0:192", {{"blocks", {1, 3}}})});
   BOOST_TEST(score(world, "A:0:192") == 12);
   BOOST_TEST(world.blocks.find(number)->counters.stored == 12U);
@@ -155,18 +163,16 @@ BOOST_AUTO_TEST_CASE(a_longer_block_is_cut_and_leaves_whole) {
 }
 
 BOOST_AUTO_TEST_CASE(of_a_block_that_is_cut_no_part_counts_alone) {
-  indexer_world world(std::size_t{32} << 20, whole);
-  const case_engine engine = engine_of(64);
-  const publisher_id number = world.open(engine);
+  sized_world all(64);
+  auto& [world, engine, number] = all;
   world.publish(number, engine, {stored("A:0:128")});
   BOOST_TEST(score(world, "A:0:112") == 4);
   BOOST_TEST(score(world, "A:0:48") == 0);
 }
 
 BOOST_AUTO_TEST_CASE(longer_blocks_that_begin_alike_leave_each_other_their_part) {
-  indexer_world world(std::size_t{32} << 20, whole);
-  const case_engine engine = engine_of(64);
-  const publisher_id number = world.open(engine);
+  sized_world all(64);
+  auto& [world, engine, number] = all;
   world.publish(number, engine, {stored("A:0:32+B:0:32"), stored("A:0:32+C:0:32"), stored("A:0:32+C:0:32")});
   world.publish(number, engine, {removed_blocks("A:0:32+D:0:32", 0, 1)});
   BOOST_TEST(score(world, "A:0:32+B:0:32") == 4);
@@ -180,9 +186,8 @@ BOOST_AUTO_TEST_CASE(longer_blocks_that_begin_alike_leave_each_other_their_part)
 }
 
 BOOST_AUTO_TEST_CASE(what_follows_a_block_that_lacks_a_part_counts_when_the_part_comes) {
-  indexer_world world(std::size_t{32} << 20, whole);
-  const case_engine engine = engine_of(4);
-  const publisher_id number = world.open(engine);
+  sized_world all(4);
+  auto& [world, engine, number] = all;
   world.publish(number, engine, {stored("A:0:12"), removed_blocks("A:0:12", 0, 1)});
   world.publish(number, engine, {stored("A:0:32", {{"blocks", {3, 8}}})});
   BOOST_TEST(score(world, "A:0:32") == 0);
@@ -191,9 +196,8 @@ BOOST_AUTO_TEST_CASE(what_follows_a_block_that_lacks_a_part_counts_when_the_part
 }
 
 BOOST_AUTO_TEST_CASE(shorter_blocks_are_one_while_all_of_them_are_there) {
-  indexer_world world(std::size_t{32} << 20, whole);
-  const case_engine engine = engine_of(4);
-  const publisher_id number = world.open(engine);
+  sized_world all(4);
+  auto& [world, engine, number] = all;
   for (std::size_t block = 0; block < 7; ++block) {
     world.publish(number, engine, {stored("A:0:32", {{"blocks", {block, block + 1}}})});
     BOOST_TEST(score(world, "A:0:32") == static_cast<double>((block + 1) / 4));
@@ -209,9 +213,8 @@ BOOST_AUTO_TEST_CASE(shorter_blocks_are_one_while_all_of_them_are_there) {
 }
 
 BOOST_AUTO_TEST_CASE(prompts_that_part_within_a_block_share_its_beginning) {
-  indexer_world world(std::size_t{32} << 20, whole);
-  const case_engine engine = engine_of(4);
-  const publisher_id number = world.open(engine);
+  sized_world all(4);
+  auto& [world, engine, number] = all;
   world.publish(number, engine, {stored("A:0:8+B:0:8")});
   world.publish(number, engine, {stored("A:0:8+C:0:8", {{"blocks", {2, 4}}})});
   BOOST_TEST(score(world, "A:0:8+B:0:8") == 1);
@@ -237,9 +240,8 @@ BOOST_AUTO_TEST_CASE(sizes_that_are_no_multiples_are_refused_and_counted) {
 }
 
 BOOST_AUTO_TEST_CASE(a_part_behind_an_unknown_one_is_reported) {
-  indexer_world world(std::size_t{32} << 20, whole);
-  const case_engine engine = engine_of(4);
-  const publisher_id number = world.open(engine);
+  sized_world all(4);
+  auto& [world, engine, number] = all;
   BOOST_TEST(world.publish(number, engine, {stored("A:0:32", {{"blocks", {2, 4}}})}).is_parent_unknown);
   BOOST_TEST(world.blocks.find(number)->counters.refusals(placement_refusal::unknown_parent) == 2U);
   BOOST_TEST(!world.publish(number, engine, {stored("A:0:32")}).is_parent_unknown);
@@ -247,9 +249,8 @@ BOOST_AUTO_TEST_CASE(a_part_behind_an_unknown_one_is_reported) {
 
 BOOST_AUTO_TEST_CASE(a_salt_stands_in_the_first_block_of_an_engine_s) {
   for (const std::size_t size : {4U, 64U}) {
-    indexer_world world(std::size_t{32} << 20, whole);
-    const case_engine engine = engine_of(size);
-    const publisher_id number = world.open(engine);
+    sized_world all(size);
+    auto& [world, engine, number] = all;
     const json salted{{"extra", {{"0", {"salt"}}}}};
     world.publish(number, engine, {stored("A:0:64", salted)});
     json question{{"of", "A:0:64"}};
@@ -261,9 +262,8 @@ BOOST_AUTO_TEST_CASE(a_salt_stands_in_the_first_block_of_an_engine_s) {
 
 BOOST_AUTO_TEST_CASE(a_restart_and_a_clear_by_an_operator_leave_no_part) {
   for (const bool is_restart : {true, false}) {
-    indexer_world world(std::size_t{32} << 20, whole);
-    const case_engine engine = engine_of(4);
-    const publisher_id number = world.open(engine);
+    sized_world all(4);
+    auto& [world, engine, number] = all;
     world.publish(number, engine, {stored("A:0:12")});
     if (is_restart) {
       world.blocks.clear(number);
@@ -351,9 +351,8 @@ BOOST_AUTO_TEST_CASE(parts_that_nothing_holds_give_their_memory_back) {
 
 BOOST_AUTO_TEST_CASE(a_part_that_many_blocks_share_costs_a_batch_what_its_size_allows) {
   constexpr std::size_t branches = 512, toggles = 2000;
-  indexer_world world(std::size_t{32} << 20, whole);
-  const case_engine engine = engine_of(4);
-  const publisher_id number = world.open(engine);
+  sized_world all(4);
+  auto& [world, engine, number] = all;
   for (std::size_t i = 0; i < branches; ++i)
     world.publish(number, engine, {stored("A:0:4+P" + std::to_string(i) + ":0:12")});
   const auto& counters = world.blocks.find(number)->counters;
@@ -390,9 +389,8 @@ BOOST_AUTO_TEST_CASE(parts_leave_half_of_the_memory_to_blocks) {
 }
 
 BOOST_AUTO_TEST_CASE(a_part_with_a_long_list_is_refused) {
-  indexer_world world(std::size_t{32} << 20, whole);
-  const case_engine engine = engine_of(4);
-  const publisher_id number = world.open(engine);
+  sized_world all(4);
+  auto& [world, engine, number] = all;
   world.publish(number, engine, {stored("A:0:16", {{"extra", {{"1", {std::string(2000, 'x')}}}}})});
   BOOST_TEST(world.blocks.find(number)->counters.refusals(placement_refusal::bounds) == 3U);
 }
