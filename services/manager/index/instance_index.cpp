@@ -16,7 +16,7 @@ std::uint32_t instance_index::add(const cache_key& key, std::uint32_t parent) {
   slot_table& table = tables_[part_of(hash)];
   table.make_room(
       records_.make_room(), [this](std::uint32_t record) { return hash_of(record); },
-      [this](std::uint32_t record) { __builtin_prefetch(&records_.at(record)); });
+      [this](std::uint32_t record) { __builtin_prefetch(&records_.entry(record)); });
   const std::uint32_t record = records_.take(key, parent);
   table.insert(hash, record);
   count_.store(count() + 1, std::memory_order_relaxed);
@@ -31,13 +31,13 @@ void instance_index::drop(std::uint32_t record) noexcept {
 }
 
 std::uint32_t instance_index::parent_of(std::uint32_t record) const noexcept {
-  const std::uint32_t parent = records_.at(record).parent;
+  const std::uint32_t parent = records_.entry(record).parent;
   return records_.is_live(parent) ? parent : no_record;
 }
 
 void instance_index::note_use(std::uint32_t record, std::uint32_t now) noexcept {
   if (!has_record(record)) return;
-  index_record& target = records_.at(record);
+  index_record& target = records_.entry(record);
   target.last_use = now;
   if (target.uses < std::numeric_limits<std::uint16_t>::max()) ++target.uses;
 }
@@ -66,7 +66,7 @@ change_outcome instance_index::change_state(std::uint32_t record, std::uint32_t 
   location place = unpack(word->load(std::memory_order_relaxed));
   if (place.state != expected) return change_outcome::mismatch;
   place.state = next;
-  records_.change(records_.at(record), *word, pack(place));
+  records_.change(records_.entry(record), *word, pack(place));
   return change_outcome::changed;
 }
 
@@ -75,7 +75,7 @@ erase_outcome instance_index::erase_location(std::uint32_t record, std::uint32_t
   std::atomic<std::uint64_t>* const word = find_word(record, extent);
   if (word == nullptr) return {};
   if (state_of(word->load(std::memory_order_relaxed)) != expected) return {.outcome = change_outcome::mismatch};
-  index_record& target = records_.at(record);
+  index_record& target = records_.entry(record);
   records_.change(target, *word, 0);
   records_.drop_empty_node(target);
   bool is_empty = true;
@@ -98,7 +98,7 @@ void instance_index::prefetch(std::span<const cache_key> keys) const noexcept {
   for (const cache_key& key : keys) {
     const std::uint64_t hash = hash_(key);
     const std::uint32_t record = tables_[part_of(hash)].candidate(hash);
-    if (record != no_record) __builtin_prefetch(&records_.at(record));
+    if (record != no_record) __builtin_prefetch(&records_.entry(record));
   }
 }
 

@@ -49,7 +49,7 @@ class instance_index {
   // Any thread. Answers are cleared first; they may throw std::bad_alloc. A key is present if a location with specs is
   // SERVING in a usable storage.
 
-  /// The leading keys that are present and have `rule.every`, cut back to the last key that has `rule.last`; their
+  /// The leading keys that are present and have `rule.all`, cut back to the last key that has `rule.last`; their
   /// number.
   std::size_t match_prefix(std::span<const cache_key> keys, const read_order& order, const prefix_rule& rule,
                            lookup_answer& answer) const;
@@ -77,13 +77,17 @@ class instance_index {
   /// Takes a record out that has no locations, as add() made it.
   void drop(std::uint32_t record) noexcept;
   [[nodiscard]] bool has_record(std::uint32_t record) const noexcept { return records_.is_live(record); }
-  [[nodiscard]] cache_key key_of(std::uint32_t record) const noexcept { return records_.at(record).key(); }
+  [[nodiscard]] cache_key key_of(std::uint32_t record) const noexcept { return records_.entry(record).key(); }
   /// no_record if it has none, or that key is gone.
   [[nodiscard]] std::uint32_t parent_of(std::uint32_t record) const noexcept;
-  [[nodiscard]] std::uint32_t children_of(std::uint32_t record) const noexcept { return records_.at(record).children; }
-  [[nodiscard]] std::uint32_t last_use_of(std::uint32_t record) const noexcept { return records_.at(record).last_use; }
+  [[nodiscard]] std::uint32_t children_of(std::uint32_t record) const noexcept {
+    return records_.entry(record).children;
+  }
+  [[nodiscard]] std::uint32_t last_use_of(std::uint32_t record) const noexcept {
+    return records_.entry(record).last_use;
+  }
   /// At most 65,535.
-  [[nodiscard]] std::uint32_t uses_of(std::uint32_t record) const noexcept { return records_.at(record).uses; }
+  [[nodiscard]] std::uint32_t uses_of(std::uint32_t record) const noexcept { return records_.entry(record).uses; }
   /// `now`: in tenths of a second. A number without a record is passed over: an answer may be older than the record.
   void note_use(std::uint32_t record, std::uint32_t now) noexcept;
 

@@ -60,9 +60,9 @@ class all_states {
 
   void begin(std::size_t key) noexcept {
     key_ = static_cast<std::uint32_t>(key);
-    kept_ = states_.size();
+    begin_ = states_.size();
   }
-  void clear() noexcept { states_.resize(kept_); }
+  void clear() noexcept { states_.resize(begin_); }
   [[nodiscard]] static bool has_use(location_state /*any*/) noexcept { return true; }
   void add(const location& place, const extent_info& extent, std::uint64_t specs) {
     states_.push_back({.key = key_,
@@ -76,7 +76,7 @@ class all_states {
 
  private:
   std::vector<key_state>& states_;
-  std::size_t kept_ = 0;
+  std::size_t begin_ = 0;
   std::uint32_t key_ = 0;
 };
 
@@ -87,7 +87,7 @@ class prefix_count {
 
   /// Whether a key with these specs goes on with the prefix.
   [[nodiscard]] bool take(std::uint64_t specs) noexcept {
-    if (specs == 0 || (specs & rule_.every) != rule_.every) return false;
+    if (specs == 0 || (specs & rule_.all) != rule_.all) return false;
     ++keys_;
     if ((specs & rule_.last) == rule_.last) whole_ = keys_;
     return true;

@@ -1,4 +1,4 @@
-// Which numbers are in use, with the n-th of them found fast.
+// The numbers in use, of which the n-th is found fast.
 #pragma once
 
 #include <algorithm>

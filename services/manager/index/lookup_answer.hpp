@@ -1,4 +1,4 @@
-// What a lookup asks and answers.
+// The questions and answers of lookups.
 #pragma once
 
 #include <array>
@@ -42,17 +42,17 @@ struct lookup_answer {
   }
 };
 
-/// Which storage is read first.
+/// The order in which storages are read.
 struct read_order {
   static constexpr std::uint8_t unusable = 255;
 
   std::array<std::uint8_t, 256> rank{};  ///< by storage; the lowest is read first; 255: not usable
 };
 
-/// What the keys of a prefix must have, beyond a part each.
+/// Specs of the keys of a prefix, beyond a part each.
 struct prefix_rule {
-  std::uint64_t every = 0;  ///< specs that each key must have
-  std::uint64_t last = 0;   ///< specs that the last key must have
+  std::uint64_t all = 0;   ///< specs that each key must have
+  std::uint64_t last = 0;  ///< specs that the last key must have
 };
 
 /// A location in any state, of one of the keys of a question.

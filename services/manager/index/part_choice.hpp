@@ -1,4 +1,4 @@
-// Which parts of a key are read: by rank of their storage, of each only the specs that those before it lack.
+// The choice of parts of a key: by rank of their storage, of each only the specs that those in front of it lack.
 #pragma once
 
 #include <array>

@@ -60,7 +60,7 @@ class record_reader {
   /// The record that has the key, no_record if none has.
   [[nodiscard]] std::uint32_t find(const cache_key& key) const noexcept {
     const std::uint64_t hash = hash_(key);
-    return tables_[part_of(hash)].find(hash, [&](std::uint32_t record) { return records_.at(record).has_key(key); });
+    return tables_[part_of(hash)].find(hash, [&](std::uint32_t record) { return records_.entry(record).has_key(key); });
   }
 
  private:
@@ -76,7 +76,7 @@ class record_reader {
 
   void fetch_record(pending_key& pending) const noexcept {
     pending.candidate = tables_[part_of(pending.hash)].candidate(pending.hash);
-    if (pending.candidate != no_record) __builtin_prefetch(&records_.at(pending.candidate));
+    if (pending.candidate != no_record) __builtin_prefetch(&records_.entry(pending.candidate));
   }
   template <class Collector>
   [[nodiscard]] std::uint32_t read(const cache_key& key, const pending_key& pending, Collector& collector) const {
@@ -89,7 +89,7 @@ class record_reader {
   /// miss is always right.
   template <class Collector>
   [[nodiscard]] bool collect(std::uint32_t number, const cache_key& key, Collector& collector) const {
-    const index_record& record = records_.at(number);
+    const index_record& record = records_.entry(number);
     for (int attempt = 0; attempt < most_attempts; ++attempt) {
       const std::uint32_t sequence = record.sequence.load(std::memory_order_acquire);
       collector.clear();

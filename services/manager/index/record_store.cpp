@@ -15,7 +15,7 @@ std::uint32_t record_store::make_room() {
 
 std::uint32_t record_store::take(const cache_key& key, std::uint32_t parent) noexcept {
   const std::uint32_t number = unused_ != no_record ? unused_ : bound_++;
-  index_record& record = at(number);
+  index_record& record = entry(number);
   if (number == unused_) unused_ = record.parent;
   record.key_low.store(key.low, std::memory_order_release);
   record.key_high.store(key.high, std::memory_order_release);
@@ -24,14 +24,14 @@ std::uint32_t record_store::take(const cache_key& key, std::uint32_t parent) noe
   record.last_use = 0;
   record.uses = 0;
   record.parent = is_live(parent) ? parent : no_record;
-  if (record.parent != no_record) ++at(record.parent).children;
+  if (record.parent != no_record) ++entry(record.parent).children;
   live_.insert(number);
   return number;
 }
 
 void record_store::release(std::uint32_t record) noexcept {
   live_.erase(record);
-  index_record& target = at(record);
+  index_record& target = entry(record);
   give_up_parent(target);
   if (target.children == 0) recycle(record);
 }
@@ -40,16 +40,16 @@ void record_store::give_up_parent(index_record& record) noexcept {
   const std::uint32_t parent = record.parent;
   record.parent = no_record;
   if (parent == no_record) return;
-  if (--at(parent).children == 0 && !is_live(parent)) recycle(parent);
+  if (--entry(parent).children == 0 && !is_live(parent)) recycle(parent);
 }
 
 void record_store::recycle(std::uint32_t record) noexcept {
-  at(record).parent = unused_;
+  entry(record).parent = unused_;
   unused_ = record;
 }
 
 void record_store::add_location(std::uint32_t record, const location& place) {
-  index_record& target = at(record);
+  index_record& target = entry(record);
   const bool is_full = visit_words(record, [&](std::atomic<std::uint64_t>& word) {
     if (word.load(std::memory_order_relaxed) != 0) return true;
     change(target, word, pack(place));

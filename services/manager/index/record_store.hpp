@@ -51,13 +51,13 @@ struct overflow_node {
 static_assert(sizeof(overflow_node) == 32);
 
 /// Records and nodes by number, in memory that never moves and lives as long as the store; numbers are used again. One
-/// thread changes it; at() and node() are for any.
+/// thread changes it; entry() and node() are for any.
 ///
 /// A record whose key is gone keeps its number while it has children, so that a child never counts for another key. It
 /// gives up its own parent at once: there are at most as many such records as live ones.
 class record_store {
  public:
-  [[nodiscard]] index_record& at(std::uint32_t record) const noexcept { return records_[record]; }
+  [[nodiscard]] index_record& entry(std::uint32_t record) const noexcept { return records_[record]; }
   [[nodiscard]] overflow_node& node(std::uint32_t number) const noexcept { return nodes_[number]; }
 
   /// The number that take() gives next, for which there is memory then. Throws std::bad_alloc.
@@ -80,7 +80,7 @@ class record_store {
   /// Calls `visit(word)` for each word that may hold a location until it gives false; false if it did.
   template <class Visit>
   bool visit_words(std::uint32_t record, Visit&& visit) const {
-    index_record& target = at(record);
+    index_record& target = entry(record);
     for (auto& word : target.locations) {
       if (!visit(word)) return false;
     }
