@@ -1,0 +1,64 @@
+// The extents that locations lie in, by small numbers.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "services/manager/index/stable_array.hpp"
+
+namespace cenote::manager {
+
+/// All that one write session was granted in one storage.
+struct extent_info {
+  std::uint64_t number = 0;    ///< of the fleet; never used twice
+  std::uint32_t wrote_at = 0;  ///< seconds since 1970; 0: not finished
+  std::uint8_t storage = 0;
+
+  bool operator==(const extent_info&) const = default;
+};
+
+/// Extents in memory that never moves; numbers of erased ones are used again. One thread adds, erases and sets, any
+/// thread reads. Each field is stored with release and loaded with acquire order, so that a reader that sees the next
+/// owner of a number also sees that the locations of the one before are gone (record_reader.hpp).
+class extent_table {
+ public:
+  static constexpr std::uint32_t most_extents = 0xffff'fffe;
+
+  /// Nothing if most_extents are there. Throws std::bad_alloc.
+  [[nodiscard]] std::optional<std::uint32_t> add(const extent_info& info);
+  /// Frees the number. No record may have a location in it any more.
+  void erase(std::uint32_t extent) noexcept;
+  void set_wrote_at(std::uint32_t extent, std::uint32_t seconds) noexcept {
+    entries_[extent].wrote_at.store(seconds, std::memory_order_release);
+  }
+
+  /// Any thread, for a number that a location has.
+  [[nodiscard]] extent_info get(std::uint32_t extent) const noexcept {
+    const extent_entry& entry = entries_[extent];
+    return {.number = entry.number.load(std::memory_order_acquire),
+            .wrote_at = entry.wrote_at.load(std::memory_order_acquire),
+            .storage = entry.storage.load(std::memory_order_acquire)};
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return bound_ - unused_.size(); }
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return entries_.bytes() + unused_.capacity() * sizeof(std::uint32_t);
+  }
+
+ private:
+  struct extent_entry {
+    std::atomic<std::uint64_t> number{0};
+    std::atomic<std::uint32_t> wrote_at{0};
+    std::atomic<std::uint8_t> storage{0};
+  };
+  static_assert(sizeof(extent_entry) == 16);
+
+  stable_array<extent_entry> entries_;
+  std::vector<std::uint32_t> unused_;
+  std::uint32_t bound_ = 0;
+};
+
+}  // namespace cenote::manager

@@ -1,0 +1,105 @@
+#include "services/manager/index/instance_index.hpp"
+
+#include <limits>
+
+namespace cenote::manager {
+
+instance_index::instance_index(std::uint64_t seed) : hash_(seed) {
+  // From 154/256 to 205/256, so that parts grow one after the other and no batch waits for all of them.
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    tables_[i].set_most_load(static_cast<std::uint32_t>(154 + i * 51 / (tables_.size() - 1)));
+  }
+}
+
+std::uint32_t instance_index::add(const cache_key& key, std::uint32_t parent) {
+  const std::uint64_t hash = hash_(key);
+  slot_table& table = tables_[part_of(hash)];
+  table.make_room(
+      records_.make_room(), [this](std::uint32_t record) { return hash_of(record); },
+      [this](std::uint32_t record) { __builtin_prefetch(&records_.entry(record)); });
+  const std::uint32_t record = records_.take(key, parent);
+  table.insert(hash, record);
+  count_.store(count() + 1, std::memory_order_relaxed);
+  return record;
+}
+
+void instance_index::drop(std::uint32_t record) noexcept {
+  const std::uint64_t hash = hash_of(record);
+  tables_[part_of(hash)].erase(hash, record, [this](std::uint32_t other) { return hash_of(other); });
+  records_.release(record);
+  count_.store(count() - 1, std::memory_order_relaxed);
+}
+
+std::uint32_t instance_index::parent_of(std::uint32_t record) const noexcept {
+  const std::uint32_t parent = records_.entry(record).parent;
+  return records_.is_live(parent) ? parent : no_record;
+}
+
+void instance_index::note_use(std::uint32_t record, std::uint32_t now) noexcept {
+  if (!has_record(record)) return;
+  index_record& target = records_.entry(record);
+  target.last_use = now;
+  if (target.uses < std::numeric_limits<std::uint16_t>::max()) ++target.uses;
+}
+
+std::atomic<std::uint64_t>* instance_index::find_word(std::uint32_t record, std::uint32_t extent) const noexcept {
+  if (!has_record(record)) return nullptr;
+  std::atomic<std::uint64_t>* target = nullptr;
+  records_.visit_words(record, [&](std::atomic<std::uint64_t>& word) {
+    const std::uint64_t packed = word.load(std::memory_order_relaxed);
+    if (packed != 0 && unpack(packed).extent == extent) target = &word;
+    return target == nullptr;
+  });
+  return target;
+}
+
+bool instance_index::add_location(std::uint32_t record, const location& place) {
+  if (place.state == location_state::none || find_word(record, place.extent) != nullptr) return false;
+  records_.add_location(record, place);
+  return true;
+}
+
+change_outcome instance_index::change_state(std::uint32_t record, std::uint32_t extent, location_state expected,
+                                            location_state next) noexcept {
+  std::atomic<std::uint64_t>* const word = find_word(record, extent);
+  if (word == nullptr) return change_outcome::not_found;
+  location place = unpack(word->load(std::memory_order_relaxed));
+  if (place.state != expected) return change_outcome::mismatch;
+  place.state = next;
+  records_.change(records_.entry(record), *word, pack(place));
+  return change_outcome::changed;
+}
+
+erase_outcome instance_index::erase_location(std::uint32_t record, std::uint32_t extent,
+                                             location_state expected) noexcept {
+  std::atomic<std::uint64_t>* const word = find_word(record, extent);
+  if (word == nullptr) return {};
+  if (state_of(word->load(std::memory_order_relaxed)) != expected) return {.outcome = change_outcome::mismatch};
+  index_record& target = records_.entry(record);
+  records_.change(target, *word, 0);
+  records_.drop_empty_node(target);
+  bool is_empty = true;
+  visit_locations(record, [&](const location& /*place*/) { is_empty = false; });
+  if (is_empty) drop(record);
+  return {.outcome = change_outcome::changed, .is_key_gone = is_empty};
+}
+
+std::size_t instance_index::bytes() const noexcept {
+  std::size_t sum = sizeof(*this) + records_.bytes() + extents_.bytes() + sets_.bytes();
+  for (const slot_table& table : tables_) sum += table.bytes();
+  return sum;
+}
+
+void instance_index::prefetch(std::span<const cache_key> keys) const noexcept {
+  for (const cache_key& key : keys) {
+    const std::uint64_t hash = hash_(key);
+    tables_[part_of(hash)].prefetch(hash);
+  }
+  for (const cache_key& key : keys) {
+    const std::uint64_t hash = hash_(key);
+    const std::uint32_t record = tables_[part_of(hash)].candidate(hash);
+    if (record != no_record) __builtin_prefetch(&records_.entry(record));
+  }
+}
+
+}  // namespace cenote::manager
