@@ -30,22 +30,30 @@ if(CENOTE_HAS_GRPC)
     ${ABSL_SYNCHRONIZATION_LIBRARY} ${PROTOBUF_LIBRARY} Threads::Threads)
 endif()
 
-# cenote_protocol(NAME file.proto) makes the library cenote_NAME, alias cenote::NAME, of the messages and services of a
-# file of the present folder; a target that links it includes "path/of/the/folder/file.grpc.pb.h". Generated code has no
-# warnings, and its headers are the system's.
-function(cenote_protocol name file)
-  file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${file})
-  string(REGEX REPLACE "\\.proto$" "" stem ${path})
+# cenote_protocol(NAME file.proto …) makes the library cenote_NAME, alias cenote::NAME, of the messages and services of
+# files of the present folder, which may import one another by their paths from the root; a target that links it includes
+# "path/of/the/folder/file.grpc.pb.h". Generated code has no warnings, and its headers are the system's.
+function(cenote_protocol name)
   set(root ${PROJECT_BINARY_DIR}/protocols)
-  set(sources ${root}/${stem}.pb.cc ${root}/${stem}.grpc.pb.cc)
-  set(headers ${root}/${stem}.pb.h ${root}/${stem}.grpc.pb.h)
+  set(paths)
+  set(files)
+  set(sources)
+  set(headers)
+  foreach(file IN LISTS ARGN)
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+    string(REGEX REPLACE "\\.proto$" "" stem ${path})
+    list(APPEND paths ${path})
+    list(APPEND files ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+    list(APPEND sources ${root}/${stem}.pb.cc ${root}/${stem}.grpc.pb.cc)
+    list(APPEND headers ${root}/${stem}.pb.h ${root}/${stem}.grpc.pb.h)
+  endforeach()
   file(MAKE_DIRECTORY ${root})
   add_custom_command(OUTPUT ${sources} ${headers}
     COMMAND ${PROTOC_PROGRAM} --proto_path=${PROJECT_SOURCE_DIR} --cpp_out=${root} --grpc_out=${root}
-      --plugin=protoc-gen-grpc=${GRPC_CPP_PLUGIN_PROGRAM} ${path}
-    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file}
+      --plugin=protoc-gen-grpc=${GRPC_CPP_PLUGIN_PROGRAM} ${paths}
+    DEPENDS ${files}
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
-    COMMENT "Generating C++ of ${path}"
+    COMMENT "Generating C++ of ${name}"
     VERBATIM)
   set(target cenote_${name})
   add_custom_target(${target}_sources DEPENDS ${sources} ${headers})

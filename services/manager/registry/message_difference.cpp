@@ -1,0 +1,101 @@
+// Where two messages of one type differ, by reflection.
+#include "services/manager/registry/message_difference.hpp"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/text.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+constexpr std::size_t longest_value = 200;  // of a text in a message
+
+// `index`: of a repeated field, else -1.
+std::string value_text(const Message& message, const FieldDescriptor& field, int index) {
+  std::string text;
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  printer.PrintFieldValueToString(message, &field, index, &text);
+  return text;
+}
+
+std::string field_text(const Message& message, const FieldDescriptor& field, int index) {
+  const auto& reflection = *message.GetReflection();
+  const bool is_there = index >= 0 ? index < reflection.FieldSize(message, &field)
+                                   : !field.has_presence() || reflection.HasField(message, &field);
+  return is_there ? value_text(message, field, index) : "(none)";
+}
+
+std::optional<message_difference> difference_below(const Message& left, const Message& right, const std::string& path,
+                                                   std::string_view ignored);
+
+std::optional<message_difference> value_difference(const Message& left, const Message& right,
+                                                   const FieldDescriptor& field, int index, const std::string& path,
+                                                   std::string_view ignored) {
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    const auto& reflection = *left.GetReflection();
+    if (index >= 0) {
+      return difference_below(reflection.GetRepeatedMessage(left, &field, index),
+                              reflection.GetRepeatedMessage(right, &field, index), path, ignored);
+    }
+    if (reflection.HasField(left, &field) == reflection.HasField(right, &field)) {
+      return difference_below(reflection.GetMessage(left, &field), reflection.GetMessage(right, &field), path, ignored);
+    }
+  }
+  std::string left_text = field_text(left, field, index);
+  std::string right_text = field_text(right, field, index);
+  if (left_text == right_text) return std::nullopt;
+  return message_difference{.field = path,
+                            .left = std::string(cut_text(left_text, longest_value)),
+                            .right = std::string(cut_text(right_text, longest_value))};
+}
+
+std::optional<message_difference> list_difference(const Message& left, const Message& right,
+                                                  const FieldDescriptor& field, const std::string& path,
+                                                  std::string_view ignored) {
+  const int left_size = left.GetReflection()->FieldSize(left, &field);
+  const int right_size = right.GetReflection()->FieldSize(right, &field);
+  for (int i = 0; i < std::min(left_size, right_size); ++i) {
+    auto difference = value_difference(left, right, field, i, path + "[" + std::to_string(i) + "]", ignored);
+    if (difference) return difference;
+  }
+  if (left_size == right_size) return std::nullopt;
+  const int next = std::min(left_size, right_size);
+  return message_difference{.field = path + "[" + std::to_string(next) + "]",
+                            .left = std::string(cut_text(field_text(left, field, next), longest_value)),
+                            .right = std::string(cut_text(field_text(right, field, next), longest_value))};
+}
+
+std::optional<message_difference> difference_below(const Message& left, const Message& right, const std::string& path,
+                                                   std::string_view ignored) {
+  const auto& descriptor = *left.GetDescriptor();
+  std::vector<const FieldDescriptor*> fields;
+  for (int i = 0; i < descriptor.field_count(); ++i) fields.push_back(descriptor.field(i));
+  std::ranges::sort(fields, {}, &FieldDescriptor::number);
+  for (const FieldDescriptor* field : fields) {
+    const std::string field_path = path.empty() ? field->name() : path + "." + field->name();
+    if (field_path == ignored) continue;
+    auto difference = field->is_repeated() ? list_difference(left, right, *field, field_path, ignored)
+                                           : value_difference(left, right, *field, -1, field_path, ignored);
+    if (difference) return difference;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<message_difference> first_difference(const Message& left, const Message& right,
+                                                   std::string_view ignored) {
+  return difference_below(left, right, {}, ignored);
+}
+
+}  // namespace cenote::manager

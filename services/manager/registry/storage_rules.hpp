@@ -1,0 +1,21 @@
+// Which storages are taken.
+#pragma once
+
+#include <string_view>
+
+#include "services/manager/registry/messages.hpp"
+#include "services/manager/registry/terms.hpp"
+#include "transport/manager/answer_code.hpp"
+
+namespace cenote::manager {
+
+/// The terms of a storage; its number is 0, and it is enabled unless the message has it disabled.
+/// Refused: unsupported, for types without which this manager is built; invalid_argument with all fields that are
+/// wrong.
+[[nodiscard]] answer<storage_terms> make_storage_terms(const proto::admin::StorageConfig& config);
+
+/// The type that a message means: that of its part, else its number; unspecified: neither is there, or the number is
+/// unknown.
+[[nodiscard]] storage_type type_of(const proto::admin::StorageConfig& config) noexcept;
+
+}  // namespace cenote::manager

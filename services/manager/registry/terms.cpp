@@ -1,0 +1,29 @@
+// Look-ups in the terms of instances, storages and groups.
+#include "services/manager/registry/terms.hpp"
+
+#include <algorithm>
+
+namespace cenote::manager {
+
+const spec_group_terms* instance_terms::find_group(std::string_view name) const noexcept {
+  const auto place = std::ranges::lower_bound(groups, name, {}, &spec_group_terms::name);
+  return place != groups.end() && place->name == name ? &*place : nullptr;
+}
+
+std::optional<std::size_t> instance_terms::find_spec(std::string_view name) const noexcept {
+  const auto place = std::ranges::find(specs, name, &spec_terms::name);
+  if (place == specs.end()) return std::nullopt;
+  return static_cast<std::size_t>(place - specs.begin());
+}
+
+bool same_addresses(const storage_terms& left, const storage_terms& right) noexcept {
+  return left.type == right.type && left.root == right.root && left.blocks_per_file == right.blocks_per_file &&
+         left.redis_url == right.redis_url;
+}
+
+const type_quota* group_terms::find_quota(storage_type type) const noexcept {
+  const auto place = std::ranges::find(type_quotas, type, &type_quota::type);
+  return place != type_quotas.end() ? &*place : nullptr;
+}
+
+}  // namespace cenote::manager

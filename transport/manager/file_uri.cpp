@@ -1,0 +1,152 @@
+// Addresses of blocks, written digit by digit behind texts that are made once.
+#include "transport/manager/file_uri.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+
+#include "core/checksum.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+constexpr std::size_t longest_digits = 10;  // of 32 bits
+constexpr std::size_t extent_digits = 16;
+constexpr std::size_t longest_plain_encoding = 200;
+constexpr std::size_t shortened_begin = 180;
+constexpr std::string_view hex_digits = "0123456789abcdef";
+constexpr std::string_view upper_hex_digits = "0123456789ABCDEF";
+
+constexpr bool is_word(unsigned char c) noexcept {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
+void append_escape(unsigned char c, std::string& out) {
+  out += '%';
+  out += upper_hex_digits[c >> 4U];
+  out += upper_hex_digits[c & 15U];
+}
+
+char* write_hex(std::uint64_t value, char* out) noexcept {
+  for (std::size_t i = extent_digits; i-- > 0; value >>= 4U) out[i] = hex_digits[value & 15U];
+  return out + extent_digits;
+}
+
+char* write_text(std::string_view text, char* out) noexcept {
+  std::memcpy(out, text.data(), text.size());
+  return out + text.size();
+}
+
+char* write_number(std::uint32_t value, char* out) noexcept {
+  return std::to_chars(out, out + longest_digits, value).ptr;
+}
+
+void append_hash(std::string_view name, std::string& out) {
+  std::array<char, 2 * extent_digits> digits{};
+  write_hex(checksum_of(name.data(), name.size(), 0), digits.data());
+  write_hex(checksum_of(name.data(), name.size(), 1), digits.data() + extent_digits);
+  out.append(digits.data(), digits.size());
+}
+
+std::string_view scheme_of(storage_type type) noexcept {
+  if (type == storage_type::threefs) return "3fs://";
+  return has_files(type) ? "file://" : "redis://";
+}
+
+}  // namespace
+
+void append_path_name(std::string_view name, std::string& out) {
+  const std::size_t begin = out.size();
+  std::size_t cut = begin;  // the last place where the text may be cut
+  for (const char each : name) {
+    const auto c = static_cast<unsigned char>(each);
+    if (is_word(c)) {
+      out += each;
+    } else {
+      append_escape(c, out);
+    }
+    if (out.size() - begin <= shortened_begin) cut = out.size();
+  }
+  if (name.empty()) out += '~';
+  if (out.size() - begin <= longest_plain_encoding) return;
+  out.resize(cut);
+  out += '~';
+  append_hash(name, out);
+}
+
+void append_authority(std::string_view name, std::string& out) {
+  for (const char each : name) {
+    const auto c = static_cast<unsigned char>(each);
+    if (is_word(c) || each == '.' || each == '~') {
+      out += each;
+    } else {
+      append_escape(c, out);
+    }
+  }
+}
+
+uri_writer::uri_writer(const uri_place& place)
+    : prefix_(scheme_of(place.type)),
+      tail_((has_files(place.type) ? "&size=" : "?size=") + std::to_string(place.spec_bytes)),
+      spec_bytes_(place.spec_bytes),
+      blocks_per_file_(std::max<std::uint32_t>(place.blocks_per_file, 1)),
+      is_file_(has_files(place.type)) {
+  append_authority(place.storage, prefix_);
+  if (is_file_) prefix_ += place.root;
+  prefix_ += '/';
+  append_path_name(place.instance, instance_);
+  instance_ += '/';
+  prefix_ += instance_;
+  spec_ = "/";
+  append_path_name(place.spec, spec_);
+  if (!is_file_) spec_ += '/';
+}
+
+std::size_t uri_writer::longest() const noexcept {
+  constexpr std::size_t separators = 1 + std::string_view("?blkid=").size();
+  return prefix_.size() + extent_digits + spec_.size() + 2 * longest_digits + separators + tail_.size();
+}
+
+char* uri_writer::write_place(std::uint64_t extent, std::uint32_t position, char* out) const noexcept {
+  out = write_text(spec_, write_hex(extent, out));
+  if (!is_file_) return write_number(position, out);
+  if (const std::uint32_t file = position / blocks_per_file_; file != 0) {
+    *out++ = '.';
+    out = write_number(file, out);
+  }
+  return out;
+}
+
+char* uri_writer::write(std::uint64_t extent, std::uint32_t position, char* out) const noexcept {
+  out = write_place(extent, position, write_text(prefix_, out));
+  if (is_file_) out = write_number(position % blocks_per_file_, write_text("?blkid=", out));
+  return write_text(tail_, out);
+}
+
+void uri_writer::append(std::uint64_t extent, std::uint32_t position, std::string& out) const {
+  const std::size_t begin = out.size();
+  out.resize(begin + longest());
+  out.resize(static_cast<std::size_t>(write(extent, position, out.data() + begin) - out.data()));
+}
+
+std::string uri_writer::key(std::uint64_t extent, std::uint32_t position) const {
+  std::string text = instance_;
+  text.resize(instance_.size() + longest());
+  text.resize(static_cast<std::size_t>(write_place(extent, position, text.data() + instance_.size()) - text.data()));
+  return text;
+}
+
+file_part uri_writer::part(std::uint64_t extent, std::uint32_t position) const {
+  return {.path = key(extent, position), .offset = position % blocks_per_file_ * spec_bytes_, .bytes = spec_bytes_};
+}
+
+std::string uri_writer::folder(std::uint64_t extent) const {
+  std::string text = instance_;
+  text.resize(instance_.size() + extent_digits);
+  write_hex(extent, text.data() + instance_.size());
+  return text;
+}
+
+}  // namespace cenote::manager

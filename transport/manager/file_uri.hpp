@@ -1,0 +1,87 @@
+// Addresses of blocks: where a block lies in a storage follows from the number of its extent, its position there and
+// its spec.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "transport/manager/storage_type.hpp"
+
+namespace cenote::manager {
+
+/// Appends `name` percent-encoded but for [A-Za-z0-9_-], so that it is one component of a path that is neither empty
+/// nor
+/// "." nor ".."; where that takes more than a file's name may have, its begin, `~` and 32 hexadecimal digits of a hash.
+void append_path_name(std::string_view name, std::string& out);
+
+/// Appends `name` as the authority of a URI: percent-encoded but for [A-Za-z0-9._~-].
+void append_authority(std::string_view name, std::string& out);
+
+/// The bytes that append_path_name() appends at most.
+inline constexpr std::size_t longest_path_name = 224;
+
+/// What all blocks of a spec of an instance have in common in a storage. Texts are copied.
+struct uri_place {
+  storage_type type = storage_type::nfs;
+  std::string_view storage = {};
+  std::string_view root = {};         ///< of a storage with files: absolute, normal, without a slash at its end
+  std::uint32_t blocks_per_file = 1;  ///< 0 is as 1
+  std::string_view instance = {};
+  std::string_view spec = {};
+  std::uint64_t spec_bytes = 0;
+};
+
+/// The part of a file that is a block.
+struct file_part {
+  std::string path = {};  ///< below the storage's root: "instance/0000000100000002/spec.3"
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Writes the addresses of one spec of one instance in one storage:
+///
+///     file://<storage><root>/<instance>/<extent, 16 hex digits>/<spec>[.n]?blkid=j&size=s     NFS; 3fs:// likewise
+///     redis://<storage>/<instance>/<extent, 16 hex digits>/<spec>/<j>?size=s                  Redis
+///
+/// A file is of one extent and one spec and has `blocks_per_file` blocks: n = position / blocks_per_file, and j is the
+/// rest. The first file (n = 0) has no `.n`; no name of a spec has a point in it once encoded, so that no two files
+/// have one name. The path of a URI is the path of the file as it stands, percent signs included. No byte of a URI
+/// needs an escape in JSON. Immutable, so thread-safe; writing allocates nothing.
+class uri_writer {
+ public:
+  explicit uri_writer(const uri_place& place);
+
+  /// Whether the manager itself can tell addresses of that type: files and Redis.
+  [[nodiscard]] static constexpr bool serves(storage_type type) noexcept {
+    return has_files(type) || type == storage_type::redis;
+  }
+
+  /// Bytes of the longest address.
+  [[nodiscard]] std::size_t longest() const noexcept;
+  /// Writes the address of the block at `position` of `extent` to `out`, which has room for longest() bytes, and
+  /// returns its end.
+  char* write(std::uint64_t extent, std::uint32_t position, char* out) const noexcept;
+  void append(std::uint64_t extent, std::uint32_t position, std::string& out) const;
+
+  /// The block's place in the file system, of a storage with files.
+  [[nodiscard]] file_part part(std::uint64_t extent, std::uint32_t position) const;
+  /// The folder of an extent below the root: "instance/0000000100000002".
+  [[nodiscard]] std::string folder(std::uint64_t extent) const;
+  /// The block's key in a Redis storage: "instance/0000000100000002/spec/3".
+  [[nodiscard]] std::string key(std::uint64_t extent, std::uint32_t position) const;
+
+ private:
+  char* write_place(std::uint64_t extent, std::uint32_t position, char* out) const noexcept;
+
+  std::string prefix_;    // up to the instance, the slash behind it included
+  std::string spec_;      // with slashes: "/spec", and "/spec/" for Redis
+  std::string tail_;      // "&size=s" or "?size=s"
+  std::string instance_;  // "instance/"
+  std::uint64_t spec_bytes_;
+  std::uint32_t blocks_per_file_;
+  bool is_file_;
+};
+
+}  // namespace cenote::manager
