@@ -31,6 +31,10 @@ class extent_table {
   [[nodiscard]] std::optional<std::uint32_t> add(const extent_info& info);
   /// Frees the number. No record may have a location in it any more.
   void erase(std::uint32_t extent) noexcept;
+  /// Of an extent that nothing is SERVING in yet.
+  void set_storage(std::uint32_t extent, std::uint8_t storage) noexcept {
+    entries_[extent].storage.store(storage, std::memory_order_release);
+  }
   void set_wrote_at(std::uint32_t extent, std::uint32_t seconds) noexcept {
     entries_[extent].wrote_at.store(seconds, std::memory_order_release);
   }

@@ -1,0 +1,91 @@
+// Answers with many locations, written as bytes of the wire or as JSON without messages.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "services/manager/registry/terms.hpp"
+#include "transport/manager/file_uri.hpp"
+
+namespace cenote::manager {
+
+/// The form of an answer: a message of gRPC, or JSON over HTTP.
+enum class answer_form : std::uint8_t { wire, json };
+
+/// What is the same in all addresses of an instance in a storage. Immutable.
+class storage_texts {
+ public:
+  struct spec_text {
+    std::string wire_name{};   ///< the field `name`
+    std::string json_begin{};  ///< up to the address
+    uri_writer uri;
+  };
+
+  storage_texts(const instance_terms& instance, const storage_terms& storage);
+
+  [[nodiscard]] const spec_text& operator[](std::size_t spec) const noexcept { return specs_[spec]; }
+  [[nodiscard]] storage_type type() const noexcept { return type_; }
+
+ private:
+  storage_type type_;
+  std::vector<spec_text> specs_;
+};
+
+/// Specs of a block in one place; without texts they are absent, and have names alone.
+struct location_part {
+  const storage_texts* texts = nullptr;
+  std::uint64_t extent = 0;
+  std::uint64_t specs = 0;
+  std::uint32_t position = 0;
+};
+
+/// What stands beside the specs of a location.
+struct location_facts {
+  std::string_view id{};
+  std::string_view status{};
+  std::int64_t create_time = 0;
+};
+
+/// Appends locations to one list of an answer, in the form that the messages have (transport/manager/proto). It keeps
+/// its memory. Not thread-safe.
+class location_list {
+ public:
+  /// `field`: the list's number, `name`: its name in JSON.
+  location_list(answer_form form, std::uint32_t field, std::string_view name, const instance_terms& instance,
+                std::string& out);
+
+  /// The parts have no spec in common.
+  void add(std::span<const location_part> parts, const location_facts& facts);
+  /// Closes the list.
+  void end();
+
+ private:
+  void add_wire(std::span<const location_part> parts, const location_facts& facts);
+  void add_json(std::span<const location_part> parts, const location_facts& facts);
+
+  answer_form form_;
+  std::uint32_t field_;
+  const instance_terms& instance_;
+  std::string& out_;
+  std::string location_, spec_, uri_;  // of the wire, whose lengths come first
+  bool is_first_ = true;
+};
+
+/// The header of an answer: in JSON with the brace that opens it, and a comma behind.
+void append_header(answer_form form, std::uint16_t code, std::string_view message, std::string_view request_id,
+                   std::string& out);
+/// Closes what append_header() opened.
+void append_end(answer_form form, std::string& out);
+
+// Fields of the wire.
+void append_varint(std::uint64_t value, std::string& out);
+void append_field(std::uint32_t field, std::string_view bytes, std::string& out);
+void append_field(std::uint32_t field, std::uint64_t value, std::string& out);
+/// A text with quotes, as JSON has it.
+void append_json_text(std::string_view text, std::string& out);
+
+}  // namespace cenote::manager

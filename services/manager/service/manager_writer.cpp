@@ -1,0 +1,291 @@
+#include "services/manager/service/manager_writer.hpp"
+
+#include <algorithm>
+
+#include "config/logging.hpp"
+#include "services/manager/storages/file_storage.hpp"
+#include "services/manager/writes/departures.hpp"
+#include "services/manager/writes/finish_write.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto look_pause = 100ms;      ///< between two looks at levels, storages and what has come to its end
+constexpr auto recovery_pause = 500ms;  ///< before the store is tried again
+
+std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const std::string& name) {
+  if (!has_files(storage.type)) return nullptr;
+  return std::make_unique<file_storage>(storage.root.empty() ? "/" : storage.root, ".cenote-probe-" + name);
+}
+
+}  // namespace
+
+/// All that belongs to one epoch. Its parts refer to each other, so it stays where it is.
+class manager_writer::state_owner {
+ public:
+  state_owner(manager_writer& writer, std::unique_ptr<journal> rows, std::uint64_t incarnation)
+      : writer_(writer),
+        rows_(std::move(rows)),
+        incarnation_(incarnation),
+        make_worker_([this](const storage_terms& storage) { return make_worker(storage); }),
+        removals_(state_),
+        changes_(state_, *rows_, [this](const due_removal& removal) { removals_.add(removal); }),
+        reclaimer_(state_),
+        parts_{.state = state_,
+               .changes = changes_,
+               .removals = removals_,
+               .sessions = sessions_,
+               .settings = writer.options_.writes,
+               .make_worker = make_worker_,
+               .has_new_registry = has_changed_} {}
+  state_owner(const state_owner&) = delete;
+  state_owner& operator=(const state_owner&) = delete;
+
+  [[nodiscard]] result<recovery_counts> recover();
+  void add(std::unique_ptr<write_command> command) { queue_.add(std::move(command)); }
+  void add(const storage_news& news);
+  /// One round. False: the journal has failed.
+  [[nodiscard]] bool run_round();
+  [[nodiscard]] steady_time next_event() const;
+  [[nodiscard]] std::vector<std::unique_ptr<write_command>> take_waiting() { return queue_.take_all(); }
+
+ private:
+  void show_view();
+  std::unique_ptr<storage_worker> make_worker(const storage_terms& storage);
+  void look(write_round& round);
+  void note_uses(steady_time now);
+  void walk_departures(write_round& round);
+  void end_departures();
+  void show_figures();
+
+  manager_writer& writer_;
+  std::unique_ptr<journal> rows_;
+  std::uint64_t incarnation_;
+  worker_factory make_worker_;
+  manager_state state_;
+  session_table sessions_;
+  removal_queue removals_;
+  ledger changes_;
+  reclaimer reclaimer_;
+  write_parts parts_;
+  command_queue queue_;
+  bool has_changed_ = false;
+  bool has_more_ = false;  ///< to do at once
+  steady_time next_look_{};
+  std::shared_ptr<const storage_table> storages_;
+  std::map<std::uint64_t, extent_walk> departures_;
+};
+
+std::unique_ptr<storage_worker> manager_writer::state_owner::make_worker(const storage_terms& storage) {
+  auto backend = backend_of(storage, writer_.options_.name);
+  if (backend == nullptr) return nullptr;
+  return std::make_unique<storage_worker>(
+      std::move(backend), writer_.options_.storages,
+      [inbox = &writer_.inbox_, incarnation = incarnation_](removal_outcome outcome) {
+        inbox->add({.incarnation = incarnation, .outcome = std::move(outcome)});
+      });
+}
+
+result<recovery_counts> manager_writer::state_owner::recover() {
+  recovery_parts parts{.state = state_,
+                       .sessions = sessions_,
+                       .removals = [this](const due_removal& removal) { removals_.add(removal); },
+                       .make_worker = make_worker_};
+  auto counts = manager::recover(*rows_, parts, std::chrono::steady_clock::now());
+  if (counts) show_view();
+  return counts;
+}
+
+void manager_writer::state_owner::add(const storage_news& news) {
+  if (news.incarnation != incarnation_) return;
+  removals_.complete(news.outcome, changes_, std::chrono::steady_clock::now());
+}
+
+void manager_writer::state_owner::show_view() {
+  auto table = std::make_shared<storage_table>();
+  for (std::size_t i = 0; i < most_storages; ++i) {
+    const auto& storage = state_.storages[i];
+    if (storage == nullptr) continue;
+    const auto& previous = storages_ == nullptr ? nullptr : (*storages_)[i];
+    if (previous != nullptr && previous->terms == storage->terms && previous->signal == storage->signal) {
+      (*table)[i] = previous;
+    } else {
+      (*table)[i] = std::make_shared<const served_storage>(
+          served_storage{.terms = storage->terms, .signal = storage->signal});
+    }
+  }
+  if (storages_ == nullptr || *storages_ != *table) storages_ = std::move(table);
+  const auto previous = writer_.views_.take();
+  auto view = std::make_shared<served_view>();
+  view->settings = state_.settings;
+  view->epoch = state_.epoch;
+  view->is_ready = true;
+  view->storages = storages_;
+  for (const auto& [id, number] : state_.instance_numbers) {
+    const instance_state& instance = *state_.instance(number);
+    const auto same = previous->instances.find(id);
+    if (same != previous->instances.end() && same->second->is_of(instance.terms.get(), instance.group->terms.get(),
+                                                                 instance.index.get(), storages_.get())) {
+      view->instances.emplace(id, same->second);
+    } else {
+      view->instances.emplace(id, std::make_shared<const served_instance>(instance.terms, instance.group->terms,
+                                                                          instance.index, storages_));
+    }
+  }
+  writer_.views_.show(std::move(view));
+}
+
+void manager_writer::state_owner::note_uses(steady_time now) {
+  const std::uint32_t tenths = tenths_of(now);
+  for (const auto& used : writer_.uses_.take()) {
+    instance_state* const instance = state_.instance(used->instance);
+    if (instance == nullptr) continue;
+    for (auto record = used->records.rbegin(); record != used->records.rend(); ++record) {  // tail to head
+      instance->index->note_use(*record, tenths);
+      for (const auto& [storage, pool] : instance->pools) pool->touch(*record, tenths);
+    }
+  }
+}
+
+void manager_writer::state_owner::walk_departures(write_round& round) {
+  for (const auto& [number, instance] : state_.instances) {
+    if (!instance->is_departing) continue;
+    auto& walk = departures_.try_emplace(number, extent_walk::action::remove, extent_walk::filter{}).first->second;
+    has_more_ |= !walk.advance(parts_, *instance, round);
+  }
+}
+
+/// Instances without an extent are gone for good.
+void manager_writer::state_owner::end_departures() {
+  std::erase_if(state_.instances, [&](const auto& entry) {
+    if (!entry.second->is_departing || entry.second->index->extents().size() != 0) return false;
+    changes_.add_row(departure_end(entry.first));
+    departures_.erase(entry.first);
+    return true;
+  });
+}
+
+void manager_writer::state_owner::look(write_round& round) {
+  for (const auto& storage : state_.storages) {
+    if (storage == nullptr || storage->worker == nullptr) continue;
+    storage->condition = storage->worker->condition();
+    storage->signal->store(storage->condition, std::memory_order_relaxed);
+  }
+  walk_departures(round);
+  end_departures();
+}
+
+bool manager_writer::state_owner::run_round() {
+  write_round round{.now = std::chrono::steady_clock::now()};
+  has_more_ = false;
+  note_uses(round.now);
+  while (const auto extent = sessions_.expired(round.now)) expire_session(parts_, *extent, round.now);
+  auto complete = queue_.advance(parts_, round);
+  write_round spare{.now = round.now};
+  if (round.now >= next_look_) {
+    look(spare);
+    next_look_ = round.now + look_pause;
+  }
+  has_more_ |= reclaimer_.run(changes_, spare);
+  removals_.issue(round.now);
+  const auto committed = changes_.commit(round.now);
+  writer_.figures_.rounds.fetch_add(1, std::memory_order_relaxed);
+  if (!committed) log_warn(logger("manager"), "the journal has failed", {{"reason", committed.error().message()}});
+  if (committed && has_changed_) show_view();
+  has_changed_ = false;
+  for (const auto& command : complete) command->answer(committed);
+  show_figures();
+  return committed.has_value();
+}
+
+void manager_writer::state_owner::show_figures() {
+  writer_.figures_.sessions.store(sessions_.size(), std::memory_order_relaxed);
+  writer_.figures_.waiting_removals.store(removals_.size(), std::memory_order_relaxed);
+  writer_.figures_.evicted.store(reclaimer_.counts().sum(), std::memory_order_relaxed);
+  writer_.figures_.orphaned.store(reclaimer_.counts().orphaned, std::memory_order_relaxed);
+}
+
+steady_time manager_writer::state_owner::next_event() const {
+  if (has_more_ || !queue_.empty()) return {};
+  steady_time next = next_look_;
+  if (const auto due = removals_.next_due()) next = std::min(next, *due);
+  if (const auto deadline = sessions_.next_deadline()) next = std::min(next, *deadline);
+  return next;
+}
+
+manager_writer::manager_writer(writer_options options)
+    : options_(std::move(options)), thread_([this] { run(); }) {}
+
+void manager_writer::stop() noexcept {
+  inbox_.close();
+  if (thread_.joinable()) thread_.join();
+}
+
+namespace {
+
+void refuse_command(write_command& command, std::string reason) {
+  command.answer(fail(error_code::not_running, std::move(reason)));
+}
+
+}  // namespace
+
+void manager_writer::post(std::unique_ptr<write_command> command) {
+  if (const auto refused = inbox_.add(std::move(command)); refused != nullptr) {
+    refuse_command(*refused, "the manager stops");
+  }
+}
+
+std::unique_ptr<manager_writer::state_owner> manager_writer::recover() {
+  auto rows = options_.open_journal();
+  if (!rows) {
+    log_warn(logger("manager"), "the journal cannot be opened", {{"reason", rows.error().message()}});
+    return nullptr;
+  }
+  const std::uint64_t incarnation = figures_.recoveries.fetch_add(1, std::memory_order_relaxed) + 1;
+  auto owner = std::make_unique<state_owner>(*this, std::move(*rows), incarnation);
+  const auto counts = owner->recover();
+  if (!counts) {
+    log_warn(logger("manager"), "the journal cannot be read", {{"reason", counts.error().message()}});
+    return nullptr;
+  }
+  figures_.damaged_rows.fetch_add(counts->damaged_rows, std::memory_order_relaxed);
+  log_info(logger("manager"), "recovered",
+           {{"extents", counts->extents},
+            {"blocks", counts->blocks},
+            {"damaged_rows", counts->damaged_rows},
+            {"orphaned_rows", counts->orphaned_rows}});
+  return owner;
+}
+
+void manager_writer::run() {
+  std::unique_ptr<state_owner> owner;
+  for (;;) {
+    const auto now = std::chrono::steady_clock::now();
+    if (owner == nullptr) owner = recover();
+    auto came = inbox_.take(owner == nullptr ? now + recovery_pause : owner->next_event());
+    std::vector<std::unique_ptr<write_command>> refused;
+    for (auto& command : came.commands) {
+      if (owner == nullptr || came.is_stopping) {
+        refused.push_back(std::move(command));
+      } else {
+        owner->add(std::move(command));
+      }
+    }
+    if (came.is_stopping && owner != nullptr) std::ranges::move(owner->take_waiting(), std::back_inserter(refused));
+    for (const auto& command : refused) {
+      refuse_command(*command, came.is_stopping ? "the manager stops" : "the journal's store does not answer");
+    }
+    if (came.is_stopping) return;
+    if (owner == nullptr) continue;
+    for (const storage_news& news : came.news) owner->add(news);
+    if (owner->run_round()) continue;
+    figures_.failed_rounds.fetch_add(1, std::memory_order_relaxed);
+    for (const auto& command : owner->take_waiting()) refuse_command(*command, "the journal's store does not answer");
+    owner.reset();  // readers keep the view until the next one is whole
+  }
+}
+
+}  // namespace cenote::manager

@@ -1,0 +1,83 @@
+// The thread that owns a manager's state.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "services/manager/service/command_queue.hpp"
+#include "services/manager/service/registry_command.hpp"
+#include "services/manager/service/served_view.hpp"
+#include "services/manager/store/journal.hpp"
+#include "services/manager/writes/reclaimer.hpp"
+#include "services/manager/writes/recovery.hpp"
+#include "services/manager/writes/write_command.hpp"
+
+namespace cenote::manager {
+
+using journal_opener = std::function<result<std::unique_ptr<journal>>()>;
+
+struct writer_options {
+  journal_opener open_journal{};
+  write_settings writes{};
+  storage_worker_options storages{};
+  std::string name{};  ///< of this process, in the names of files that probes write
+};
+
+/// Figures for pages. Counters since the start.
+struct writer_figures {
+  std::atomic<std::uint64_t> rounds{0};
+  std::atomic<std::uint64_t> failed_rounds{0};
+  std::atomic<std::uint64_t> recoveries{0};
+  std::atomic<std::uint64_t> damaged_rows{0};
+  std::atomic<std::uint64_t> sessions{0};
+  std::atomic<std::uint64_t> waiting_removals{0};
+  std::atomic<std::uint64_t> evicted{0};
+  std::atomic<std::uint64_t> orphaned{0};
+};
+
+/// Takes commands from any thread and runs them in rounds: what came while the last round was written is the next one,
+/// and one batch of the journal. Instances take turns, and a large command gives way after 4,096 keys. When the journal
+/// fails, the round's commands are refused and everything is recovered from the store, with a higher epoch; readers
+/// keep what they have meanwhile. It is an actor with a thread of its own, since the journal blocks.
+class manager_writer {
+ public:
+  explicit manager_writer(writer_options options);
+  manager_writer(const manager_writer&) = delete;
+  manager_writer& operator=(const manager_writer&) = delete;
+  ~manager_writer() { stop(); }
+
+  // Thread-safe.
+  void post(std::unique_ptr<write_command> command);
+  [[nodiscard]] const view_board& views() const noexcept { return views_; }
+  [[nodiscard]] use_list& uses() noexcept { return uses_; }
+  [[nodiscard]] const writer_figures& figures() const noexcept { return figures_; }
+  /// Refuses what waits, and ends the thread.
+  void stop() noexcept;
+
+ private:
+  class state_owner;
+
+  void run();
+  [[nodiscard]] std::unique_ptr<state_owner> recover();
+  void refuse_waiting();
+
+  writer_options options_;
+  view_board views_;
+  use_list uses_;
+  writer_figures figures_;
+  mailbox inbox_;
+  std::thread thread_;
+};
+
+}  // namespace cenote::manager

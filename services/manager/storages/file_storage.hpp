@@ -1,0 +1,29 @@
+// Files below a folder: NFS, 3FS and any other file system that is mounted.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/unique_fd.hpp"
+#include "services/manager/storages/storage_backend.hpp"
+
+namespace cenote::manager {
+
+/// Every path is opened folder by folder beneath the root, and no symbolic link is followed: no name leads out of it.
+class file_storage final : public storage_backend {
+ public:
+  /// `probe_name` is the name of the file that probes write, which no other process uses. The root is made with the
+  /// first probe; folders that deletions leave empty go.
+  file_storage(std::string root, std::string probe_name);
+
+  [[nodiscard]] result<> remove(const removal_item& item) override;
+  [[nodiscard]] result<storage_room> probe() override;
+
+ private:
+  [[nodiscard]] result<unique_fd> open_root() const;
+
+  std::string root_;
+  std::string probe_name_;
+};
+
+}  // namespace cenote::manager

@@ -1,0 +1,44 @@
+// What a manager does with a storage itself: it deletes what is given up, and looks whether the storage works.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace cenote::manager {
+
+enum class removal_scope : std::uint8_t {
+  part,   ///< the bytes of one block; others lie beside them
+  whole,  ///< the whole file or key, with nothing in it that anything refers to
+};
+
+/// Bytes to delete.
+struct removal_item {
+  std::string place{};  ///< path below the storage's root, or key
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  removal_scope scope = removal_scope::whole;
+};
+
+/// How much room a storage has at present.
+struct storage_room {
+  std::uint64_t free_bytes = 0;
+  std::uint64_t total_bytes = 0;
+};
+
+/// A storage. One thread uses it, and calls may block for as long as the storage hangs.
+class storage_backend {
+ public:
+  storage_backend() = default;
+  storage_backend(const storage_backend&) = delete;
+  storage_backend& operator=(const storage_backend&) = delete;
+  virtual ~storage_backend() = default;
+
+  /// Deletes; what is not there counts as deleted. To be repeated after an error.
+  [[nodiscard]] virtual result<> remove(const removal_item& item) = 0;
+  /// Writes something small, reads it back and deletes it. Errors: those of the storage.
+  [[nodiscard]] virtual result<storage_room> probe() = 0;
+};
+
+}  // namespace cenote::manager

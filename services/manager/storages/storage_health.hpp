@@ -1,0 +1,38 @@
+// Whether a storage works, from its probes.
+#pragma once
+
+#include <cstdint>
+#include <chrono>
+
+namespace cenote::manager {
+
+enum class storage_condition : std::uint8_t {
+  healthy,
+  full,       ///< it works, but less than a twentieth is free: it is read, and takes no new writes
+  unhealthy,  ///< neither read nor written
+};
+
+/// Unhealthy after three probes that failed in a row, or one that hangs; healthy again after two that worked. A plain
+/// object; time is an argument.
+class storage_health {
+ public:
+  using time_point = std::chrono::steady_clock::time_point;
+  static constexpr unsigned most_failures = 3;
+  static constexpr unsigned successes_to_return = 2;
+
+  explicit storage_health(std::chrono::milliseconds probe_timeout) noexcept : probe_timeout_(probe_timeout) {}
+
+  void note_success(bool has_room) noexcept;
+  void note_failure() noexcept;
+  /// A probe that began at `begin` has not ended.
+  void note_running(time_point begin, time_point now) noexcept;
+  [[nodiscard]] storage_condition condition() const noexcept { return condition_; }
+
+ private:
+  std::chrono::milliseconds probe_timeout_;
+  storage_condition condition_ = storage_condition::healthy;
+  unsigned failures_ = 0;
+  unsigned successes_ = 0;
+};
+
+}  // namespace cenote::manager

@@ -1,0 +1,40 @@
+#include "services/manager/writes/block_place.hpp"
+
+#include <bit>
+#include <utility>
+
+#include "transport/manager/file_uri.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+uri_writer writer_of(const block_place& place, const spec_terms& spec) {
+  return uri_writer({.type = place.storage.type,
+                     .storage = place.storage.name,
+                     .root = place.storage.root,
+                     .blocks_per_file = place.storage.blocks_per_file,
+                     .instance = place.instance.terms->id,
+                     .spec = spec.name,
+                     .spec_bytes = spec.bytes});
+}
+
+}  // namespace
+
+void add_removal_items(const block_place& place, removal_scope scope, std::vector<removal_item>& items) {
+  std::uint64_t specs = 0;
+  place.instance.index->visit_locations(place.extent.records[place.position], [&](const location& each) {
+    if (each.extent == place.extent.table) specs = place.instance.index->sets().mask(each.set);
+  });
+  for (; specs != 0; specs &= specs - 1) {
+    const uri_writer writer = writer_of(place, place.instance.terms->specs[static_cast<std::size_t>(std::countr_zero(specs))]);
+    if (has_files(place.storage.type)) {
+      file_part part = writer.part(place.extent.name.extent, place.position);
+      items.push_back({.place = std::move(part.path), .offset = part.offset, .bytes = part.bytes, .scope = scope});
+    } else {
+      items.push_back({.place = writer.key(place.extent.name.extent, place.position)});
+    }
+  }
+}
+
+}  // namespace cenote::manager

@@ -1,0 +1,112 @@
+#include "services/manager/writes/finish_write.hpp"
+
+#include <algorithm>
+#include <span>
+#include <string>
+
+#include "core/checksum.hpp"
+
+namespace cenote::manager {
+
+std::uint64_t finish_mark_of(const std::vector<bool>& success) {
+  std::vector<std::byte> bytes(success.size());
+  std::ranges::transform(success, bytes.begin(), [](bool each) { return each ? std::byte{1} : std::byte{}; });
+  return checksum_of(bytes) | 1U;  // 0: not finished
+}
+
+std::unexpected<refusal> finish_write::refuse_session() const {
+  return refuse(answer_code::session_not_found, "instance " + request_.instance + " has no session " +
+                                                    request_.session.substr(0, 64) +
+                                                    ": it never was, or its time is over");
+}
+
+answer<> finish_write::compare(const finished_session& session, const session_name& name,
+                               std::uint64_t instance) const {
+  if (session.nonce != name.nonce || session.instance != instance) return refuse_session();
+  // The length is that of the first call, or the mark differs.
+  std::vector<bool> success;
+  if (request_.success.values) {
+    success = *request_.success.values;
+  } else if (request_.success.offset.value_or(0) >= 0 && request_.success.offset.value_or(0) <= session.blocks) {
+    success.assign(session.blocks, false);
+    std::fill_n(success.begin(), request_.success.offset.value_or(0), true);
+  }
+  if (success.size() == session.blocks && finish_mark_of(success) == session.finish_mark) return {};
+  return refuse(answer_code::invalid_argument, "the session was finished with another success_blocks");
+}
+
+answer<> finish_write::finish_open(write_parts& parts, const session_name& name, const session_place& place,
+                                   steady_time now) {
+  instance_state& instance = *parts.state.instance(place.instance);
+  extent_state& extent = *instance.extent(place.table);
+  if (extent.nonce != name.nonce) return refuse_session();
+  const auto success = mask_of(request_.success, extent.states.size(), "success_blocks");
+  if (!success) return std::unexpected(success.error());
+  const std::uint64_t mark = finish_mark_of(*success);
+  for (std::uint32_t i = 0; i < extent.states.size(); ++i) {
+    if (extent.states[i] != location_state::writing) continue;  // removed meanwhile
+    parts.changes.set_state(instance, extent, i, (*success)[i] ? location_state::serving : location_state::deleting);
+  }
+  parts.changes.close(instance, extent, unix_seconds(), mark);
+  parts.sessions.close(name.extent, extent.deadline);
+  parts.sessions.remember(name.extent, {.instance = place.instance,
+                                        .nonce = name.nonce,
+                                        .finish_mark = mark,
+                                        .blocks = static_cast<std::uint32_t>(success->size()),
+                                        .until = now + session_table::memory});
+  return {};
+}
+
+answer<> finish_write::finish(write_parts& parts, steady_time now) {
+  const instance_state* const instance = parts.state.instance_called(request_.instance);
+  if (instance == nullptr) {
+    return refuse(answer_code::instance_not_exist, "there is no instance " + request_.instance);
+  }
+  const auto name = session_name::parse(request_.session);
+  if (!name) return refuse_session();
+  if (!request_.checksums.empty()) {
+    return refuse(answer_code::unsupported, "checksums are not kept; leave them out");
+  }
+  if (name->extent == 0) {  // nothing was granted
+    const auto success = mask_of(request_.success, 0, "success_blocks");
+    if (!success) return std::unexpected(success.error());
+    return {};
+  }
+  const std::uint64_t number = instance->terms->number;
+  if (const session_place* const place = parts.sessions.find(name->extent); place != nullptr) {
+    return place->instance == number ? finish_open(parts, *name, *place, now) : refuse_session();
+  }
+  const finished_session* const session = parts.sessions.find_finished(name->extent, now);
+  return session == nullptr ? refuse_session() : compare(*session, *name, number);
+}
+
+bool finish_write::advance(write_parts& parts, write_round& round) {
+  outcome_ = finish(parts, round.now);
+  return true;
+}
+
+void finish_write::answer(const result<>& committed) {
+  if (!outcome_) {
+    receive_(std::unexpected(std::move(outcome_.error())));
+  } else if (!committed) {
+    receive_(refuse_unwritten(committed.error()));
+  } else {
+    receive_({});
+  }
+}
+
+void expire_session(write_parts& parts, std::uint64_t number, steady_time /*now*/) {
+  const session_place* const place = parts.sessions.find(number);
+  if (place == nullptr) return;
+  instance_state& instance = *parts.state.instance(place->instance);
+  extent_state& extent = *instance.extent(place->table);
+  for (std::uint32_t i = 0; i < extent.states.size(); ++i) {
+    if (extent.states[i] == location_state::writing) {
+      parts.changes.set_state(instance, extent, i, location_state::deleting);
+    }
+  }
+  parts.changes.close(instance, extent, unix_seconds(), 0);
+  parts.sessions.close(number, extent.deadline);
+}
+
+}  // namespace cenote::manager

@@ -1,0 +1,130 @@
+#include "services/manager/writes/ledger.hpp"
+
+#include <utility>
+
+#include "services/manager/writes/served_blocks.hpp"
+
+namespace cenote::manager {
+
+void ledger::grant(extent_state& extent, const extent_grant& terms) {
+  const std::string row = row_name(static_cast<char>(row_kind::extent), extent.name);
+  batch_.push_back({.name = row, .value = grant_row(row, terms)});
+}
+
+ledger::dirty_extent& ledger::dirty(instance_state& instance, extent_state& extent) {
+  const auto [place, is_new] = places_.try_emplace(&extent, dirty_.size());
+  if (is_new) dirty_.push_back({.instance = &instance, .extent = &extent});
+  return dirty_[place->second];
+}
+
+void ledger::set_state(instance_state& instance, extent_state& extent, std::uint32_t position, location_state next) {
+  if (extent.states[position] == next) return;
+  dirty(instance, extent).changes.push_back(position);
+  extent.states.set(position, next);
+  if (next == location_state::none) --extent.present;
+}
+
+void ledger::close(instance_state& instance, extent_state& extent, std::uint32_t wrote_at, std::uint64_t finish_mark) {
+  (void)dirty(instance, extent);
+  extent.is_open = false;
+  extent.wrote_at = wrote_at;
+  extent.finish_mark = finish_mark;
+}
+
+void ledger::write_states(const extent_state& extent) {
+  const std::string row = row_name(static_cast<char>(row_kind::mask), extent.name);
+  if (extent.present == 0) {
+    batch_.push_back({.name = row_name(static_cast<char>(row_kind::extent), extent.name)});
+    batch_.push_back({.name = row});
+    return;
+  }
+  const extent_states states{.wrote_at = extent.wrote_at, .finish_mark = extent.finish_mark, .states = extent.states};
+  batch_.push_back({.name = row, .value = states_row(row, states)});
+}
+
+result<> ledger::commit(steady_time now) {
+  for (const dirty_extent& entry : dirty_) write_states(*entry.extent);
+  if (!batch_.empty()) {
+    const auto written = rows_.write(batch_);
+    batch_.clear();
+    if (!written) {
+      dirty_.clear();
+      places_.clear();
+      return written;
+    }
+  }
+  for (dirty_extent& entry : dirty_) publish(entry, now);
+  dirty_.clear();
+  places_.clear();
+  return {};
+}
+
+void ledger::serve_block(instance_state& instance, const extent_state& extent, std::uint32_t record,
+                         steady_time now) {
+  const std::uint32_t tenths = tenths_of(now);
+  (void)instance.index->change_state(record, extent.table, location_state::writing, location_state::serving);
+  instance.index->note_use(record, tenths);
+  enter_pool(instance, extent.storage, record, tenths);
+}
+
+bool ledger::publish_block(instance_state& instance, const extent_state& extent, std::uint32_t position,
+                           steady_time now) {
+  const std::uint32_t record = extent.records[position];
+  const location_state next = extent.states[position];
+  instance_index& index = *instance.index;
+  location place;  // as readers see it
+  index.visit_locations(record, [&](const location& each) {
+    if (each.extent == extent.table) place = each;
+  });
+  if (next == place.state) return false;
+  const std::int64_t bytes = instance.bytes_of(index.sets().mask(place.set));
+  const bool was_deleted = is_deleted_alone(instance, record);
+  bool is_gone = false;
+  if (next == location_state::serving) {
+    serve_block(instance, extent, record, now);
+  } else if (next == location_state::deleting) {
+    (void)index.change_state(record, extent.table, place.state, next);
+    if (!is_served(instance, record, extent.storage)) leave_pool(instance, extent.storage, record);
+    charge(state_, instance, extent.storage, 0, bytes);
+  } else {
+    if (place.state == location_state::serving) {  // the parent is known as long as the record is there
+      (void)index.change_state(record, extent.table, place.state, location_state::deleting);
+      if (!is_served(instance, record, extent.storage)) leave_pool(instance, extent.storage, record);
+    }
+    const location_state last = place.state == location_state::serving ? location_state::deleting : place.state;
+    is_gone = index.erase_location(record, extent.table, last).is_key_gone;
+    if (is_gone) forget_record(instance, record);
+    charge(state_, instance, extent.storage, -bytes, place.state == location_state::deleting ? -bytes : 0);
+  }
+  const bool is_deleted = !is_gone && is_deleted_alone(instance, record);
+  instance.deleting_keys += static_cast<int>(is_deleted) - static_cast<int>(was_deleted);
+  return true;
+}
+
+void ledger::publish(dirty_extent& entry, steady_time now) {
+  instance_state& instance = *entry.instance;
+  extent_state& extent = *entry.extent;
+  if (extent.wrote_at != 0) instance.index->extents().set_wrote_at(extent.table, extent.wrote_at);
+  due_removal removal{.due = now + std::chrono::milliseconds(instance.group->terms->delay_before_delete_ms),
+                      .instance = extent.name.instance,
+                      .extent = extent.name.extent,
+                      .table = extent.table};
+  for (const std::uint32_t position : entry.changes) {
+    if (!publish_block(instance, extent, position, now)) continue;
+    if (extent.states[position] != location_state::deleting) continue;
+    if (removal.count != 0 && position == removal.first + removal.count) {
+      ++removal.count;
+      continue;
+    }
+    if (removal.count != 0) removals_(removal);
+    removal.first = position;
+    removal.count = 1;
+  }
+  if (removal.count != 0) removals_(removal);
+  if (extent.present != 0 || extent.is_open) return;
+  const std::uint32_t table = extent.table;
+  instance.index->extents().erase(table);
+  instance.extents[table].reset();
+}
+
+}  // namespace cenote::manager

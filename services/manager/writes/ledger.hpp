@@ -1,0 +1,67 @@
+// The one way in which states of blocks change: in the writer's view, in the journal, and then for readers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "services/manager/store/journal.hpp"
+#include "services/manager/writes/manager_state.hpp"
+
+namespace cenote::manager {
+
+/// Deletions that are due once the delay of their group is over: those of the positions whose state is `deleting`.
+struct due_removal {
+  steady_time due{};
+  std::uint64_t instance = 0;  ///< its number
+  std::uint64_t extent = 0;    ///< its number
+  std::uint32_t table = 0;
+  std::uint32_t first = 0, count = 0;  ///< positions
+  std::uint32_t attempts = 0;
+};
+
+/// Collects the changes of a round, writes them in one batch, and makes them visible: commands call set_state() and the
+/// like, and answer after commit(). The writer's alone.
+class ledger {
+ public:
+  using removal_receiver = std::function<void(const due_removal&)>;
+
+  /// `removals` gets each range of blocks that is to be deleted. All outlive the ledger.
+  ledger(manager_state& state, journal& rows, removal_receiver removals)
+      : state_(state), rows_(rows), removals_(std::move(removals)) {}
+
+  /// A new extent, whose blocks are `writing` already.
+  void grant(extent_state& extent, const extent_grant& terms);
+  /// A block changes its state, in the writer's view at once.
+  void set_state(instance_state& instance, extent_state& extent, std::uint32_t position, location_state next);
+  /// The extent's session ends.
+  void close(instance_state& instance, extent_state& extent, std::uint32_t wrote_at, std::uint64_t finish_mark);
+  void add_row(journal_row row) { batch_.push_back(std::move(row)); }
+  [[nodiscard]] bool is_empty() const noexcept { return batch_.empty() && dirty_.empty(); }
+
+  /// Writes the round. After an error nothing of it is visible, and the state has to be recovered from the store.
+  [[nodiscard]] result<> commit(steady_time now);
+
+ private:
+  struct dirty_extent {
+    instance_state* instance = nullptr;
+    extent_state* extent = nullptr;
+    std::vector<std::uint32_t> changes{};  ///< positions, some maybe twice
+  };
+
+  [[nodiscard]] dirty_extent& dirty(instance_state& instance, extent_state& extent);
+  void write_states(const extent_state& extent);
+  void publish(dirty_extent& entry, steady_time now);
+  /// False: readers see this state already.
+  bool publish_block(instance_state& instance, const extent_state& extent, std::uint32_t position, steady_time now);
+  static void serve_block(instance_state& instance, const extent_state& extent, std::uint32_t record, steady_time now);
+
+  manager_state& state_;
+  journal& rows_;
+  removal_receiver removals_;
+  std::vector<journal_row> batch_;
+  std::vector<dirty_extent> dirty_;
+  std::unordered_map<const extent_state*, std::size_t> places_;  ///< in dirty_
+};
+
+}  // namespace cenote::manager

@@ -1,0 +1,234 @@
+#include "services/manager/writes/reclaimer.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "services/manager/writes/served_blocks.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+/// What has to go so that `goal` stays.
+std::int64_t excess_over(std::int64_t used, std::int64_t goal) noexcept { return std::max<std::int64_t>(0, used - goal); }
+
+/// The goal of a quota: what stays of the last round as long as it is not reached, a new one at its level.
+std::optional<std::int64_t> follow_goal(std::map<std::string, std::int64_t>& goals, const std::string& name,
+                                        bool is_over, std::int64_t goal, std::int64_t used) {
+  if (is_over) goals.insert_or_assign(name, goal);
+  const auto found = goals.find(name);
+  if (found == goals.end()) return std::nullopt;
+  if (used > found->second) return found->second;
+  goals.erase(found);
+  return std::nullopt;
+}
+
+}  // namespace
+
+level_terms level_of(const group_terms& group) noexcept {
+  return {.used_percentage = group.used_percentage > 0 ? group.used_percentage : std::numeric_limits<double>::max(),
+          .used_size = signed_bytes(group.used_size),
+          .step_percentage = static_cast<double>(group.step_percentage) / 100,
+          .step_size = signed_bytes(group.step_size)};
+}
+
+std::vector<reclaimer::chosen_pool> reclaimer::pools_of(const victim_source& source) const {
+  std::vector<chosen_pool> pools;
+  const auto add = [&](instance_state& instance) {
+    for (const auto& [storage, pool] : instance.pools) {
+      const storage_state* const place = state_.storages[storage].get();
+      if (pool->size() == 0 || place == nullptr || !place->is_readable()) continue;
+      if (source.type && place->terms->type != *source.type) continue;
+      if (source.storage && storage != *source.storage) continue;
+      pools.push_back({.instance = &instance, .storage = storage, .pool = pool.get()});
+    }
+  };
+  if (source.instance != nullptr) {
+    add(*source.instance);
+    return pools;
+  }
+  for (const auto& [number, instance] : state_.instances) {
+    if (instance->group.get() == source.group) add(*instance);
+  }
+  return pools;
+}
+
+std::size_t reclaimer::choose(const std::vector<chosen_pool>& pools, const group_state& group) {
+  const auto oldest = [&](std::size_t place) {
+    const auto record = pools[place].pool->victim();
+    return record ? pools[place].instance->index->last_use_of(*record) : std::numeric_limits<std::uint32_t>::max();
+  };
+  std::size_t best = 0;
+  switch (group.terms->budget) {
+    case budget_policy::fixed_per_instance: return turn_++ % pools.size();
+    case budget_policy::usage_proportional:
+      for (std::size_t i = 1; i < pools.size(); ++i) {
+        if (pools[i].instance->bytes.staying() > pools[best].instance->bytes.staying()) best = i;
+      }
+      return best;
+    case budget_policy::group_lru: break;
+  }
+  for (std::size_t i = 1; i < pools.size(); ++i) {
+    if (oldest(i) < oldest(best)) best = i;
+  }
+  return best;
+}
+
+std::optional<std::uint32_t> reclaimer::victim_of(const chosen_pool& chosen) {
+  instance_state& instance = *chosen.instance;
+  std::vector<std::uint32_t> passed;
+  std::optional<std::uint32_t> victim = chosen.pool->victim();
+  while (victim && has_served_child(instance, *victim) && passed.size() < most_passed_over) {
+    passed.push_back(*victim);
+    chosen.pool->forget(*victim);
+    victim = chosen.pool->victim();
+  }
+  const bool is_found = victim && !has_served_child(instance, *victim);
+  for (auto record = passed.rbegin(); record != passed.rend(); ++record) {
+    chosen.pool->put_back(*record, instance.index->last_use_of(*record), instance.index->uses_of(*record));
+  }
+  if (is_found || passed.empty()) return victim;
+  ++counts_.orphaned;
+  return passed.front();
+}
+
+std::int64_t reclaimer::evict(const chosen_pool& chosen, std::uint32_t record, ledger& changes, steady_time now) {
+  instance_state& instance = *chosen.instance;
+  std::int64_t bytes = 0;
+  instance.index->visit_locations(record, [&](const location& place) {
+    extent_state* const extent = instance.extent(place.extent);
+    if (place.state != location_state::serving || extent == nullptr || extent->storage != chosen.storage) return;
+    if (extent->states[place.position] != location_state::serving) return;
+    bytes += instance.bytes_of(instance.index->sets().mask(place.set));
+    changes.set_state(instance, *extent, place.position, location_state::deleting);
+  });
+  evict_from_pool(instance, chosen.storage, record, tenths_of(now));
+  return bytes;
+}
+
+void reclaimer::free_bytes(const victim_source& source, std::int64_t excess, std::uint64_t& count, ledger& changes,
+                           write_round& round) {
+  auto pools = pools_of(source);
+  while (excess > 0 && round.keys > 0 && !pools.empty()) {
+    const std::size_t place = choose(pools, *source.group);
+    const auto record = victim_of(pools[place]);
+    if (!record) {
+      pools.erase(pools.begin() + static_cast<std::ptrdiff_t>(place));
+      continue;
+    }
+    excess -= evict(pools[place], *record, changes, round.now);
+    ++count;
+    --round.keys;
+  }
+}
+
+bool reclaimer::free_keys(instance_state& instance, ledger& changes, write_round& round) {
+  const group_terms& terms = *instance.group->terms;
+  if (terms.max_keys == 0) return false;
+  const level_terms level = level_of(terms);
+  const level_use use{.capacity = signed_bytes(terms.max_keys),
+                      .used = static_cast<std::int64_t>(instance.index->count()) - instance.deleting_keys};
+  level_terms share = level;
+  share.used_size = 0;
+  share.step_size = 0;
+  const std::string name = "keys of " + std::to_string(instance.terms->number);
+  auto goal = follow_goal(goals_, name, is_over_share(use, share), goal_of(use, share), use.used);
+  if (instance.wanted_keys > 0 && level.used_percentage <= 1) {
+    goal = std::min(goal.value_or(use.used), std::max<std::int64_t>(0, use.capacity - instance.wanted_keys));
+  }
+  instance.wanted_keys = 0;
+  std::int64_t excess = goal ? excess_over(use.used, *goal) : 0;
+  const std::uint64_t previous = counts_.by_keys;
+  auto pools = pools_of({.group = instance.group.get(), .instance = &instance});
+  while (excess > 0 && round.keys > 0 && !pools.empty()) {
+    const auto record = victim_of(pools.back());
+    if (!record) {
+      pools.pop_back();
+      continue;
+    }
+    evict(pools.back(), *record, changes, round.now);
+    ++counts_.by_keys;
+    --round.keys;
+    if (!has_pool(instance, *record)) --excess;
+  }
+  return counts_.by_keys != previous;
+}
+
+bool reclaimer::expire(group_state& group, ledger& changes, write_round& round) {
+  const group_terms& terms = *group.terms;
+  if (terms.policy != "ttl" || terms.ttl_seconds == 0) return false;
+  const std::uint64_t previous = counts_.by_time;
+  const std::uint64_t now = tenths_of(round.now);
+  for (const chosen_pool& chosen : pools_of({.group = &group})) {
+    while (round.keys > 0) {
+      const auto record = chosen.pool->victim();
+      if (!record || chosen.instance->index->last_use_of(*record) + terms.ttl_seconds * 10 > now) break;
+      evict(chosen, *record, changes, round.now);
+      ++counts_.by_time;
+      --round.keys;
+    }
+  }
+  return counts_.by_time != previous;
+}
+
+bool reclaimer::run_quota(const quota_use& quota, ledger& changes, write_round& round) {
+  const group_terms& terms = *quota.source.group->terms;
+  const level_terms level = level_of(terms);
+  const bool is_total = !quota.source.type && !quota.source.storage;
+  const bool is_over = is_total ? is_over_level(quota.use, level) : is_over_share(quota.use, level);
+  auto goal = follow_goal(goals_, quota.name, is_over, goal_of(quota.use, level), quota.use.used);
+  if (quota.wanted > 0 && level.used_percentage <= 1) {  // with a level above 1 refusals are what is wanted
+    goal = std::min(goal.value_or(quota.use.used), std::max<std::int64_t>(0, quota.use.capacity - quota.wanted));
+  }
+  if (!goal) return false;
+  const std::uint64_t previous = quota.count;
+  free_bytes(quota.source, excess_over(quota.use.used, *goal), quota.count, changes, round);
+  return quota.count != previous;
+}
+
+bool reclaimer::run_group(group_state& group, ledger& changes, write_round& round) {
+  const group_terms& terms = *group.terms;
+  const std::int64_t wanted = std::exchange(group.wanted_bytes, 0);
+  if (expire(group, changes, round)) return true;
+  const level_use total{.capacity = signed_bytes(terms.capacity), .used = group.bytes.staying()};
+  if (run_quota({.name = "bytes of " + terms.name, .source = {.group = &group}, .use = total, .wanted = wanted, .count = counts_.by_bytes},
+                changes, round)) {
+    return true;
+  }
+  for (const type_quota& quota : terms.type_quotas) {
+    const level_use use{.capacity = signed_bytes(quota.capacity), .used = group.kinds[quota.type].staying()};
+    const std::string name = std::string(name_of(quota.type)) + " of " + terms.name;
+    if (run_quota({.name = name, .source = {.group = &group, .type = quota.type}, .use = use, .wanted = wanted, .count = counts_.by_type},
+                  changes, round)) {
+      return true;
+    }
+  }
+  for (const std::string& candidate : terms.candidates) {
+    const storage_state* const storage = state_.storage_called(candidate);
+    if (storage == nullptr || storage->terms->capacity == 0) continue;
+    const level_use use{.capacity = signed_bytes(storage->terms->capacity), .used = storage->bytes.staying()};
+    const victim_source source{.group = &group, .storage = storage->terms->number};
+    if (run_quota({.name = "storage " + candidate + " of " + terms.name, .source = source, .use = use, .wanted = wanted, .count = counts_.by_storage},
+                  changes, round)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool reclaimer::run(ledger& changes, write_round& round) {
+  bool has_evicted = false;
+  for (const auto& [name, group] : state_.groups) {
+    if (!group->terms->is_paused) has_evicted |= run_group(*group, changes, round);
+  }
+  if (has_evicted) return true;  // quotas of keys are looked at once those bytes are gone
+  for (const auto& [number, instance] : state_.instances) {
+    if (!instance->is_departing && !instance->group->terms->is_paused) {
+      has_evicted |= free_keys(*instance, changes, round);
+    }
+  }
+  return has_evicted;
+}
+
+}  // namespace cenote::manager

@@ -1,0 +1,87 @@
+// Makes room: chooses the blocks that go when a level is reached, a time is over, or a request was refused.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "services/manager/reclaim/levels.hpp"
+#include "services/manager/writes/ledger.hpp"
+#include "services/manager/writes/manager_state.hpp"
+#include "services/manager/writes/write_command.hpp"
+
+namespace cenote::manager {
+
+/// Blocks that went, by reason.
+struct reclaim_counts {
+  std::uint64_t by_bytes = 0;
+  std::uint64_t by_type = 0;
+  std::uint64_t by_storage = 0;
+  std::uint64_t by_keys = 0;
+  std::uint64_t by_time = 0;
+  std::uint64_t orphaned = 0;  ///< though a block behind them was served
+
+  [[nodiscard]] std::uint64_t sum() const noexcept { return by_bytes + by_type + by_storage + by_keys + by_time; }
+};
+
+/// A plain object; time is an argument. The writer's alone. Once a level is reached it goes on, some blocks a round,
+/// until the goal below it; what is being deleted counts as gone.
+class reclaimer {
+ public:
+  /// Blocks that are looked at for one without a served child.
+  static constexpr std::size_t most_passed_over = 256;
+
+  explicit reclaimer(manager_state& state) noexcept : state_(state) {}
+
+  /// True: something was evicted, and there may be more.
+  bool run(ledger& changes, write_round& round);
+  [[nodiscard]] const reclaim_counts& counts() const noexcept { return counts_; }
+
+ private:
+  /// Where victims come from.
+  struct victim_source {
+    group_state* group = nullptr;
+    instance_state* instance = nullptr;   ///< null: all of the group
+    std::optional<storage_type> type{};   ///< nothing: all
+    std::optional<std::uint8_t> storage{};
+  };
+  struct chosen_pool {
+    instance_state* instance = nullptr;
+    std::uint8_t storage = 0;
+    reclaim_pool* pool = nullptr;
+  };
+
+  /// A quota, what it holds back, and the counter of what goes for it.
+  struct quota_use {
+    std::string name{};
+    victim_source source{};
+    level_use use{};
+    std::int64_t wanted = 0;  ///< that a refused request lacked
+    std::uint64_t& count;
+  };
+
+  // True: something was evicted. Quotas that overlap are looked at one after the other, a round each.
+  bool run_group(group_state& group, ledger& changes, write_round& round);
+  bool run_quota(const quota_use& quota, ledger& changes, write_round& round);
+  void free_bytes(const victim_source& source, std::int64_t excess, std::uint64_t& count, ledger& changes,
+                  write_round& round);
+  bool free_keys(instance_state& instance, ledger& changes, write_round& round);
+  bool expire(group_state& group, ledger& changes, write_round& round);
+  [[nodiscard]] std::vector<chosen_pool> pools_of(const victim_source& source) const;
+  [[nodiscard]] std::size_t choose(const std::vector<chosen_pool>& pools, const group_state& group);
+  [[nodiscard]] std::optional<std::uint32_t> victim_of(const chosen_pool& chosen);
+  /// Bytes that go with the block.
+  std::int64_t evict(const chosen_pool& chosen, std::uint32_t record, ledger& changes, steady_time now);
+
+  manager_state& state_;
+  reclaim_counts counts_;
+  std::map<std::string, std::int64_t> goals_;  ///< what may stay, of what is over its level, by name of the quota
+  std::size_t turn_ = 0;
+};
+
+/// A group's level as its strategy gives it.
+[[nodiscard]] level_terms level_of(const group_terms& group) noexcept;
+
+}  // namespace cenote::manager

@@ -1,0 +1,249 @@
+#include "services/manager/writes/recovery.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "services/manager/store/row_seal.hpp"
+#include "services/manager/writes/departures.hpp"
+#include "services/manager/writes/served_blocks.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto least_rest = 10s;  ///< that a session has after a restart
+
+/// One recovery.
+class journal_reader {
+ public:
+  journal_reader(journal& rows, recovery_parts& parts, steady_time now)
+      : rows_(rows), parts_(parts), state_(parts.state), now_(now) {}
+
+  result<> read_registry();
+  result<> read_states();
+  result<> read_extents();
+  void fill_pools();
+  [[nodiscard]] const recovery_counts& counts() const noexcept { return counts_; }
+
+ private:
+  void read_extent(std::string_view row, std::string_view value);
+  void add_extent(instance_state& instance, const extent_grant& grant, const extent_states* states);
+  void add_block(instance_state& instance, extent_state& extent, const extent_grant& grant, std::uint32_t position,
+                 std::uint32_t& previous);
+  void open_session(extent_state& extent, const extent_grant& grant);
+  void queue_removals(const instance_state& instance, const extent_state& extent);
+
+  journal& rows_;
+  recovery_parts& parts_;
+  manager_state& state_;
+  steady_time now_;
+  recovery_counts counts_;
+  std::map<extent_name, extent_states> states_;
+};
+
+result<> journal_reader::read_registry() {
+  std::vector<stored_row> stored;
+  std::vector<stored_row> departed;
+  const auto read = rows_.read(row_kind::registry, [&](std::string_view name, std::string_view value) {
+    stored_row row{.key = std::string(name.substr(1)), .value = std::string(value)};
+    (is_departure(row.key) ? departed : stored).push_back(std::move(row));
+  });
+  if (!read) return read;
+  loaded_registry loaded = registry::load(stored);
+  counts_.damaged_rows += loaded.damaged_rows;
+  adopt_registry(state_, loaded.value, parts_.make_worker);
+  for (const stored_row& row : departed) {
+    if (!restore_departure(state_, row.key, row.value)) ++counts_.damaged_rows;
+  }
+  return {};
+}
+
+result<> journal_reader::read_states() {
+  return rows_.read(row_kind::mask, [&](std::string_view row, std::string_view value) {
+    const auto name = extent_of_row(row);
+    auto states = manager::read_states(row, value);
+    if (name && states) {
+      states_.emplace(*name, std::move(*states));
+    } else {
+      ++counts_.damaged_rows;
+    }
+  });
+}
+
+result<> journal_reader::read_extents() {
+  return rows_.read(row_kind::extent,
+                    [&](std::string_view row, std::string_view value) { read_extent(row, value); });
+}
+
+void journal_reader::read_extent(std::string_view row, std::string_view value) {
+  const auto grant = read_grant(row, value);
+  if (!grant) {
+    ++counts_.damaged_rows;
+    return;
+  }
+  instance_state* const instance = state_.instance(grant->name.instance);
+  if (instance == nullptr || grant->storage >= most_storages || state_.storages[grant->storage] == nullptr) {
+    ++counts_.orphaned_rows;
+    return;
+  }
+  const std::uint64_t foreign = ~instance->terms->all_specs;
+  const bool is_foreign = std::ranges::any_of(grant->specs, [&](std::uint64_t specs) { return (specs & foreign) != 0 || specs == 0; });
+  const auto states = states_.find(grant->name);
+  if (is_foreign || (states != states_.end() && states->second.states.size() != grant->keys.size())) {
+    ++counts_.damaged_rows;
+    return;
+  }
+  add_extent(*instance, *grant, states == states_.end() ? nullptr : &states->second);
+}
+
+void journal_reader::add_block(instance_state& instance, extent_state& extent, const extent_grant& grant,
+                               std::uint32_t position, std::uint32_t& previous) {
+  instance_index& index = *instance.index;
+  const location_state state = extent.states[position];
+  std::uint32_t record = index.find(grant.keys[position]);
+  const bool is_new = record == no_record;
+  if (state == location_state::none) {
+    extent.records[position] = record;
+    previous = record;
+    return;
+  }
+  if (is_new) record = index.add(grant.keys[position], previous);
+  const auto set = index.sets().number_of(grant.specs_at(position));
+  const bool is_added = set && index.add_location(record, {.extent = extent.table,
+                                                           .position = static_cast<std::uint16_t>(position),
+                                                           .state = state,
+                                                           .set = *set});
+  if (!is_added) {  // a key that is there twice, in a row that no manager wrote
+    ++counts_.damaged_rows;
+    if (is_new) index.drop(record);
+    extent.states.set(position, location_state::none);
+    --extent.present;
+    return;
+  }
+  extent.records[position] = record;
+  previous = record;
+  ++counts_.blocks;
+  const std::int64_t bytes = instance.bytes_of(grant.specs_at(position));
+  charge(state_, instance, extent.storage, bytes, state == location_state::deleting ? bytes : 0);
+}
+
+void journal_reader::add_extent(instance_state& instance, const extent_grant& grant, const extent_states* states) {
+  auto extent = std::make_unique<extent_state>();
+  const std::size_t blocks = grant.keys.size();
+  extent->name = grant.name;
+  extent->nonce = grant.nonce;
+  extent->storage = grant.storage;
+  extent->granted_at = grant.granted_at;
+  extent->wrote_at = states == nullptr ? 0 : states->wrote_at;
+  extent->finish_mark = states == nullptr ? 0 : states->finish_mark;
+  extent->states = states == nullptr ? state_mask(blocks, location_state::writing) : states->states;
+  extent->is_open = extent->wrote_at == 0;
+  extent->records.assign(blocks, no_record);
+  for (std::uint32_t i = 0; i < blocks; ++i) {
+    location_state state = extent->states[i];
+    if (state == location_state::writing && !extent->is_open) {  // no session can finish it
+      state = location_state::deleting;
+      extent->states.set(i, state);
+    }
+    if (state != location_state::none) ++extent->present;
+  }
+  const auto table = instance.index->extents().add(
+      {.number = grant.name.extent, .wrote_at = extent->wrote_at, .storage = grant.storage});
+  if (!table) {
+    ++counts_.damaged_rows;
+    return;
+  }
+  extent->table = *table;
+  std::uint32_t previous = no_record;
+  auto link = grant.parents.begin();
+  for (std::uint32_t i = 0; i < blocks; ++i) {
+    if (link != grant.parents.end() && link->position == i) {
+      previous = link->has_parent ? instance.index->find(link->parent) : no_record;
+      ++link;
+    }
+    add_block(instance, *extent, grant, i, previous);
+  }
+  ++counts_.extents;
+  if (extent->is_open) {
+    open_session(*extent, grant);
+  } else if (extent->present == 0) {
+    instance.index->extents().erase(*table);
+    return;
+  }
+  queue_removals(instance, *extent);
+  if (instance.extents.size() <= *table) instance.extents.resize(*table + 1);
+  instance.extents[*table] = std::move(extent);
+}
+
+void journal_reader::open_session(extent_state& extent, const extent_grant& grant) {
+  const auto unix_now = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  constexpr std::chrono::milliseconds longest = 24h;
+  const std::chrono::milliseconds rest(grant.deadline_ms - unix_now.count());
+  extent.deadline = now_ + std::clamp<std::chrono::milliseconds>(rest, least_rest, longest);
+  parts_.sessions.open(extent.name.extent,
+                       {.instance = extent.name.instance,
+                        .table = extent.table,
+                        .blocks = static_cast<std::uint32_t>(extent.states.size())},
+                       extent.deadline);
+}
+
+void journal_reader::queue_removals(const instance_state& instance, const extent_state& extent) {
+  const auto delay = std::chrono::milliseconds(instance.group->terms->delay_before_delete_ms);
+  for (std::uint32_t i = 0; i < extent.states.size(); ++i) {
+    if (extent.states[i] != location_state::deleting) continue;
+    parts_.removals({.due = now_ + delay,
+                     .instance = extent.name.instance,
+                     .extent = extent.name.extent,
+                     .table = extent.table,
+                     .first = i,
+                     .count = 1});
+  }
+}
+
+// The extents in the order of their writing, each from its last block to its first: no parent is older than its child.
+void journal_reader::fill_pools() {
+  const std::uint32_t tenths = tenths_of(now_);
+  const std::uint32_t seconds = unix_seconds();
+  for (const auto& [number, instance] : state_.instances) {
+    std::vector<const extent_state*> extents;
+    for (const auto& extent : instance->extents) {
+      if (extent != nullptr) extents.push_back(extent.get());
+    }
+    std::ranges::sort(extents, {}, [](const extent_state* extent) { return std::pair(extent->wrote_at, extent->name); });
+    for (const extent_state* const extent : extents) {
+      const std::uint32_t age = seconds > extent->wrote_at ? seconds - extent->wrote_at : 0;
+      const std::uint32_t then = age < tenths / 10 ? tenths - age * 10 : 0;
+      for (std::size_t i = extent->states.size(); i-- > 0;) {
+        if (extent->states[i] != location_state::serving) continue;
+        instance->index->note_use(extent->records[i], then);
+        enter_pool(*instance, extent->storage, extent->records[i], then);
+      }
+    }
+    constexpr std::size_t all = ~std::size_t{0};
+    (void)instance->index->scan(0, all, [&](std::uint32_t record) {
+      if (is_deleted_alone(*instance, record)) ++instance->deleting_keys;
+    });
+  }
+}
+
+}  // namespace
+
+result<recovery_counts> recover(journal& rows, recovery_parts& parts, steady_time now) {
+  const auto epoch = rows.raise_epoch();
+  if (!epoch) return std::unexpected(epoch.error());
+  parts.state.epoch = *epoch;
+  journal_reader reader(rows, parts, now);
+  if (auto read = reader.read_registry(); !read) return std::unexpected(read.error());
+  if (auto read = reader.read_states(); !read) return std::unexpected(read.error());
+  if (auto read = reader.read_extents(); !read) return std::unexpected(read.error());
+  reader.fill_pools();
+  return reader.counts();
+}
+
+}  // namespace cenote::manager

@@ -1,0 +1,105 @@
+#include "services/manager/writes/registry_state.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/random_number.hpp"
+#include "services/manager/writes/served_blocks.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+void adopt_storages(manager_state& state, const worker_factory& make_worker) {
+  std::map<std::string, std::uint8_t, std::less<>> numbers;
+  for (const auto& [name, entry] : state.settings.storages()) {
+    const std::uint8_t number = entry->terms.number;
+    numbers.emplace(name, number);
+    auto& storage = state.storages[number];
+    if (storage == nullptr) storage = std::make_unique<storage_state>();
+    const bool has_moved = storage->terms == nullptr || !same_addresses(*storage->terms, entry->terms);
+    storage->terms = std::shared_ptr<const storage_terms>(entry, &entry->terms);
+    if (!has_moved) continue;
+    if (storage->worker != nullptr) {
+      storage->worker->stop();
+      state.retired_workers.push_back(std::move(storage->worker));
+    }
+    storage->condition = storage_condition::healthy;
+    storage->is_closing = false;
+    storage->worker = make_worker(entry->terms);
+  }
+  for (const auto& [name, number] : state.storage_numbers) {
+    if (numbers.contains(name)) continue;
+    if (const auto& worker = state.storages[number]->worker; worker != nullptr) worker->stop();
+    state.retired_workers.push_back(std::move(state.storages[number]->worker));
+    state.storages[number].reset();
+  }
+  std::erase_if(state.retired_workers, [](const auto& worker) { return worker == nullptr || worker->has_ended(); });
+  state.storage_numbers = std::move(numbers);
+}
+
+void adopt_groups(manager_state& state) {
+  for (const auto& [name, entry] : state.settings.groups()) {
+    auto& group = state.groups[name];
+    if (group == nullptr) group = std::make_shared<group_state>();
+    const std::string policy(group->terms == nullptr ? "" : pool_policy(*group->terms));
+    group->terms = std::shared_ptr<const group_terms>(entry, &entry->terms);
+    if (policy.empty() || policy == pool_policy(*group->terms)) continue;
+    for (const auto& [number, instance] : state.instances) {
+      if (instance->group == group) rebuild_pools(*instance);
+    }
+  }
+  std::erase_if(state.groups, [&](const auto& group) { return !state.settings.groups().contains(group.first); });
+}
+
+void adopt_instances(manager_state& state) {
+  std::map<std::string, std::uint64_t, std::less<>> numbers;
+  for (const auto& [id, entry] : state.settings.instances()) {
+    const std::uint64_t number = entry->terms.number;
+    numbers.emplace(id, number);
+    auto& instance = state.instances[number];
+    if (instance == nullptr) {
+      instance = std::make_unique<instance_state>();
+      instance->index = std::make_shared<instance_index>(random_number());
+      instance->group = state.groups[entry->terms.group];
+      ++instance->group->instances;
+    }
+    instance->terms = std::shared_ptr<const instance_terms>(entry, &entry->terms);
+  }
+  for (const auto& [id, number] : state.instance_numbers) {
+    const auto found = numbers.find(id);
+    if (found != numbers.end() && found->second == number) continue;
+    if (instance_state* const instance = state.instance(number); instance != nullptr) {
+      instance->is_departing = true;
+      --instance->group->instances;
+    }
+  }
+  state.instance_numbers = std::move(numbers);
+}
+
+}  // namespace
+
+void adopt_registry(manager_state& state, const registry& next, const worker_factory& make_worker) {
+  state.settings = next;
+  adopt_storages(state, make_worker);
+  adopt_groups(state);
+  adopt_instances(state);
+}
+
+void rebuild_pools(instance_state& instance) {
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> records;  // last use, record
+  constexpr std::size_t all = ~std::size_t{0};
+  (void)instance.index->scan(0, all, [&](std::uint32_t record) {
+    records.emplace_back(instance.index->last_use_of(record), record);
+  });
+  std::ranges::sort(records);
+  for (auto& [storage, pool] : instance.pools) {
+    auto next = std::move(*reclaim_pool::make(pool_policy(*instance.group->terms)));
+    for (const auto& [last_use, record] : records) {
+      if (pool->has(record)) next->insert(record, instance.index->key_of(record).low, last_use);
+    }
+    pool = std::move(next);
+  }
+}
+
+}  // namespace cenote::manager

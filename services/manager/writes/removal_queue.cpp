@@ -1,0 +1,127 @@
+#include "services/manager/writes/removal_queue.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "services/manager/writes/block_place.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t blocks_at_once = 4'096;
+constexpr auto first_pause = 1s;
+constexpr auto longest_pause = 300s;
+constexpr auto credit_pause = 10ms;  ///< until a storage with all its batches under way is looked at again
+
+std::chrono::seconds pause_after(std::uint32_t attempts) noexcept {
+  return attempts >= 9 ? longest_pause : std::min<std::chrono::seconds>(longest_pause, first_pause * (1 << attempts));
+}
+
+}  // namespace
+
+extent_state* removal_queue::extent_of(const due_removal& removal) const {
+  instance_state* const instance = state_.instance(removal.instance);
+  extent_state* const extent = instance == nullptr ? nullptr : instance->extent(removal.table);
+  return extent != nullptr && extent->name.extent == removal.extent ? extent : nullptr;
+}
+
+bool removal_queue::is_last_of_file(const extent_state& extent, std::uint32_t position, std::uint32_t blocks_per_file) {
+  if (blocks_per_file <= 1) return true;
+  const std::size_t first = position / blocks_per_file * std::size_t{blocks_per_file};
+  const std::size_t end = std::min(first + blocks_per_file, extent.states.size());
+  for (std::size_t i = first; i < end; ++i) {
+    const location_state state = extent.states[i];
+    if (state != location_state::none && (state != location_state::deleting || !extent.issued[i])) return false;
+  }
+  return true;
+}
+
+void removal_queue::issue_range(const due_removal& removal, extent_state& extent, storage_state& storage) {
+  const instance_state& instance = *state_.instance(removal.instance);
+  if (extent.issued.empty()) extent.issued.resize(extent.states.size());
+  const auto each_block = [&](const auto& visit) {
+    for (std::uint32_t i = removal.first; i < removal.first + removal.count; ++i) {
+      if (extent.states[i] == location_state::deleting) visit(i);
+    }
+  };
+  each_block([&](std::uint32_t position) { extent.issued[position] = true; });
+  issued_batch batch{.storage = extent.storage};
+  removal_batch request{.number = next_batch_++};
+  each_block([&](std::uint32_t position) {
+    const std::size_t items = request.items.size();
+    const removal_scope scope = is_last_of_file(extent, position, storage.terms->blocks_per_file)
+                                    ? removal_scope::whole
+                                    : removal_scope::part;
+    add_removal_items({.instance = instance, .storage = *storage.terms, .extent = extent, .position = position}, scope,
+                      request.items);
+    batch.blocks.push_back({.removal = removal,
+                            .position = position,
+                            .items = static_cast<std::uint32_t>(request.items.size() - items)});
+  });
+  if (batch.blocks.empty()) return;
+  ++storage.batches;
+  issued_.emplace(request.number, std::move(batch));
+  storage.worker->remove(std::move(request));
+}
+
+void removal_queue::issue(steady_time now) {
+  std::size_t blocks = 0;
+  while (!waiting_.empty() && waiting_.top().due <= now && blocks < blocks_at_once) {
+    due_removal removal = waiting_.top();
+    waiting_.pop();
+    extent_state* const extent = extent_of(removal);
+    if (extent == nullptr) continue;  // forgotten meanwhile
+    storage_state* const storage = state_.storages[extent->storage].get();
+    if (storage == nullptr || storage->worker == nullptr) continue;
+    if (storage->batches >= most_batches) {
+      removal.due = now + credit_pause;
+      waiting_.push(removal);
+      continue;
+    }
+    if (removal.count > batch_blocks) {
+      due_removal rest = removal;
+      rest.first += batch_blocks;
+      rest.count -= batch_blocks;
+      waiting_.push(rest);
+      removal.count = batch_blocks;
+    }
+    blocks += removal.count;
+    issue_range(removal, *extent, *storage);
+  }
+}
+
+void removal_queue::complete(const removal_outcome& outcome, ledger& changes, steady_time now) {
+  const auto batch = issued_.find(outcome.number);
+  if (batch == issued_.end()) return;
+  storage_state* const storage = state_.storages[batch->second.storage].get();
+  if (storage != nullptr) --storage->batches;
+  std::size_t item = 0;
+  for (const issued_block& block : batch->second.blocks) {
+    const auto first = outcome.failures.begin() + static_cast<std::ptrdiff_t>(item);
+    const bool has_failed = std::any_of(first, first + block.items, [](const auto& text) { return !text.empty(); });
+    item += block.items;
+    extent_state* const extent = extent_of(block.removal);
+    if (extent == nullptr || extent->states[block.position] != location_state::deleting) continue;
+    if (!has_failed) {
+      changes.set_state(*state_.instance(block.removal.instance), *extent, block.position, location_state::none);
+      continue;
+    }
+    if (storage != nullptr) ++storage->failed_deletions;
+    due_removal again = block.removal;
+    again.due = now + pause_after(again.attempts++);
+    again.first = block.position;
+    again.count = 1;
+    waiting_.push(again);
+  }
+  issued_.erase(batch);
+}
+
+std::optional<steady_time> removal_queue::next_due() const {
+  if (waiting_.empty()) return std::nullopt;
+  return waiting_.top().due;
+}
+
+}  // namespace cenote::manager

@@ -1,0 +1,83 @@
+#include "services/manager/writes/sessions.hpp"
+
+#include <charconv>
+
+namespace cenote::manager {
+
+namespace {
+
+constexpr std::size_t digits = 16;
+
+void append_hex(std::string& text, std::uint64_t number) {
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(number >> shift) & 15U];
+}
+
+std::optional<std::uint64_t> number_of(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number, 16);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::string session_name::text() const {
+  std::string text;
+  text.reserve(2 * digits);
+  append_hex(text, extent);
+  append_hex(text, nonce);
+  return text;
+}
+
+std::optional<session_name> session_name::parse(std::string_view text) {
+  if (text.size() != 2 * digits) return std::nullopt;
+  const auto extent = number_of(text.substr(0, digits)), nonce = number_of(text.substr(digits));
+  if (!extent || !nonce) return std::nullopt;
+  return session_name{.extent = *extent, .nonce = *nonce};
+}
+
+void session_table::open(std::uint64_t extent, const session_place& place, steady_time deadline) {
+  open_.emplace(extent, place);
+  deadlines_.emplace(deadline, extent);
+  blocks_ += place.blocks;
+}
+
+const session_place* session_table::find(std::uint64_t extent) const {
+  const auto found = open_.find(extent);
+  return found == open_.end() ? nullptr : &found->second;
+}
+
+void session_table::close(std::uint64_t extent, steady_time deadline) {
+  const auto found = open_.find(extent);
+  if (found == open_.end()) return;
+  blocks_ -= found->second.blocks;
+  open_.erase(found);
+  deadlines_.erase({deadline, extent});
+}
+
+void session_table::remember(std::uint64_t extent, const finished_session& session) {
+  while (!finished_order_.empty()) {  // those of a minute ago go
+    const auto oldest = finished_.find(finished_order_.front());
+    if (oldest != finished_.end() && oldest->second.until > session.until - memory) break;
+    if (oldest != finished_.end()) finished_.erase(oldest);
+    finished_order_.pop_front();
+  }
+  if (finished_.insert_or_assign(extent, session).second) finished_order_.push_back(extent);
+}
+
+const finished_session* session_table::find_finished(std::uint64_t extent, steady_time now) {
+  const auto found = finished_.find(extent);
+  return found == finished_.end() || found->second.until < now ? nullptr : &found->second;
+}
+
+std::optional<std::uint64_t> session_table::expired(steady_time now) const {
+  if (deadlines_.empty() || deadlines_.begin()->first > now) return std::nullopt;
+  return deadlines_.begin()->second;
+}
+
+std::optional<steady_time> session_table::next_deadline() const {
+  if (deadlines_.empty()) return std::nullopt;
+  return deadlines_.begin()->first;
+}
+
+}  // namespace cenote::manager

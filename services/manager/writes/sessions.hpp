@@ -1,0 +1,72 @@
+// Write sessions: open ones by their deadlines, and those that have just ended.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "services/manager/writes/manager_state.hpp"
+
+namespace cenote::manager {
+
+/// The name that a client has for a session: the extent's number and a random number, in hexadecimal.
+struct session_name {
+  std::uint64_t extent = 0;  ///< 0: nothing was granted
+  std::uint64_t nonce = 0;
+
+  [[nodiscard]] std::string text() const;
+  /// Nothing if it is not 32 digits.
+  [[nodiscard]] static std::optional<session_name> parse(std::string_view text);
+};
+
+/// An open session.
+struct session_place {
+  std::uint64_t instance = 0;  ///< its number
+  std::uint32_t table = 0;     ///< of its extent
+  std::uint32_t blocks = 0;
+};
+
+/// A session that was finished; it is remembered for a while, so that the same call again has the same answer.
+struct finished_session {
+  std::uint64_t instance = 0;
+  std::uint64_t nonce = 0;
+  std::uint64_t finish_mark = 0;
+  std::uint32_t blocks = 0;
+  steady_time until{};
+};
+
+/// Plain; time is an argument. The writer's alone.
+class session_table {
+ public:
+  static constexpr std::size_t most_sessions = 65'536;
+  static constexpr std::size_t most_blocks = std::size_t{16} << 20U;
+  static constexpr std::chrono::seconds memory{60};
+
+  [[nodiscard]] bool has_room(std::size_t blocks) const noexcept {
+    return open_.size() < most_sessions && blocks <= most_blocks - blocks_;
+  }
+  void open(std::uint64_t extent, const session_place& place, steady_time deadline);
+  [[nodiscard]] const session_place* find(std::uint64_t extent) const;
+  void close(std::uint64_t extent, steady_time deadline);
+  void remember(std::uint64_t extent, const finished_session& session);
+  [[nodiscard]] const finished_session* find_finished(std::uint64_t extent, steady_time now);
+  /// The session whose deadline is over; it stays open until close().
+  [[nodiscard]] std::optional<std::uint64_t> expired(steady_time now) const;
+  [[nodiscard]] std::optional<steady_time> next_deadline() const;
+  [[nodiscard]] std::size_t size() const noexcept { return open_.size(); }
+
+ private:
+  std::unordered_map<std::uint64_t, session_place> open_;
+  std::set<std::pair<steady_time, std::uint64_t>> deadlines_;
+  std::unordered_map<std::uint64_t, finished_session> finished_;
+  std::deque<std::uint64_t> finished_order_;
+  std::size_t blocks_ = 0;
+};
+
+}  // namespace cenote::manager
