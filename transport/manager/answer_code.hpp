@@ -12,7 +12,7 @@ namespace cenote::manager {
 /// The code of an answer; the numbers are those of the wire.
 enum class answer_code : std::uint16_t {
   unspecified = 0,
-  ok = 1,                         ///< never inside a `refusal`
+  ok = 1,                         ///< never inside a `rpc_refusal`
   unsupported = 2,                ///< not built; the message has the part that is missing
   internal_error = 3,             ///< a bug of the manager
   service_not_ready = 4,          ///< promoting, recovering, stopping
@@ -65,17 +65,17 @@ enum class answer_code : std::uint16_t {
 }
 
 /// A request that was not done: the fault, its place, and the remedy.
-struct refusal {
+struct rpc_refusal {
   answer_code code = answer_code::internal_error;
   std::string message = {};
 };
 
 template <class T = void>
-using answer = std::expected<T, refusal>;
+using rpc_outcome = std::expected<T, rpc_refusal>;
 
-/// Shorthand for `return refuse(code, "…")` in functions that return an answer.
-[[nodiscard]] inline std::unexpected<refusal> refuse(answer_code code, std::string message) {
-  return std::unexpected(refusal{.code = code, .message = std::move(message)});
+/// Shorthand for `return refuse(code, "…")` in functions that return an rpc_outcome.
+[[nodiscard]] inline std::unexpected<rpc_refusal> refuse(answer_code code, std::string message) {
+  return std::unexpected(rpc_refusal{.code = code, .message = std::move(message)});
 }
 
 }  // namespace cenote::manager

@@ -138,7 +138,7 @@ std::string uri_writer::key(std::uint64_t extent, std::uint32_t position) const 
   return text;
 }
 
-file_part uri_writer::part(std::uint64_t extent, std::uint32_t position) const {
+file_range uri_writer::part(std::uint64_t extent, std::uint32_t position) const {
   return {.path = key(extent, position), .offset = position % blocks_per_file_ * spec_bytes_, .bytes = spec_bytes_};
 }
 

@@ -22,7 +22,7 @@ void append_authority(std::string_view name, std::string& out);
 /// The bytes that append_path_name() appends at most.
 inline constexpr std::size_t longest_path_name = 224;
 
-/// What all blocks of a spec of an instance have in common in a storage. Texts are copied.
+/// All that the blocks of a spec of an instance have in common in a storage. Texts are copied.
 struct uri_place {
   storage_type type = storage_type::nfs;
   std::string_view storage = {};
@@ -34,7 +34,7 @@ struct uri_place {
 };
 
 /// The part of a file that is a block.
-struct file_part {
+struct file_range {
   std::string path = {};  ///< below the storage's root: "instance/0000000100000002/spec.3"
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
@@ -53,7 +53,7 @@ class uri_writer {
  public:
   explicit uri_writer(const uri_place& place);
 
-  /// Whether the manager itself can tell addresses of that type: files and Redis.
+  /// Whether addresses of that type are written here: files and Redis.
   [[nodiscard]] static constexpr bool serves(storage_type type) noexcept {
     return has_files(type) || type == storage_type::redis;
   }
@@ -66,7 +66,7 @@ class uri_writer {
   void append(std::uint64_t extent, std::uint32_t position, std::string& out) const;
 
   /// The block's place in the file system, of a storage with files.
-  [[nodiscard]] file_part part(std::uint64_t extent, std::uint32_t position) const;
+  [[nodiscard]] file_range part(std::uint64_t extent, std::uint32_t position) const;
   /// The folder of an extent below the root: "instance/0000000100000002".
   [[nodiscard]] std::string folder(std::uint64_t extent) const;
   /// The block's key in a Redis storage: "instance/0000000100000002/spec/3".

@@ -27,7 +27,7 @@ enum class json_fault : std::uint8_t {
 
 struct json_refusal {
   json_fault fault = json_fault::malformed;
-  refusal cause = {};  ///< always invalid_argument; the message has the place
+  rpc_refusal cause = {};  ///< always invalid_argument; the message has the place
 };
 
 /// Fills `message`, which is cleared first, out of proto3's JSON: names as in the proto or in camelCase, unknown ones

@@ -30,7 +30,7 @@ std::optional<secret_key> derived_key(const account_secret& secret, std::string_
 
 }  // namespace
 
-answer<account_secret> make_secret(std::string_view password) {
+rpc_outcome<account_secret> make_secret(std::string_view password) {
   if (password.empty()) return refuse(answer_code::invalid_argument, "password: is needed");
   if (password.size() > longest_password) {
     return refuse(answer_code::invalid_argument, "password: is longer than 1024 bytes");

@@ -23,7 +23,7 @@ inline constexpr std::size_t longest_password = 1024;  ///< bytes
 
 /// Takes some 50 ms and 16 MiB. Refused: invalid_argument for an empty or too long password; internal_error.
 /// Thread-safe.
-[[nodiscard]] answer<account_secret> make_secret(std::string_view password);
+[[nodiscard]] rpc_outcome<account_secret> make_secret(std::string_view password);
 
 /// Whether `secret` is that of `password`; takes as long whichever bytes differ. Thread-safe.
 [[nodiscard]] bool matches(const account_secret& secret, std::string_view password) noexcept;

@@ -23,12 +23,12 @@ constexpr std::uint32_t snapshot_format = 1;
 // Changes one after the other, as if each was made alone.
 class change_chain {
  public:
-  explicit change_chain(const registry& base) { sum_.next = base; }
+  explicit change_chain(const manager_registry& base) { sum_.next = base; }
 
-  [[nodiscard]] const registry& last() const noexcept { return sum_.next; }
+  [[nodiscard]] const manager_registry& last() const noexcept { return sum_.next; }
 
   // `subject`: of the thing, for notes and refusals.
-  answer<> add(answer<registry_change> change, const std::string& subject, std::string_view verb) {
+  rpc_outcome<> add(rpc_outcome<registry_change> change, const std::string& subject, std::string_view verb) {
     if (!change) return refuse(change.error().code, subject + ": " + change.error().message);
     if (change->rows.empty()) return {};
     sum_.next = std::move(change->next);
@@ -56,7 +56,7 @@ class change_chain {
 
 using storage_use_of = std::function<storage_use(std::string_view)>;
 
-answer<> load_storage(change_chain& chain, const proto::admin::StorageConfig& config, const storage_use_of& use) {
+rpc_outcome<> load_storage(change_chain& chain, const proto::admin::StorageConfig& config, const storage_use_of& use) {
   const std::string& name = config.global_unique_name();
   const std::string subject = "storage `" + name + "`";
   auto done = chain.last().find_storage(name)
@@ -67,7 +67,7 @@ answer<> load_storage(change_chain& chain, const proto::admin::StorageConfig& co
   return chain.add(chain.last().switch_storage(name, state), subject, config.is_disabled() ? "disabled" : "enabled");
 }
 
-answer<> load_group(change_chain& chain, const proto::admin::InstanceGroup& group) {
+rpc_outcome<> load_group(change_chain& chain, const proto::admin::InstanceGroup& group) {
   const std::string subject = "group `" + group.name() + "`";
   const auto stored = chain.last().find_group(group.name());
   if (!stored) return chain.add(chain.last().create_group(group), subject, "added");
@@ -77,7 +77,7 @@ answer<> load_group(change_chain& chain, const proto::admin::InstanceGroup& grou
   return chain.add(chain.last().update_group(next, stored->terms.version), subject, "updated");
 }
 
-answer<> load_account(change_chain& chain, const proto::admin::Account& account) {
+rpc_outcome<> load_account(change_chain& chain, const proto::admin::Account& account) {
   const std::string subject = "account `" + account.user_name() + "`";
   const auto stored = chain.last().find_account(account.user_name());
   if (!stored) {
@@ -87,8 +87,9 @@ answer<> load_account(change_chain& chain, const proto::admin::Account& account)
   return chain.add(chain.last().update_account(account), subject, "updated");
 }
 
-answer<> load_all(change_chain& chain, const proto::registry::ConfigSnapshot& snapshot, const storage_use_of& use) {
-  answer<> done;
+rpc_outcome<> load_all(change_chain& chain, const proto::registry::ConfigSnapshot& snapshot,
+                       const storage_use_of& use) {
+  rpc_outcome<> done;
   for (int i = 0; done && i < snapshot.storages_size(); ++i) done = load_storage(chain, snapshot.storages(i), use);
   for (int i = 0; done && i < snapshot.groups_size(); ++i) done = load_group(chain, snapshot.groups(i));
   for (int i = 0; done && i < snapshot.instances_size(); ++i) {
@@ -102,7 +103,7 @@ answer<> load_all(change_chain& chain, const proto::registry::ConfigSnapshot& sn
 
 }  // namespace
 
-std::string make_snapshot(const registry& source) {
+std::string make_snapshot(const manager_registry& source) {
   proto::registry::ConfigSnapshot snapshot;
   snapshot.set_format(snapshot_format);
   for (const auto& [name, entry] : source.storages()) *snapshot.add_storages() = entry->config;
@@ -114,7 +115,8 @@ std::string make_snapshot(const registry& source) {
   return text;
 }
 
-answer<registry_change> load_snapshot(const registry& base, std::string_view text, const storage_use_of& use) {
+rpc_outcome<registry_change> load_snapshot(const manager_registry& base, std::string_view text,
+                                           const storage_use_of& use) {
   proto::registry::ConfigSnapshot snapshot;
   if (const auto read = read_json(text, snapshot); !read) {
     return refuse(read.error().cause.code, "config_snapshot: " + read.error().cause.message);

@@ -1,4 +1,4 @@
-// What the registry keeps of each thing: its terms, and the message that it was given as.
+// Entries of the registry: terms, and the messages that they were given as.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@
 
 namespace cenote::manager {
 
-struct storage_entry {
+struct registered_storage {
   storage_terms terms = {};
   proto::admin::StorageConfig config = {};  ///< with storage_type and is_disabled set
 };
 
-struct group_entry {
+struct registered_group {
   group_terms terms = {};
   proto::admin::InstanceGroup group = {};
 };
 
-struct instance_entry {
+struct registered_instance {
   instance_terms terms = {};
   proto::InstanceInfo info = {};
 };
 
-/// What an account may do; the numbers are those of the wire.
+/// The rights of an account; the numbers are those of the wire.
 enum class account_role : std::uint8_t { user = 0, admin = 1 };
 
-struct account_entry {
+struct registered_account {
   std::string name = {};
   account_role role = account_role::user;
   std::vector<std::string> groups = {};  ///< sorted; empty: all

@@ -24,7 +24,7 @@ void field_faults::check_count(std::string_view field, std::int64_t value) {
   if (value < 0) add(field, "is " + std::to_string(value) + ", and must not be negative");
 }
 
-answer<> field_faults::outcome() const {
+rpc_outcome<> field_faults::outcome() const {
   if (text_.empty()) return {};
   return refuse(answer_code::invalid_argument, text_);
 }

@@ -21,7 +21,7 @@ class field_faults {
 
   [[nodiscard]] bool empty() const noexcept { return text_.empty(); }
   /// An invalid_argument with all faults, if there are any.
-  [[nodiscard]] answer<> outcome() const;
+  [[nodiscard]] rpc_outcome<> outcome() const;
 
  private:
   std::string text_;

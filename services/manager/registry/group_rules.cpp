@@ -1,4 +1,4 @@
-// Which groups are taken: quotas, levels and policies of reclaim, settings of the original's index.
+// The rules for groups: quotas, levels and policies of reclaim, settings of the original's index.
 #include "services/manager/registry/group_rules.hpp"
 
 #include <algorithm>
@@ -172,7 +172,7 @@ void take_index(const proto::admin::MetaIndexerConfig& config, group_terms& term
 
 }  // namespace
 
-answer<group_terms> make_group_terms(const proto::admin::InstanceGroup& group) {
+rpc_outcome<group_terms> make_group_terms(const proto::admin::InstanceGroup& group) {
   const auto& config = group.cache_config();
   if (config.migration_config().strategies_size() > 0) {
     return refuse(answer_code::unsupported, "cache_config.migration_config.strategies: migration is not built");

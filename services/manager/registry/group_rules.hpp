@@ -1,4 +1,4 @@
-// Which groups of instances are taken.
+// The rules for groups of instances.
 #pragma once
 
 #include "services/manager/registry/messages.hpp"
@@ -9,6 +9,6 @@ namespace cenote::manager {
 
 /// The terms of a group, whose candidates are looked up by the caller.
 /// Refused: unsupported for strategies of migration; invalid_argument with all fields that are wrong.
-[[nodiscard]] answer<group_terms> make_group_terms(const proto::admin::InstanceGroup& group);
+[[nodiscard]] rpc_outcome<group_terms> make_group_terms(const proto::admin::InstanceGroup& group);
 
 }  // namespace cenote::manager

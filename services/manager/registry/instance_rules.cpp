@@ -1,4 +1,4 @@
-// Which instances are taken: specs, their groups, sizes.
+// The rules for instances: specs, their groups, sizes.
 #include "services/manager/registry/instance_rules.hpp"
 
 #include <algorithm>
@@ -123,7 +123,7 @@ proto::RegisterInstanceRequest make_registration(const proto::InstanceInfo& info
   return request;
 }
 
-answer<instance_terms> make_instance_terms(const proto::InstanceInfo& info) {
+rpc_outcome<instance_terms> make_instance_terms(const proto::InstanceInfo& info) {
   field_faults faults;
   instance_terms terms{.id = info.instance_id(), .group = info.instance_group_name()};
   faults.check_name("instance_group", terms.group);

@@ -1,4 +1,4 @@
-// Which instances are taken.
+// The rules for instances.
 #pragma once
 
 #include "services/manager/registry/messages.hpp"
@@ -14,6 +14,6 @@ namespace cenote::manager {
 [[nodiscard]] proto::RegisterInstanceRequest make_registration(const proto::InstanceInfo& info);
 
 /// The terms of an instance; its number is 0. Refused: invalid_argument with all fields that are wrong.
-[[nodiscard]] answer<instance_terms> make_instance_terms(const proto::InstanceInfo& info);
+[[nodiscard]] rpc_outcome<instance_terms> make_instance_terms(const proto::InstanceInfo& info);
 
 }  // namespace cenote::manager

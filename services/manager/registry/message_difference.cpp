@@ -35,57 +35,57 @@ std::string field_text(const Message& message, const FieldDescriptor& field, int
   return is_there ? value_text(message, field, index) : "(none)";
 }
 
-std::optional<message_difference> difference_below(const Message& left, const Message& right, const std::string& path,
+std::optional<message_difference> difference_below(const Message& base, const Message& other, const std::string& path,
                                                    std::string_view ignored);
 
-std::optional<message_difference> value_difference(const Message& left, const Message& right,
+std::optional<message_difference> value_difference(const Message& base, const Message& other,
                                                    const FieldDescriptor& field, int index, const std::string& path,
                                                    std::string_view ignored) {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-    const auto& reflection = *left.GetReflection();
+    const auto& reflection = *base.GetReflection();
     if (index >= 0) {
-      return difference_below(reflection.GetRepeatedMessage(left, &field, index),
-                              reflection.GetRepeatedMessage(right, &field, index), path, ignored);
+      return difference_below(reflection.GetRepeatedMessage(base, &field, index),
+                              reflection.GetRepeatedMessage(other, &field, index), path, ignored);
     }
-    if (reflection.HasField(left, &field) == reflection.HasField(right, &field)) {
-      return difference_below(reflection.GetMessage(left, &field), reflection.GetMessage(right, &field), path, ignored);
+    if (reflection.HasField(base, &field) == reflection.HasField(other, &field)) {
+      return difference_below(reflection.GetMessage(base, &field), reflection.GetMessage(other, &field), path, ignored);
     }
   }
-  std::string left_text = field_text(left, field, index);
-  std::string right_text = field_text(right, field, index);
-  if (left_text == right_text) return std::nullopt;
+  std::string base_text = field_text(base, field, index);
+  std::string other_text = field_text(other, field, index);
+  if (base_text == other_text) return std::nullopt;
   return message_difference{.field = path,
-                            .left = std::string(cut_text(left_text, longest_value)),
-                            .right = std::string(cut_text(right_text, longest_value))};
+                            .base = std::string(cut_text(base_text, longest_value)),
+                            .other = std::string(cut_text(other_text, longest_value))};
 }
 
-std::optional<message_difference> list_difference(const Message& left, const Message& right,
+std::optional<message_difference> list_difference(const Message& base, const Message& other,
                                                   const FieldDescriptor& field, const std::string& path,
                                                   std::string_view ignored) {
-  const int left_size = left.GetReflection()->FieldSize(left, &field);
-  const int right_size = right.GetReflection()->FieldSize(right, &field);
-  for (int i = 0; i < std::min(left_size, right_size); ++i) {
-    auto difference = value_difference(left, right, field, i, path + "[" + std::to_string(i) + "]", ignored);
+  const int base_size = base.GetReflection()->FieldSize(base, &field);
+  const int other_size = other.GetReflection()->FieldSize(other, &field);
+  for (int i = 0; i < std::min(base_size, other_size); ++i) {
+    auto difference = value_difference(base, other, field, i, path + "[" + std::to_string(i) + "]", ignored);
     if (difference) return difference;
   }
-  if (left_size == right_size) return std::nullopt;
-  const int next = std::min(left_size, right_size);
+  if (base_size == other_size) return std::nullopt;
+  const int next = std::min(base_size, other_size);
   return message_difference{.field = path + "[" + std::to_string(next) + "]",
-                            .left = std::string(cut_text(field_text(left, field, next), longest_value)),
-                            .right = std::string(cut_text(field_text(right, field, next), longest_value))};
+                            .base = std::string(cut_text(field_text(base, field, next), longest_value)),
+                            .other = std::string(cut_text(field_text(other, field, next), longest_value))};
 }
 
-std::optional<message_difference> difference_below(const Message& left, const Message& right, const std::string& path,
+std::optional<message_difference> difference_below(const Message& base, const Message& other, const std::string& path,
                                                    std::string_view ignored) {
-  const auto& descriptor = *left.GetDescriptor();
+  const auto& descriptor = *base.GetDescriptor();
   std::vector<const FieldDescriptor*> fields;
   for (int i = 0; i < descriptor.field_count(); ++i) fields.push_back(descriptor.field(i));
   std::ranges::sort(fields, {}, &FieldDescriptor::number);
   for (const FieldDescriptor* field : fields) {
     const std::string field_path = path.empty() ? field->name() : path + "." + field->name();
     if (field_path == ignored) continue;
-    auto difference = field->is_repeated() ? list_difference(left, right, *field, field_path, ignored)
-                                           : value_difference(left, right, *field, -1, field_path, ignored);
+    auto difference = field->is_repeated() ? list_difference(base, other, *field, field_path, ignored)
+                                           : value_difference(base, other, *field, -1, field_path, ignored);
     if (difference) return difference;
   }
   return std::nullopt;
@@ -93,9 +93,9 @@ std::optional<message_difference> difference_below(const Message& left, const Me
 
 }  // namespace
 
-std::optional<message_difference> first_difference(const Message& left, const Message& right,
+std::optional<message_difference> first_difference(const Message& base, const Message& other,
                                                    std::string_view ignored) {
-  return difference_below(left, right, {}, ignored);
+  return difference_below(base, other, {}, ignored);
 }
 
 }  // namespace cenote::manager

@@ -30,13 +30,13 @@ std::string quoted(std::string_view kind, std::string_view name) {
   return std::string(kind).append(" `").append(name).append("`");
 }
 
-std::unexpected<refusal> refuse_absence(std::string_view kind, std::string_view name) {
+std::unexpected<rpc_refusal> refuse_absence(std::string_view kind, std::string_view name) {
   return refuse(answer_code::not_found, quoted(kind, name) + " does not exist");
 }
 
-std::unexpected<refusal> refuse_duplicate(const std::string& subject, const message_difference& difference) {
+std::unexpected<rpc_refusal> refuse_duplicate(const std::string& subject, const message_difference& difference) {
   return refuse(answer_code::duplicate_entity, subject + " exists with another " + difference.field + ": " +
-                                                   difference.left + ", not " + difference.right);
+                                                   difference.base + ", not " + difference.other);
 }
 
 // The message as it is kept: the type stands in it, and so does the operator's switch.
@@ -47,8 +47,8 @@ StorageConfig kept_config(const StorageConfig& config, const storage_terms& term
   return kept;
 }
 
-std::vector<const group_entry*> groups_with(const entry_map<group_entry>& groups, std::string_view storage) {
-  std::vector<const group_entry*> named;
+std::vector<const registered_group*> groups_with(const entry_map<registered_group>& groups, std::string_view storage) {
+  std::vector<const registered_group*> named;
   for (const auto& [name, entry] : groups) {
     if (std::ranges::find(entry->terms.candidates, storage) != entry->terms.candidates.end())
       named.push_back(entry.get());
@@ -56,8 +56,8 @@ std::vector<const group_entry*> groups_with(const entry_map<group_entry>& groups
   return named;
 }
 
-group_entry without_candidate(const group_entry& entry, std::string_view storage) {
-  group_entry next = entry;
+registered_group without_candidate(const registered_group& entry, std::string_view storage) {
+  registered_group next = entry;
   std::erase(next.terms.candidates, storage);
   next.group.clear_storage_candidates();
   for (const std::string& name : next.terms.candidates) next.group.add_storage_candidates(name);
@@ -66,7 +66,7 @@ group_entry without_candidate(const group_entry& entry, std::string_view storage
   return next;
 }
 
-answer<> check_candidates(const registry& base, const InstanceGroup& group) {
+rpc_outcome<> check_candidates(const manager_registry& base, const InstanceGroup& group) {
   std::string absent;
   const auto check = [&](const auto& names) {
     for (const std::string& name : names) {
@@ -80,7 +80,7 @@ answer<> check_candidates(const registry& base, const InstanceGroup& group) {
 }
 
 // Quotas that nothing can use yet, which is allowed.
-void remark_idle_quotas(const registry& base, const group_terms& terms, registry_editor& editor) {
+void remark_idle_quotas(const manager_registry& base, const group_terms& terms, registry_editor& editor) {
   for (const type_quota& quota : terms.type_quotas) {
     const bool is_used = std::ranges::any_of(terms.candidates, [&](const std::string& name) {
       const auto storage = base.find_storage(name);
@@ -94,34 +94,34 @@ void remark_idle_quotas(const registry& base, const group_terms& terms, registry
 
 }  // namespace
 
-registry::registry()
-    : storages_(std::make_shared<const entry_map<storage_entry>>()),
-      groups_(std::make_shared<const entry_map<group_entry>>()),
-      instances_(std::make_shared<const entry_map<instance_entry>>()),
-      accounts_(std::make_shared<const entry_map<account_entry>>()) {}
+manager_registry::manager_registry()
+    : storages_(std::make_shared<const entry_map<registered_storage>>()),
+      groups_(std::make_shared<const entry_map<registered_group>>()),
+      instances_(std::make_shared<const entry_map<registered_instance>>()),
+      accounts_(std::make_shared<const entry_map<registered_account>>()) {}
 
-std::shared_ptr<const storage_entry> registry::find_storage(std::string_view name) const {
+std::shared_ptr<const registered_storage> manager_registry::find_storage(std::string_view name) const {
   return find_entry(*storages_, name);
 }
 
-std::shared_ptr<const group_entry> registry::find_group(std::string_view name) const {
+std::shared_ptr<const registered_group> manager_registry::find_group(std::string_view name) const {
   return find_entry(*groups_, name);
 }
 
-std::shared_ptr<const instance_entry> registry::find_instance(std::string_view id) const {
+std::shared_ptr<const registered_instance> manager_registry::find_instance(std::string_view id) const {
   return find_entry(*instances_, id);
 }
 
-std::shared_ptr<const account_entry> registry::find_account(std::string_view name) const {
+std::shared_ptr<const registered_account> manager_registry::find_account(std::string_view name) const {
   return find_entry(*accounts_, name);
 }
 
-std::size_t registry::instance_count(std::string_view group) const noexcept {
+std::size_t manager_registry::instance_count(std::string_view group) const noexcept {
   return static_cast<std::size_t>(
       std::ranges::count_if(*instances_, [&](const auto& item) { return item.second->terms.group == group; }));
 }
 
-answer<registry_change> registry::add_storage(const StorageConfig& config) const {
+rpc_outcome<registry_change> manager_registry::add_storage(const StorageConfig& config) const {
   StorageConfig enabled = config;
   enabled.clear_is_disabled();
   auto terms = make_storage_terms(enabled);
@@ -138,12 +138,12 @@ answer<registry_change> registry::add_storage(const StorageConfig& config) const
   if (!number)
     return refuse(answer_code::reach_max_entity_capacity, "storage: there are 255, and no more can be added");
   terms->number = *number;
-  editor.put(storage_entry{.terms = std::move(*terms), .config = std::move(kept)});
+  editor.put(registered_storage{.terms = std::move(*terms), .config = std::move(kept)});
   return std::move(editor).take();
 }
 
-answer<registry_change> registry::update_storage(const StorageConfig& config, storage_use use,
-                                                 change_force force) const {
+rpc_outcome<registry_change> manager_registry::update_storage(const StorageConfig& config, storage_use use,
+                                                              change_force force) const {
   auto terms = make_storage_terms(config);
   if (!terms) return std::unexpected(terms.error());
   const auto stored = find_storage(terms->name);
@@ -162,24 +162,25 @@ answer<registry_change> registry::update_storage(const StorageConfig& config, st
   }
   StorageConfig kept = kept_config(config, *terms);
   if (!first_difference(stored->config, kept)) return std::move(editor).take();
-  editor.put(storage_entry{.terms = std::move(*terms), .config = std::move(kept)});
+  editor.put(registered_storage{.terms = std::move(*terms), .config = std::move(kept)});
   return std::move(editor).take();
 }
 
-answer<registry_change> registry::switch_storage(std::string_view name, storage_switch state) const {
+rpc_outcome<registry_change> manager_registry::switch_storage(std::string_view name, storage_switch state) const {
   const auto stored = find_storage(name);
   if (!stored) return refuse_absence("storage", name);
   registry_editor editor(*this);
   const bool is_enabled = state == storage_switch::enabled;
   if (stored->terms.is_enabled == is_enabled) return std::move(editor).take();
-  storage_entry next = *stored;
+  registered_storage next = *stored;
   next.terms.is_enabled = is_enabled;
   next.config.set_is_disabled(!is_enabled);
   editor.put(std::move(next));
   return std::move(editor).take();
 }
 
-answer<registry_change> registry::remove_storage(std::string_view name, storage_use use, change_force force) const {
+rpc_outcome<registry_change> manager_registry::remove_storage(std::string_view name, storage_use use,
+                                                              change_force force) const {
   const auto stored = find_storage(name);
   if (!stored) return refuse_absence("storage", name);
   const auto named = groups_with(*groups_, name);
@@ -194,7 +195,7 @@ answer<registry_change> registry::remove_storage(std::string_view name, storage_
     }
   }
   registry_editor editor(*this);
-  for (const group_entry* entry : named) {
+  for (const registered_group* entry : named) {
     editor.put(without_candidate(*entry, name));
     editor.remark(quoted("group", entry->terms.name) + " names it no more");
   }
@@ -203,7 +204,7 @@ answer<registry_change> registry::remove_storage(std::string_view name, storage_
   return std::move(editor).take();
 }
 
-answer<registry_change> registry::create_group(const InstanceGroup& group) const {
+rpc_outcome<registry_change> manager_registry::create_group(const InstanceGroup& group) const {
   auto terms = make_group_terms(group);
   if (!terms) return std::unexpected(terms.error());
   if (auto checked = check_candidates(*this, group); !checked) return std::unexpected(checked.error());
@@ -215,11 +216,12 @@ answer<registry_change> registry::create_group(const InstanceGroup& group) const
     return std::move(editor).take();
   }
   remark_idle_quotas(*this, *terms, editor);
-  editor.put(group_entry{.terms = std::move(*terms), .group = group});
+  editor.put(registered_group{.terms = std::move(*terms), .group = group});
   return std::move(editor).take();
 }
 
-answer<registry_change> registry::update_group(const InstanceGroup& group, std::int64_t current_version) const {
+rpc_outcome<registry_change> manager_registry::update_group(const InstanceGroup& group,
+                                                            std::int64_t current_version) const {
   auto terms = make_group_terms(group);
   if (!terms) return std::unexpected(terms.error());
   const auto stored = find_group(terms->name);
@@ -233,11 +235,11 @@ answer<registry_change> registry::update_group(const InstanceGroup& group, std::
   if (auto checked = check_candidates(*this, group); !checked) return std::unexpected(checked.error());
   registry_editor editor(*this);
   remark_idle_quotas(*this, *terms, editor);
-  editor.put(group_entry{.terms = std::move(*terms), .group = group});
+  editor.put(registered_group{.terms = std::move(*terms), .group = group});
   return std::move(editor).take();
 }
 
-answer<registry_change> registry::remove_group(std::string_view name) const {
+rpc_outcome<registry_change> manager_registry::remove_group(std::string_view name) const {
   if (!find_group(name)) return refuse_absence("group", name);
   if (const std::size_t count = instance_count(name); count != 0) {
     return refuse(answer_code::in_use,
@@ -248,7 +250,7 @@ answer<registry_change> registry::remove_group(std::string_view name) const {
   return std::move(editor).take();
 }
 
-answer<registry_change> registry::register_instance(const proto::RegisterInstanceRequest& request) const {
+rpc_outcome<registry_change> manager_registry::register_instance(const proto::RegisterInstanceRequest& request) const {
   proto::InstanceInfo info = make_instance_info(request);
   auto terms = make_instance_terms(info);
   if (!terms) return std::unexpected(terms.error());
@@ -268,11 +270,11 @@ answer<registry_change> registry::register_instance(const proto::RegisterInstanc
   }
   info.set_quota_group_name(group->group.global_quota_group_name());
   terms->number = editor.take_instance_number();
-  editor.put(instance_entry{.terms = std::move(*terms), .info = std::move(info)});
+  editor.put(registered_instance{.terms = std::move(*terms), .info = std::move(info)});
   return std::move(editor).take();
 }
 
-answer<registry_change> registry::remove_instance(std::string_view group, std::string_view id) const {
+rpc_outcome<registry_change> manager_registry::remove_instance(std::string_view group, std::string_view id) const {
   const auto stored = find_instance(id);
   if (!stored || (!group.empty() && stored->terms.group != group)) {
     return refuse(answer_code::instance_not_exist,

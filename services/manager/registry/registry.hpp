@@ -20,7 +20,7 @@ namespace cenote::manager {
 struct registry_change;
 struct loaded_registry;
 
-/// Whether a storage has locations, in the index of whoever asks for a change.
+/// Whether a storage has locations, in the index beside the registry.
 enum class storage_use : std::uint8_t { unused, has_locations };
 /// Whether locations may be dropped for a change.
 enum class change_force : std::uint8_t { none, drops_locations };
@@ -28,9 +28,9 @@ enum class storage_switch : std::uint8_t { disabled, enabled };
 
 /// An immutable value: copies share all entries, and a copy may be read by any thread. A change is a new registry with
 /// the rows that make it durable; nothing is changed here. Failures leave nothing behind.
-class registry {
+class manager_registry {
  public:
-  registry();
+  manager_registry();
 
   /// The registry of all rows of a store; damaged ones, and those that no longer make sense, are skipped and counted.
   /// Keys: "s/<storage>", "g/<group>", "i/<instance>", "a/<account>", "n". Others are left alone.
@@ -38,72 +38,72 @@ class registry {
 
   /// Refused: invalid_argument, unsupported, duplicate_entity, reach_max_entity_capacity. The same storage again is
   /// fine.
-  [[nodiscard]] answer<registry_change> add_storage(const proto::admin::StorageConfig& config) const;
+  [[nodiscard]] rpc_outcome<registry_change> add_storage(const proto::admin::StorageConfig& config) const;
   /// Refused: not_found, invalid_argument, unsupported; in_use: its addresses would change below locations, which
   /// `force` drops.
-  [[nodiscard]] answer<registry_change> update_storage(const proto::admin::StorageConfig& config, storage_use use,
-                                                       change_force force) const;
+  [[nodiscard]] rpc_outcome<registry_change> update_storage(const proto::admin::StorageConfig& config, storage_use use,
+                                                            change_force force) const;
   /// Refused: not_found.
-  [[nodiscard]] answer<registry_change> switch_storage(std::string_view name, storage_switch state) const;
+  [[nodiscard]] rpc_outcome<registry_change> switch_storage(std::string_view name, storage_switch state) const;
   /// Refused: not_found; in_use: a group names it, or it has locations. With `force` its locations are dropped and
   /// groups name it no more, which gives them the next version.
-  [[nodiscard]] answer<registry_change> remove_storage(std::string_view name, storage_use use,
-                                                       change_force force) const;
+  [[nodiscard]] rpc_outcome<registry_change> remove_storage(std::string_view name, storage_use use,
+                                                            change_force force) const;
 
   /// Refused: invalid_argument, unsupported, not_found (a candidate), duplicate_entity. The same group again is fine.
-  [[nodiscard]] answer<registry_change> create_group(const proto::admin::InstanceGroup& group) const;
+  [[nodiscard]] rpc_outcome<registry_change> create_group(const proto::admin::InstanceGroup& group) const;
   /// Compare and set. Refused: not_found, invalid_argument, unsupported; version_conflict, unless `current_version` is
   /// the stored one and the group's is larger.
-  [[nodiscard]] answer<registry_change> update_group(const proto::admin::InstanceGroup& group,
-                                                     std::int64_t current_version) const;
+  [[nodiscard]] rpc_outcome<registry_change> update_group(const proto::admin::InstanceGroup& group,
+                                                          std::int64_t current_version) const;
   /// Refused: not_found; in_use: it has instances.
-  [[nodiscard]] answer<registry_change> remove_group(std::string_view name) const;
+  [[nodiscard]] rpc_outcome<registry_change> remove_group(std::string_view name) const;
 
   /// Refused: invalid_argument, not_found (the group), duplicate_entity, reach_max_entity_capacity. The same
   /// registration again is fine; user_data of the model is not compared.
-  [[nodiscard]] answer<registry_change> register_instance(const proto::RegisterInstanceRequest& request) const;
+  [[nodiscard]] rpc_outcome<registry_change> register_instance(const proto::RegisterInstanceRequest& request) const;
   /// `group`: "" or its group. Refused: instance_not_exist.
-  [[nodiscard]] answer<registry_change> remove_instance(std::string_view group, std::string_view id) const;
+  [[nodiscard]] rpc_outcome<registry_change> remove_instance(std::string_view group, std::string_view id) const;
 
   /// `secret` is that of the request's password. Refused: invalid_argument, duplicate_entity. The same account again is
   /// fine, and then this takes as long as make_secret().
-  [[nodiscard]] answer<registry_change> add_account(const proto::admin::AddAccountRequest& request,
-                                                    const account_secret& secret) const;
+  [[nodiscard]] rpc_outcome<registry_change> add_account(const proto::admin::AddAccountRequest& request,
+                                                         const account_secret& secret) const;
   /// Gives an account another role or other groups; its password stays. Refused: not_found, invalid_argument; in_use:
   /// no account would be admin.
-  [[nodiscard]] answer<registry_change> update_account(const proto::admin::Account& account) const;
+  [[nodiscard]] rpc_outcome<registry_change> update_account(const proto::admin::Account& account) const;
   /// Refused: not_found; in_use: it is the last one that is admin.
-  [[nodiscard]] answer<registry_change> delete_account(std::string_view name) const;
+  [[nodiscard]] rpc_outcome<registry_change> delete_account(std::string_view name) const;
 
   /// Null: there is none of that name.
-  [[nodiscard]] std::shared_ptr<const storage_entry> find_storage(std::string_view name) const;
-  [[nodiscard]] std::shared_ptr<const group_entry> find_group(std::string_view name) const;
-  [[nodiscard]] std::shared_ptr<const instance_entry> find_instance(std::string_view id) const;
-  [[nodiscard]] std::shared_ptr<const account_entry> find_account(std::string_view name) const;
+  [[nodiscard]] std::shared_ptr<const registered_storage> find_storage(std::string_view name) const;
+  [[nodiscard]] std::shared_ptr<const registered_group> find_group(std::string_view name) const;
+  [[nodiscard]] std::shared_ptr<const registered_instance> find_instance(std::string_view id) const;
+  [[nodiscard]] std::shared_ptr<const registered_account> find_account(std::string_view name) const;
   /// The account, if `password` is its own; null otherwise. Takes as long as make_secret(), also for an unknown name.
-  [[nodiscard]] std::shared_ptr<const account_entry> check(std::string_view name, std::string_view password) const;
+  [[nodiscard]] std::shared_ptr<const registered_account> check(std::string_view name, std::string_view password) const;
 
-  [[nodiscard]] const entry_map<storage_entry>& storages() const noexcept { return *storages_; }
-  [[nodiscard]] const entry_map<group_entry>& groups() const noexcept { return *groups_; }
-  [[nodiscard]] const entry_map<instance_entry>& instances() const noexcept { return *instances_; }
-  [[nodiscard]] const entry_map<account_entry>& accounts() const noexcept { return *accounts_; }
-  /// How many instances a group has.
+  [[nodiscard]] const entry_map<registered_storage>& storages() const noexcept { return *storages_; }
+  [[nodiscard]] const entry_map<registered_group>& groups() const noexcept { return *groups_; }
+  [[nodiscard]] const entry_map<registered_instance>& instances() const noexcept { return *instances_; }
+  [[nodiscard]] const entry_map<registered_account>& accounts() const noexcept { return *accounts_; }
+  /// The number of instances of a group.
   [[nodiscard]] std::size_t instance_count(std::string_view group) const noexcept;
 
  private:
   friend class registry_editor;
 
-  std::shared_ptr<const entry_map<storage_entry>> storages_;
-  std::shared_ptr<const entry_map<group_entry>> groups_;
-  std::shared_ptr<const entry_map<instance_entry>> instances_;
-  std::shared_ptr<const entry_map<account_entry>> accounts_;
+  std::shared_ptr<const entry_map<registered_storage>> storages_;
+  std::shared_ptr<const entry_map<registered_group>> groups_;
+  std::shared_ptr<const entry_map<registered_instance>> instances_;
+  std::shared_ptr<const entry_map<registered_account>> accounts_;
   std::uint64_t next_instance_ = 1;
   std::uint32_t next_storage_ = 0;
 };
 
 /// A change that was allowed. It holds once its rows are durable, all of them or none.
 struct registry_change {
-  registry next = {};
+  manager_registry next = {};
   std::vector<row_change> rows = {};                   ///< empty: nothing changes
   std::string note = {};                               ///< for the answer's message; empty: nothing to remark
   std::optional<std::uint8_t> dropped_storage = {};    ///< all locations in the storage of that number are to go
@@ -111,7 +111,7 @@ struct registry_change {
 };
 
 struct loaded_registry {
-  registry value = {};
+  manager_registry value = {};
   std::size_t damaged_rows = 0;  ///< skipped
 };
 

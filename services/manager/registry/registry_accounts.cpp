@@ -26,7 +26,8 @@ std::string joined(const std::vector<std::string>& names) {
   return text.empty() ? "all" : text;
 }
 
-answer<account_entry> make_account(const proto::admin::AddAccountRequest& request, const account_secret& secret) {
+rpc_outcome<registered_account> make_account(const proto::admin::AddAccountRequest& request,
+                                             const account_secret& secret) {
   field_faults faults;
   faults.check_name("user_name", request.user_name());
   if (request.user_name().contains(':')) faults.add("user_name", "must not have a colon");
@@ -36,42 +37,43 @@ answer<account_entry> make_account(const proto::admin::AddAccountRequest& reques
   }
   for (std::size_t i = 0; const std::string& group : request.groups()) faults.check_name(indexed("groups", i++), group);
   if (auto sound = faults.outcome(); !sound) return std::unexpected(sound.error());
-  return account_entry{.name = request.user_name(),
-                       .role = static_cast<account_role>(request.role()),
-                       .groups = sorted_names(request.groups()),
-                       .secret = secret};
+  return registered_account{.name = request.user_name(),
+                            .role = static_cast<account_role>(request.role()),
+                            .groups = sorted_names(request.groups()),
+                            .secret = secret};
 }
 
 std::string_view role_name(account_role role) noexcept {
   return role == account_role::admin ? "ROLE_ADMIN" : "ROLE_USER";
 }
 
-std::string account_difference(const account_entry& stored, const account_entry& given, std::string_view password) {
-  if (stored.role != given.role) {
-    return std::string("role: ").append(role_name(stored.role)).append(", not ").append(role_name(given.role));
+std::string account_difference(const registered_account& stored, const registered_account& fresh,
+                               std::string_view password) {
+  if (stored.role != fresh.role) {
+    return std::string("role: ").append(role_name(stored.role)).append(", not ").append(role_name(fresh.role));
   }
-  if (stored.groups != given.groups) return "groups: " + joined(stored.groups) + ", not " + joined(given.groups);
+  if (stored.groups != fresh.groups) return "groups: " + joined(stored.groups) + ", not " + joined(fresh.groups);
   return matches(stored.secret, password) ? "" : "password";
 }
 
-bool is_last_admin(const entry_map<account_entry>& accounts, const account_entry& account) noexcept {
+bool is_last_admin(const entry_map<registered_account>& accounts, const registered_account& account) noexcept {
   return account.role == account_role::admin && std::ranges::count_if(accounts, [](const auto& item) {
                                                   return item.second->role == account_role::admin;
                                                 }) == 1;
 }
 
-std::unexpected<refusal> refuse_last_admin(std::string_view name) {
+std::unexpected<rpc_refusal> refuse_last_admin(std::string_view name) {
   return refuse(answer_code::in_use,
                 "account `" + std::string(name) + "` is the last one with ROLE_ADMIN: add another one first");
 }
 
 }  // namespace
 
-bool account_entry::may_see(std::string_view group) const noexcept {
+bool registered_account::may_see(std::string_view group) const noexcept {
   return groups.empty() || std::ranges::binary_search(groups, group);
 }
 
-proto::admin::Account account_entry::message() const {
+proto::admin::Account registered_account::message() const {
   proto::admin::Account account;
   account.set_user_name(name);
   account.set_role(static_cast<proto::admin::AccountRole>(role));
@@ -79,8 +81,8 @@ proto::admin::Account account_entry::message() const {
   return account;
 }
 
-answer<registry_change> registry::add_account(const proto::admin::AddAccountRequest& request,
-                                              const account_secret& secret) const {
+rpc_outcome<registry_change> manager_registry::add_account(const proto::admin::AddAccountRequest& request,
+                                                           const account_secret& secret) const {
   auto entry = make_account(request, secret);
   if (!entry) return std::unexpected(entry.error());
   registry_editor editor(*this);
@@ -93,7 +95,7 @@ answer<registry_change> registry::add_account(const proto::admin::AddAccountRequ
   return std::move(editor).take();
 }
 
-answer<registry_change> registry::update_account(const proto::admin::Account& account) const {
+rpc_outcome<registry_change> manager_registry::update_account(const proto::admin::Account& account) const {
   const auto stored = find_account(account.user_name());
   if (!stored) return refuse(answer_code::not_found, "account `" + account.user_name() + "` does not exist");
   proto::admin::AddAccountRequest request;
@@ -110,7 +112,7 @@ answer<registry_change> registry::update_account(const proto::admin::Account& ac
   return std::move(editor).take();
 }
 
-answer<registry_change> registry::delete_account(std::string_view name) const {
+rpc_outcome<registry_change> manager_registry::delete_account(std::string_view name) const {
   const auto stored = find_account(name);
   if (!stored) return refuse(answer_code::not_found, "account `" + std::string(name) + "` does not exist");
   if (is_last_admin(*accounts_, *stored)) return refuse_last_admin(name);
@@ -119,7 +121,8 @@ answer<registry_change> registry::delete_account(std::string_view name) const {
   return std::move(editor).take();
 }
 
-std::shared_ptr<const account_entry> registry::check(std::string_view name, std::string_view password) const {
+std::shared_ptr<const registered_account> manager_registry::check(std::string_view name,
+                                                                  std::string_view password) const {
   auto stored = find_account(name);
   static const account_secret stranger{};  // of no password
   const bool is_right = matches(stored ? stored->secret : stranger, password);

@@ -38,33 +38,33 @@ void registry_editor::erase_row(std::string key) {
   if (notes_ == row_notes::all) change_.rows.push_back({.key = std::move(key)});
 }
 
-void registry_editor::put(storage_entry entry) {
+void registry_editor::put(registered_storage entry) {
   proto::registry::StorageRow row;
   *row.mutable_storage() = entry.config;
   row.set_number(entry.terms.number);
   const std::string name = entry.terms.name;
   write_row(row_key("s/", name), row);
-  draft_of(storages_, change_.next.storages_)[name] = std::make_shared<const storage_entry>(std::move(entry));
+  draft_of(storages_, change_.next.storages_)[name] = std::make_shared<const registered_storage>(std::move(entry));
 }
 
-void registry_editor::put(group_entry entry) {
+void registry_editor::put(registered_group entry) {
   proto::registry::GroupRow row;
   *row.mutable_group() = entry.group;
   const std::string name = entry.terms.name;
   write_row(row_key("g/", name), row);
-  draft_of(groups_, change_.next.groups_)[name] = std::make_shared<const group_entry>(std::move(entry));
+  draft_of(groups_, change_.next.groups_)[name] = std::make_shared<const registered_group>(std::move(entry));
 }
 
-void registry_editor::put(instance_entry entry) {
+void registry_editor::put(registered_instance entry) {
   proto::registry::InstanceRow row;
   *row.mutable_instance() = entry.info;
   row.set_number(entry.terms.number);
   const std::string id = entry.terms.id;
   write_row(row_key("i/", id), row);
-  draft_of(instances_, change_.next.instances_)[id] = std::make_shared<const instance_entry>(std::move(entry));
+  draft_of(instances_, change_.next.instances_)[id] = std::make_shared<const registered_instance>(std::move(entry));
 }
 
-void registry_editor::put(account_entry entry) {
+void registry_editor::put(registered_account entry) {
   proto::registry::AccountRow row;
   *row.mutable_account() = entry.message();
   auto& password = *row.mutable_password();
@@ -75,7 +75,7 @@ void registry_editor::put(account_entry entry) {
   password.set_p(entry.secret.p);
   const std::string name = entry.name;
   write_row(row_key("a/", name), row);
-  draft_of(accounts_, change_.next.accounts_)[name] = std::make_shared<const account_entry>(std::move(entry));
+  draft_of(accounts_, change_.next.accounts_)[name] = std::make_shared<const registered_account>(std::move(entry));
 }
 
 void registry_editor::erase_storage(std::string_view name) {

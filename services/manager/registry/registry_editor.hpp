@@ -18,13 +18,13 @@ enum class row_notes : std::uint8_t { none, all };
 /// Changes a copy of a registry entry by entry and notes the rows. Not thread-safe.
 class registry_editor {
  public:
-  explicit registry_editor(const registry& base, row_notes notes = row_notes::all)
+  explicit registry_editor(const manager_registry& base, row_notes notes = row_notes::all)
       : change_{.next = base}, notes_(notes) {}
 
-  void put(storage_entry entry);
-  void put(group_entry entry);
-  void put(instance_entry entry);
-  void put(account_entry entry);
+  void put(registered_storage entry);
+  void put(registered_group entry);
+  void put(registered_instance entry);
+  void put(registered_account entry);
   void erase_storage(std::string_view name);
   void erase_group(std::string_view name);
   void erase_instance(std::string_view id);
@@ -51,10 +51,10 @@ class registry_editor {
   registry_change change_;
   row_notes notes_;
   // Copies of the base's maps that may still change; null: that of the base is in use.
-  std::shared_ptr<entry_map<storage_entry>> storages_;
-  std::shared_ptr<entry_map<group_entry>> groups_;
-  std::shared_ptr<entry_map<instance_entry>> instances_;
-  std::shared_ptr<entry_map<account_entry>> accounts_;
+  std::shared_ptr<entry_map<registered_storage>> storages_;
+  std::shared_ptr<entry_map<registered_group>> groups_;
+  std::shared_ptr<entry_map<registered_instance>> instances_;
+  std::shared_ptr<entry_map<registered_account>> accounts_;
 };
 
 }  // namespace cenote::manager

@@ -20,7 +20,7 @@ namespace {
 // Reads rows into an editor; each reader returns false for a row that is not taken.
 class row_loader {
  public:
-  row_loader() : editor_(registry{}, row_notes::none) {}
+  row_loader() : editor_(manager_registry{}, row_notes::none) {}
 
   void load(const stored_row& row) {
     if (!take(row.key, row.value)) ++damaged_;
@@ -68,7 +68,7 @@ class row_loader {
     if (!terms || terms->name != name) return false;
     terms->number = static_cast<std::uint8_t>(row.number());
     has_storage_[terms->number] = true;
-    editor_.put(storage_entry{.terms = std::move(*terms), .config = std::move(*row.mutable_storage())});
+    editor_.put(registered_storage{.terms = std::move(*terms), .config = std::move(*row.mutable_storage())});
     return true;
   }
 
@@ -77,7 +77,7 @@ class row_loader {
     if (!parse(content, row)) return false;
     auto terms = make_group_terms(row.group());
     if (!terms || terms->name != name) return false;
-    editor_.put(group_entry{.terms = std::move(*terms), .group = std::move(*row.mutable_group())});
+    editor_.put(registered_group{.terms = std::move(*terms), .group = std::move(*row.mutable_group())});
     return true;
   }
 
@@ -90,14 +90,14 @@ class row_loader {
     if (!terms || terms->id != id || !instance_numbers_.insert(row.number()).second) return false;
     terms->number = row.number();
     highest_instance_ = std::max(highest_instance_, terms->number);
-    editor_.put(instance_entry{.terms = std::move(*terms), .info = std::move(*row.mutable_instance())});
+    editor_.put(registered_instance{.terms = std::move(*terms), .info = std::move(*row.mutable_instance())});
     return true;
   }
 
   bool take_account(std::string_view name, std::string_view content) {
     proto::registry::AccountRow row;
     if (!parse(content, row) || row.account().user_name() != name) return false;
-    account_entry entry{.name = std::string(name)};
+    registered_account entry{.name = std::string(name)};
     const auto& password = row.password();
     if (!proto::admin::AccountRole_IsValid(row.account().role()) ||
         password.salt().size() != entry.secret.salt.size() || password.key().size() != entry.secret.key.size()) {
@@ -127,7 +127,7 @@ class row_loader {
 
 }  // namespace
 
-loaded_registry registry::load(std::span<const stored_row> rows) {
+loaded_registry manager_registry::load(std::span<const stored_row> rows) {
   row_loader loader;
   for (const stored_row& row : rows) loader.load(row);
   return std::move(loader).outcome();

@@ -1,4 +1,4 @@
-// How rows of the registry stand in a store.
+// The form of the registry's rows in a store.
 #include "services/manager/registry/row_format.hpp"
 
 #include <cstdint>

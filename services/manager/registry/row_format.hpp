@@ -1,4 +1,4 @@
-// How rows of the registry stand in a store.
+// The form of the registry's rows in a store.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What a client learns of the storages of its group.
+// The list of a group's storages that a client gets.
 #include "services/manager/registry/storage_listing.hpp"
 
 #include <string_view>
@@ -36,7 +36,7 @@ const google::protobuf::Message* spec_of(const StorageConfig& config) noexcept {
 
 }  // namespace
 
-std::string storage_configs(const registry& source, const group_terms& group, const storage_set& available) {
+std::string storage_configs(const manager_registry& source, const group_terms& group, const storage_set& available) {
   std::string text;
   json_writer writer(text);
   writer.begin_list();

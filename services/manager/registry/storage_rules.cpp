@@ -1,4 +1,4 @@
-// Which storages are taken: types, roots, sizes.
+// The rules for storages: types, roots, sizes.
 #include "services/manager/registry/storage_rules.hpp"
 
 #include <algorithm>
@@ -119,7 +119,7 @@ storage_type family_of(storage_type type) noexcept {
   return type;
 }
 
-answer<> check_support(const StorageConfig& config) {
+rpc_outcome<> check_support(const StorageConfig& config) {
   if (config.storage_spec_case() == StorageConfig::kLocal) {
     return refuse(answer_code::unsupported, "storage: local storages are not built; use nfs");
   }
@@ -160,7 +160,7 @@ storage_type type_of(const StorageConfig& config) noexcept {
   return family_of(named) == family_of(*given) ? named : *given;
 }
 
-answer<storage_terms> make_storage_terms(const StorageConfig& config) {
+rpc_outcome<storage_terms> make_storage_terms(const StorageConfig& config) {
   if (auto supported = check_support(config); !supported) return std::unexpected(supported.error());
   field_faults faults;
   storage_terms terms{.name = config.global_unique_name(), .type = type_of(config)};

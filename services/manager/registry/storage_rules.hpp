@@ -1,4 +1,4 @@
-// Which storages are taken.
+// The rules for storages.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@ namespace cenote::manager {
 /// The terms of a storage; its number is 0, and it is enabled unless the message has it disabled.
 /// Refused: unsupported, for types without which this manager is built; invalid_argument with all fields that are
 /// wrong.
-[[nodiscard]] answer<storage_terms> make_storage_terms(const proto::admin::StorageConfig& config);
+[[nodiscard]] rpc_outcome<storage_terms> make_storage_terms(const proto::admin::StorageConfig& config);
 
 /// The type that a message means: that of its part, else its number; unspecified: neither is there, or the number is
 /// unknown.

@@ -16,9 +16,9 @@ std::optional<std::size_t> instance_terms::find_spec(std::string_view name) cons
   return static_cast<std::size_t>(place - specs.begin());
 }
 
-bool same_addresses(const storage_terms& left, const storage_terms& right) noexcept {
-  return left.type == right.type && left.root == right.root && left.blocks_per_file == right.blocks_per_file &&
-         left.redis_url == right.redis_url;
+bool same_addresses(const storage_terms& first, const storage_terms& second) noexcept {
+  return first.type == second.type && first.root == second.root && first.blocks_per_file == second.blocks_per_file &&
+         first.redis_url == second.redis_url;
 }
 
 const type_quota* group_terms::find_quota(storage_type type) const noexcept {

@@ -1,4 +1,4 @@
-// What storages, groups and instances mean to all that is asked often: plain values, without messages.
+// Storages, groups and instances as plain values without messages, for all that is asked often.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ inline constexpr std::size_t longest_name = 255;     ///< bytes
 inline constexpr std::uint64_t most_block_bytes = (1ULL << 48U) - 1;  ///< of all specs of a block together
 inline constexpr std::uint32_t most_blocks_per_file = 32768;          ///< so that no offset exceeds 2^63
 
-/// How keys of a query are looked up; the numbers are those of the wire.
+/// The way in which keys are looked up; the numbers are those of the wire.
 enum class query_kind : std::uint8_t {
   unspecified = 0,
   batch = 1,
@@ -71,7 +71,7 @@ struct storage_terms {
 };
 
 /// Whether two storages have the blocks of an extent in the same places.
-[[nodiscard]] bool same_addresses(const storage_terms& left, const storage_terms& right) noexcept;
+[[nodiscard]] bool same_addresses(const storage_terms& first, const storage_terms& second) noexcept;
 
 /// A quota of one type of storage.
 struct type_quota {
@@ -79,14 +79,14 @@ struct type_quota {
   std::uint64_t capacity = 0;  ///< bytes; 0: full as soon as anything is used
 };
 
-/// Which type goes first.
+/// The rank of one type of storage.
 enum class preference_rule : std::uint8_t {
   none,    ///< the order of the candidates
   always,  ///< that type or none
   first,   ///< that type, then the others
 };
 
-/// Which instance of a group gives up blocks; the numbers are those of the wire.
+/// The choice of the instance that gives up blocks; the numbers are those of the wire.
 enum class budget_policy : std::uint8_t {
   usage_proportional = 0,  ///< the one furthest over its share
   fixed_per_instance = 1,  ///< in turn
