@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "services/manager/index/line_arena.hpp"
 #include "services/manager/index/stable_array.hpp"
 
 namespace cenote::manager {
@@ -26,6 +27,8 @@ struct extent_info {
 class extent_table {
  public:
   static constexpr std::uint32_t most_extents = 0xffff'fffe;
+
+  explicit extent_table(line_arena& arena) noexcept : entries_(arena) {}
 
   /// Nothing if most_extents are there. Throws std::bad_alloc.
   [[nodiscard]] std::optional<std::uint32_t> add(const extent_info& info);
@@ -48,9 +51,8 @@ class extent_table {
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return bound_ - unused_.size(); }
-  [[nodiscard]] std::size_t bytes() const noexcept {
-    return entries_.bytes() + unused_.capacity() * sizeof(std::uint32_t);
-  }
+  /// Beside those of the arena.
+  [[nodiscard]] std::size_t bytes() const noexcept { return unused_.capacity() * sizeof(std::uint32_t); }
 
  private:
   struct extent_entry {
@@ -61,7 +63,7 @@ class extent_table {
   static_assert(sizeof(extent_entry) == 16);
 
   stable_array<extent_entry> entries_;
-  std::vector<std::uint32_t> unused_;
+  alignas(64) std::vector<std::uint32_t> unused_{};  ///< from here on in lines that readers do not need
   std::uint32_t bound_ = 0;
 };
 

@@ -15,7 +15,7 @@ std::uint32_t instance_index::add(const cache_key& key, std::uint32_t parent) {
   const std::uint64_t hash = hash_(key);
   slot_table& table = tables_[part_of(hash)];
   table.make_room(
-      records_.make_room(), [this](std::uint32_t record) { return hash_of(record); },
+      arena_, records_.make_room(), [this](std::uint32_t record) { return hash_of(record); },
       [this](std::uint32_t record) { __builtin_prefetch(&records_.entry(record)); });
   const std::uint32_t record = records_.take(key, parent);
   table.insert(hash, record);
@@ -85,9 +85,7 @@ erase_outcome instance_index::erase_location(std::uint32_t record, std::uint32_t
 }
 
 std::size_t instance_index::bytes() const noexcept {
-  std::size_t sum = sizeof(*this) + records_.bytes() + extents_.bytes() + sets_.bytes();
-  for (const slot_table& table : tables_) sum += table.bytes();
-  return sum;
+  return sizeof(*this) + arena_.bytes() + records_.bytes() + extents_.bytes() + sets_.bytes();
 }
 
 void instance_index::prefetch(std::span<const cache_key> keys) const noexcept {

@@ -13,6 +13,7 @@
 #include "services/manager/index/extent_table.hpp"
 #include "services/manager/index/key.hpp"
 #include "services/manager/index/key_hash.hpp"
+#include "services/manager/index/line_arena.hpp"
 #include "services/manager/index/location.hpp"
 #include "services/manager/index/lookup_answer.hpp"
 #include "services/manager/index/record_reader.hpp"
@@ -136,12 +137,13 @@ class instance_index {
   [[nodiscard]] std::uint64_t hash_of(std::uint32_t record) const noexcept { return hash_(key_of(record)); }
   [[nodiscard]] std::atomic<std::uint64_t>* find_word(std::uint32_t record, std::uint32_t extent) const noexcept;
 
+  line_arena arena_{};
   key_hash hash_;
   table_parts tables_{};
-  record_store records_;
-  extent_table extents_;
-  spec_sets sets_;
-  std::atomic<std::size_t> count_{0};
+  record_store records_{arena_};
+  extent_table extents_{arena_};
+  spec_sets sets_{arena_};
+  alignas(64) std::atomic<std::size_t> count_{0};
 };
 
 template <std::uniform_random_bit_generator Random>

@@ -6,33 +6,25 @@ namespace cenote::manager {
 
 namespace {
 
-/// Collects the parts that can be read.
+/// Collects the parts that can be read, behind those of the keys before.
 class served_parts {
  public:
-  explicit served_parts(const read_order& order) noexcept : choice_(order) {}
+  served_parts(const read_order& order, lookup_answer& answer) noexcept
+      : choice_(order, answer.parts), answer_(answer) {}
 
   void clear() noexcept { choice_.clear(); }
   [[nodiscard]] static bool has_use(location_state state) noexcept { return state == location_state::serving; }
-  void add(const location& place, const extent_info& extent, std::uint64_t specs) noexcept {
+  void add(const location& place, const extent_info& extent, std::uint64_t specs) {
     if (!choice_.is_usable(extent.storage)) return;
-    choice_.add({.extent = extent.number,
-                 .specs = specs,
-                 .wrote_at = extent.wrote_at,
-                 .position = place.position,
-                 .storage = extent.storage});
+    choice_.add(extent.number, specs, extent.wrote_at, place.position, extent.storage);
   }
 
   [[nodiscard]] std::uint64_t specs() const noexcept { return choice_.specs(); }
-  void append(std::uint32_t record, lookup_answer& answer) {
-    const std::span<const found_part> parts = choice_.choose();
-    answer.keys.push_back({.record = record,
-                           .first_part = static_cast<std::uint32_t>(answer.parts.size()),
-                           .parts = static_cast<std::uint32_t>(parts.size())});
-    answer.parts.insert(answer.parts.end(), parts.begin(), parts.end());
-  }
+  void finish(std::uint32_t record) { answer_.keys.push_back(choice_.finish(record)); }
 
  private:
   part_choice choice_;
+  lookup_answer& answer_;
 };
 
 /// Collects only which specs can be read.
@@ -134,17 +126,15 @@ std::optional<std::size_t> find_window(const record_reader& reader, std::span<co
 std::size_t instance_index::match_prefix(std::span<const cache_key> keys, const read_order& order,
                                          const prefix_rule& rule, lookup_answer& answer) const {
   answer.clear();
-  served_parts parts(order);
+  served_parts parts(order, answer);
   prefix_count prefix(rule);
   reader().walk(keys, parts, [&](std::size_t /*key*/, std::uint32_t record) {
     if (record == no_record || !prefix.take(parts.specs())) return false;
-    parts.append(record, answer);
+    parts.finish(record);
     return true;
   });
-  if (prefix.whole() < answer.keys.size()) {
-    answer.parts.resize(answer.keys[prefix.whole()].first_part);
-    answer.keys.resize(prefix.whole());
-  }
+  answer.keys.resize(prefix.whole());
+  answer.parts.resize(answer.keys.empty() ? 0 : answer.keys.back().first_part + answer.keys.back().parts);
   return prefix.whole();
 }
 
@@ -176,10 +166,10 @@ std::optional<std::size_t> instance_index::match_window(std::span<const cache_ke
 
 void instance_index::read_each(std::span<const cache_key> keys, const read_order& order, lookup_answer& answer) const {
   answer.clear();
-  served_parts parts(order);
+  served_parts parts(order, answer);
   reader().walk(keys, parts, [&](std::size_t /*key*/, std::uint32_t record) {
     if (parts.specs() == 0) record = no_record;
-    parts.append(record, answer);
+    parts.finish(record);
     return true;
   });
 }

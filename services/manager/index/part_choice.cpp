@@ -1,32 +1,31 @@
 #include "services/manager/index/part_choice.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace cenote::manager {
 
-void part_choice::insert(const found_part& part) noexcept {
-  const auto rank_of = [this](const found_part& each) { return order_.rank[each.storage]; };
-  const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(count_);
-  const auto place = std::ranges::upper_bound(parts_.begin(), end, rank_of(part), {}, rank_of);
-  std::copy_backward(place, end, end + 1);
-  *place = part;
-  // Parts that have nothing of their own any more go.
-  const std::size_t count = count_ + 1;
-  count_ = 0;
+/// Puts the last part in its place, and takes out those that have nothing of their own any more.
+void part_choice::sort_last() {
+  const auto rank_of = [this](const found_part& part) { return order_.rank[part.storage]; };
+  const auto begin = parts_.begin() + static_cast<std::ptrdiff_t>(begin_);
+  const auto last = parts_.end() - 1;
+  std::rotate(std::ranges::upper_bound(begin, last, rank_of(*last), {}, rank_of), last, parts_.end());
   specs_ = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if ((parts_[i].specs & ~specs_) == 0) continue;
-    specs_ |= parts_[i].specs;
-    parts_[count_++] = parts_[i];
-  }
+  const auto has_nothing = [this](const found_part& part) {
+    const std::uint64_t fresh = part.specs & ~specs_;
+    specs_ |= part.specs;
+    return fresh == 0;
+  };
+  parts_.erase(std::remove_if(begin, parts_.end(), has_nothing), parts_.end());
 }
 
 void part_choice::separate() noexcept {
-  std::uint64_t before = 0;
-  for (found_part& part : std::span(parts_).first(count_)) {
+  std::uint64_t front = 0;
+  for (found_part& part : std::span(parts_).subspan(begin_)) {
     const std::uint64_t specs = part.specs;
-    part.specs &= ~before;
-    before |= specs;
+    part.specs &= ~front;
+    front |= specs;
   }
 }
 

@@ -1,58 +1,60 @@
 // The choice of parts of a key: by rank of their storage, of each only the specs that those in front of it lack.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <vector>
 
 #include "services/manager/index/lookup_answer.hpp"
 
 namespace cenote::manager {
 
-/// The parts of one key, which may come in any order. At most 64 are kept, as each has a spec that those in front of it
-/// lack; a part that has none never gets one by a further part.
+/// The parts of one key, which come in any order, at the end of a vector that has those of the keys before. At most 64
+/// are kept, as each has a spec that those in front of it lack; a part that has none never gets one by a further part.
 class part_choice {
  public:
-  explicit part_choice(const read_order& order) noexcept : order_(order) {}
+  part_choice(const read_order& order, std::vector<found_part>& parts) noexcept
+      : order_(order), parts_(parts), begin_(parts.size()) {}
 
+  /// Forgets the parts of this key.
   void clear() noexcept {
-    count_ = 0;
+    parts_.resize(begin_);
     specs_ = 0;
   }
   [[nodiscard]] bool is_usable(std::uint8_t storage) const noexcept {
     return order_.rank[storage] != read_order::unusable;
   }
   /// A part with all its specs, in a usable storage. Parts of equal rank stay in the order in which they come.
-  void add(const found_part& part) noexcept {
-    if (count_ == 0) [[likely]] {
-      if (part.specs == 0) return;
-      parts_[0] = part;
-      count_ = 1;
-      specs_ = part.specs;
-      return;
+  void add(std::uint64_t extent, std::uint64_t specs, std::uint32_t wrote_at, std::uint16_t position,
+           std::uint8_t storage) {
+    parts_.emplace_back(extent, specs, wrote_at, position, storage);  // field by field where it stays
+    if (specs_ == 0 && specs != 0) [[likely]] {
+      specs_ = specs;
+    } else {
+      sort_last();
     }
-    insert(part);
   }
-
   /// The specs of all parts.
   [[nodiscard]] std::uint64_t specs() const noexcept { return specs_; }
-  /// The parts by rank, no two with a spec in common.
-  [[nodiscard]] std::span<const found_part> choose() noexcept {
-    if (count_ > 1) separate();
-    return std::span(parts_).first(count_);
+  /// Ends the key: of each part only those specs stay that the ones in front of it lack.
+  found_key finish(std::uint32_t record) noexcept {
+    const std::size_t count = parts_.size() - begin_;
+    if (count > 1) separate();
+    const found_key key{
+        .record = record, .first_part = static_cast<std::uint32_t>(begin_), .parts = static_cast<std::uint32_t>(count)};
+    begin_ = parts_.size();
+    specs_ = 0;
+    return key;
   }
 
  private:
-  static constexpr std::size_t most_parts = 64;
-
-  void insert(const found_part& part) noexcept;
+  void sort_last();
   void separate() noexcept;
 
   const read_order& order_;
-  std::size_t count_ = 0;
+  std::vector<found_part>& parts_;
+  std::size_t begin_;
   std::uint64_t specs_ = 0;
-  std::array<found_part, most_parts + 1> parts_{};  ///< with all their specs
 };
 
 }  // namespace cenote::manager

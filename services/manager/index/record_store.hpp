@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "services/manager/index/key.hpp"
+#include "services/manager/index/line_arena.hpp"
 #include "services/manager/index/live_set.hpp"
 #include "services/manager/index/location.hpp"
 #include "services/manager/index/lookup_answer.hpp"
@@ -57,6 +58,8 @@ static_assert(sizeof(overflow_node) == 32);
 /// gives up its own parent at once: there are at most as many such records as live ones.
 class record_store {
  public:
+  explicit record_store(line_arena& arena) noexcept : records_(arena), nodes_(arena) {}
+
   [[nodiscard]] index_record& entry(std::uint32_t record) const noexcept { return records_[record]; }
   [[nodiscard]] overflow_node& node(std::uint32_t number) const noexcept { return nodes_[number]; }
 
@@ -98,7 +101,8 @@ class record_store {
   [[nodiscard]] const live_set& live() const noexcept { return live_; }
   /// All numbers are below.
   [[nodiscard]] std::uint32_t bound() const noexcept { return bound_; }
-  [[nodiscard]] std::size_t bytes() const noexcept { return records_.bytes() + nodes_.bytes() + live_.bytes(); }
+  /// Beside those of the arena.
+  [[nodiscard]] std::size_t bytes() const noexcept { return live_.bytes(); }
 
  private:
   static void grow_sequence(index_record& record) noexcept {
@@ -109,7 +113,7 @@ class record_store {
 
   stable_array<index_record> records_;
   stable_array<overflow_node> nodes_;
-  live_set live_;
+  alignas(64) live_set live_{};  ///< from here on in lines that readers do not need
   std::uint32_t bound_ = 0;
   std::uint32_t unused_ = no_record;  ///< the first record that is not in use
   std::uint32_t node_bound_ = 0;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "services/manager/index/line_arena.hpp"
 #include "services/manager/index/location.hpp"
 #include "services/manager/index/stable_array.hpp"
 
@@ -15,6 +16,8 @@ namespace cenote::manager {
 /// A table that only grows: a location names a set of specs in 14 bits. One thread adds, any thread reads.
 class spec_sets {
  public:
+  explicit spec_sets(line_arena& arena) noexcept : masks_(arena) {}
+
   /// The number of a set, which is added if it is new; nothing if most_spec_sets others are there. The writer's.
   /// Throws std::bad_alloc.
   [[nodiscard]] std::optional<std::uint16_t> number_of(std::uint64_t mask);
@@ -26,7 +29,8 @@ class spec_sets {
 
   /// The writer's.
   [[nodiscard]] std::size_t size() const noexcept { return numbers_.size(); }
-  [[nodiscard]] std::size_t bytes() const noexcept { return masks_.bytes() + numbers_.size() * entry_bytes; }
+  /// Beside those of the arena.
+  [[nodiscard]] std::size_t bytes() const noexcept { return numbers_.size() * entry_bytes; }
 
  private:
   static constexpr std::size_t entry_bytes = 48;  ///< about, of a node and its bucket
