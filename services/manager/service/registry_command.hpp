@@ -17,11 +17,11 @@ namespace cenote::manager {
 
 /// What a change needs to be decided.
 struct change_basis {
-  const registry& settings;
+  const manager_registry& settings;
   /// Whether a storage has locations.
   std::function<storage_use(std::string_view storage)> use{};
 };
-using registry_edit = std::function<answer<registry_change>(const change_basis&)>;
+using registry_edit = std::function<rpc_outcome<registry_change>(const change_basis&)>;
 
 /// Decides a change on the latest registry, and takes it over. A change that drops the locations of a storage does so
 /// first, some extents a round, while the storage takes no new ones.
@@ -41,7 +41,7 @@ class registry_command final : public write_command {
 
   registry_edit edit_;
   outcome_receiver<std::string> receive_;
-  manager::answer<std::string> outcome_{};
+  rpc_outcome<std::string> outcome_{};
   std::vector<std::uint64_t> instances_;  ///< whose locations are still to be dropped
   std::optional<extent_walk> walk_;
   bool is_dropping_ = false;

@@ -62,7 +62,7 @@ class served_instance {
 };
 
 struct served_view {
-  registry settings{};
+  manager_registry settings{};
   std::uint32_t epoch = 0;
   bool is_ready = false;  ///< recovered: the writer takes requests
   std::shared_ptr<const storage_table> storages{};

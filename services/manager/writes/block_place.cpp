@@ -29,7 +29,7 @@ void add_removal_items(const block_place& place, removal_scope scope, std::vecto
   for (; specs != 0; specs &= specs - 1) {
     const uri_writer writer = writer_of(place, place.instance.terms->specs[static_cast<std::size_t>(std::countr_zero(specs))]);
     if (has_files(place.storage.type)) {
-      file_part part = writer.part(place.extent.name.extent, place.position);
+      file_range part = writer.part(place.extent.name.extent, place.position);
       items.push_back({.place = std::move(part.path), .offset = part.offset, .bytes = part.bytes, .scope = scope});
     } else {
       items.push_back({.place = writer.key(place.extent.name.extent, place.position)});

@@ -21,7 +21,7 @@ std::string row_of(const std::string& key) { return static_cast<char>(row_kind::
 
 bool is_departure(std::string_view key) noexcept { return key.starts_with(departure_kind); }
 
-journal_row departure_row(const instance_entry& instance) {
+journal_row departure_row(const registered_instance& instance) {
   proto::registry::InstanceRow row;
   *row.mutable_instance() = instance.info;
   row.set_number(instance.terms.number);

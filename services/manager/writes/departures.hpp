@@ -12,7 +12,7 @@ namespace cenote::manager {
 /// Whether a row of the registry's kind is one of these.
 [[nodiscard]] bool is_departure(std::string_view key) noexcept;
 /// The row of an instance that departs; `instance` is in the registry still.
-[[nodiscard]] journal_row departure_row(const instance_entry& instance);
+[[nodiscard]] journal_row departure_row(const registered_instance& instance);
 /// The same row, taken away.
 [[nodiscard]] journal_row departure_end(std::uint64_t instance);
 /// Adds an instance that nothing finds to `state`. False: the row is damaged.

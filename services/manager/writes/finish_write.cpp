@@ -14,13 +14,13 @@ std::uint64_t finish_mark_of(const std::vector<bool>& success) {
   return checksum_of(bytes) | 1U;  // 0: not finished
 }
 
-std::unexpected<refusal> finish_write::refuse_session() const {
+std::unexpected<rpc_refusal> finish_write::refuse_session() const {
   return refuse(answer_code::session_not_found, "instance " + request_.instance + " has no session " +
                                                     request_.session.substr(0, 64) +
                                                     ": it never was, or its time is over");
 }
 
-answer<> finish_write::compare(const finished_session& session, const session_name& name,
+rpc_outcome<> finish_write::compare(const finished_session& session, const session_name& name,
                                std::uint64_t instance) const {
   if (session.nonce != name.nonce || session.instance != instance) return refuse_session();
   // The length is that of the first call, or the mark differs.
@@ -35,7 +35,7 @@ answer<> finish_write::compare(const finished_session& session, const session_na
   return refuse(answer_code::invalid_argument, "the session was finished with another success_blocks");
 }
 
-answer<> finish_write::finish_open(write_parts& parts, const session_name& name, const session_place& place,
+rpc_outcome<> finish_write::finish_open(write_parts& parts, const session_name& name, const session_place& place,
                                    steady_time now) {
   instance_state& instance = *parts.state.instance(place.instance);
   extent_state& extent = *instance.extent(place.table);
@@ -57,7 +57,7 @@ answer<> finish_write::finish_open(write_parts& parts, const session_name& name,
   return {};
 }
 
-answer<> finish_write::finish(write_parts& parts, steady_time now) {
+rpc_outcome<> finish_write::finish(write_parts& parts, steady_time now) {
   const instance_state* const instance = parts.state.instance_called(request_.instance);
   if (instance == nullptr) {
     return refuse(answer_code::instance_not_exist, "there is no instance " + request_.instance);

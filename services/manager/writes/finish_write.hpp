@@ -20,16 +20,16 @@ class finish_write final : public write_command {
   [[nodiscard]] std::string_view instance() const noexcept override { return request_.instance; }
 
  private:
-  [[nodiscard]] manager::answer<> finish(write_parts& parts, steady_time now);
-  [[nodiscard]] manager::answer<> finish_open(write_parts& parts, const session_name& name, const session_place& place,
+  [[nodiscard]] rpc_outcome<> finish(write_parts& parts, steady_time now);
+  [[nodiscard]] rpc_outcome<> finish_open(write_parts& parts, const session_name& name, const session_place& place,
                                               steady_time now);
-  [[nodiscard]] manager::answer<> compare(const finished_session& session, const session_name& name,
+  [[nodiscard]] rpc_outcome<> compare(const finished_session& session, const session_name& name,
                                           std::uint64_t instance) const;
-  [[nodiscard]] std::unexpected<refusal> refuse_session() const;
+  [[nodiscard]] std::unexpected<rpc_refusal> refuse_session() const;
 
   finish_request request_;
   outcome_receiver<void> receive_;
-  manager::answer<> outcome_{};
+  rpc_outcome<> outcome_{};
 };
 
 /// The mark by which the same mask is known again.

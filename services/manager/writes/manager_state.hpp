@@ -90,7 +90,7 @@ struct storage_state {
 inline constexpr std::uint8_t undecided_storage = 255;
 
 struct manager_state {
-  registry settings{};
+  manager_registry settings{};
   std::uint32_t epoch = 0;
   std::uint32_t next_extent = 1;  ///< the lower half of the next extent's number
   std::unordered_map<std::uint64_t, std::unique_ptr<instance_state>> instances{};  ///< by number

@@ -79,7 +79,7 @@ void adopt_instances(manager_state& state) {
 
 }  // namespace
 
-void adopt_registry(manager_state& state, const registry& next, const worker_factory& make_worker) {
+void adopt_registry(manager_state& state, const manager_registry& next, const worker_factory& make_worker) {
   state.settings = next;
   adopt_storages(state, make_worker);
   adopt_groups(state);

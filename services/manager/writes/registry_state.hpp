@@ -13,7 +13,7 @@ using worker_factory = std::function<std::unique_ptr<storage_worker>(const stora
 
 /// Takes over a registry: `state` follows it. Instances that it does not have any more depart: nothing finds them, and
 /// they go with their last extent. Indexes begin empty.
-void adopt_registry(manager_state& state, const registry& next, const worker_factory& make_worker);
+void adopt_registry(manager_state& state, const manager_registry& next, const worker_factory& make_worker);
 
 /// The records of an instance's orders are put into new ones, by their last use; needed where a policy has changed.
 void rebuild_pools(instance_state& instance);

@@ -7,7 +7,7 @@ namespace cenote::manager {
 
 namespace {
 
-std::unexpected<refusal> refuse_instance(std::string_view id) {
+std::unexpected<rpc_refusal> refuse_instance(std::string_view id) {
   return refuse(answer_code::instance_not_exist, "there is no instance " + std::string(id));
 }
 
@@ -28,7 +28,7 @@ void give_up(write_parts& parts, instance_state& instance, std::uint32_t record)
 }
 
 template <class Receiver>
-void answer_with(answer<>& outcome, const result<>& committed, const Receiver& receive) {
+void answer_with(rpc_outcome<>& outcome, const result<>& committed, const Receiver& receive) {
   if (!outcome) {
     receive(std::unexpected(std::move(outcome.error())));
   } else if (!committed) {
@@ -47,7 +47,7 @@ extent_walk walk_of(const trim_request& request) {
 
 }  // namespace
 
-answer<bool> remove_keys::remove(write_parts& parts, write_round& round) {
+rpc_outcome<bool> remove_keys::remove(write_parts& parts, write_round& round) {
   instance_state* const instance = parts.state.instance_called(request_.instance);
   if (instance == nullptr) return refuse_instance(request_.instance);
   if (!has_begun_) {

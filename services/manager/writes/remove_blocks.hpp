@@ -20,11 +20,11 @@ class remove_keys final : public write_command {
   [[nodiscard]] std::string_view instance() const noexcept override { return request_.instance; }
 
  private:
-  [[nodiscard]] manager::answer<bool> remove(write_parts& parts, write_round& round);
+  [[nodiscard]] rpc_outcome<bool> remove(write_parts& parts, write_round& round);
 
   remove_request request_;
   outcome_receiver<void> receive_;
-  manager::answer<> outcome_{};
+  rpc_outcome<> outcome_{};
   std::vector<bool> spared_;
   std::size_t next_ = 0;
   bool has_begun_ = false;
@@ -64,7 +64,7 @@ class trim_instance final : public write_command {
  private:
   trim_request request_;
   outcome_receiver<void> receive_;
-  manager::answer<> outcome_{};
+  rpc_outcome<> outcome_{};
   extent_walk walk_;
 };
 

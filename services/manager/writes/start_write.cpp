@@ -28,7 +28,7 @@ void add_replica(std::vector<std::pair<std::uint8_t, std::uint64_t>>& replicas, 
 
 }  // namespace
 
-answer<std::vector<bool>> mask_of(const position_mask& mask, std::size_t count, std::string_view field) {
+rpc_outcome<std::vector<bool>> mask_of(const position_mask& mask, std::size_t count, std::string_view field) {
   if (mask.values) {
     if (mask.values->size() == count) return *mask.values;
     return refuse(answer_code::invalid_argument, std::string(field) + " has " + std::to_string(mask.values->size()) +
@@ -44,7 +44,7 @@ answer<std::vector<bool>> mask_of(const position_mask& mask, std::size_t count, 
   return values;
 }
 
-answer<> start_write::read_groups() {
+rpc_outcome<> start_write::read_groups() {
   if (request_.groups.empty()) return {};
   if (request_.groups.size() != request_.keys.size()) {
     return refuse(answer_code::invalid_argument,
@@ -66,7 +66,7 @@ answer<> start_write::read_groups() {
   return {};
 }
 
-answer<> start_write::begin(write_parts& parts, write_round& round) {
+rpc_outcome<> start_write::begin(write_parts& parts, write_round& round) {
   instance_ = parts.state.instance_called(request_.instance);
   if (instance_ == nullptr) {
     return refuse(answer_code::instance_not_exist, "there is no instance " + request_.instance);
@@ -117,7 +117,7 @@ std::uint64_t start_write::missing_specs(const write_parts& parts, std::uint32_t
   return wanted;
 }
 
-answer<std::uint32_t> start_write::record_of(const cache_key& key) {
+rpc_outcome<std::uint32_t> start_write::record_of(const cache_key& key) {
   const std::uint32_t record = instance_->index->find(key);
   if (record != no_record) return record;
   const std::uint64_t most = instance_->group->terms->max_keys;
@@ -140,7 +140,7 @@ void start_write::note_parent() {
   grant_.parents.push_back(link);
 }
 
-answer<> start_write::open_extent(write_parts& parts) {
+rpc_outcome<> start_write::open_extent(write_parts& parts) {
   extent_->name = {.instance = number_, .extent = parts.state.new_extent_number()};
   const auto table = instance_->index->extents().add({.number = extent_->name.extent, .storage = undecided_storage});
   if (!table) return refuse(answer_code::reach_max_entity_capacity, "there are as many extents as there may be");
@@ -149,7 +149,7 @@ answer<> start_write::open_extent(write_parts& parts) {
   return {};
 }
 
-answer<> start_write::mark_block(std::uint32_t record, std::uint64_t specs) {
+rpc_outcome<> start_write::mark_block(std::uint32_t record, std::uint64_t specs) {
   const auto set = instance_->index->sets().number_of(specs);
   if (!set) {
     return refuse(answer_code::reach_max_entity_capacity,
@@ -163,7 +163,7 @@ answer<> start_write::mark_block(std::uint32_t record, std::uint64_t specs) {
   return {};
 }
 
-answer<> start_write::grant_key(const write_parts& parts, const cache_key& key, std::uint64_t wanted) {
+rpc_outcome<> start_write::grant_key(const write_parts& parts, const cache_key& key, std::uint64_t wanted) {
   if (wanted == 0) {
     granted_.masked.push_back(true);
     return {};
@@ -190,7 +190,7 @@ answer<> start_write::grant_key(const write_parts& parts, const cache_key& key, 
   return {};
 }
 
-answer<> start_write::grant_keys(write_parts& parts, write_round& round) {
+rpc_outcome<> start_write::grant_keys(write_parts& parts, write_round& round) {
   const std::uint64_t all = instance_->terms->all_specs;
   for (; next_ < request_.keys.size() && round.keys > 0; ++next_, --round.keys) {
     const std::uint64_t wanted = wanted_.empty() ? all : wanted_[next_];
@@ -199,7 +199,7 @@ answer<> start_write::grant_keys(write_parts& parts, write_round& round) {
   return {};
 }
 
-answer<> start_write::end(write_parts& parts) {
+rpc_outcome<> start_write::end(write_parts& parts) {
   granted_.instance = instance_->terms;
   const std::uint64_t nonce = random_number();
   if (grant_.keys.empty()) {
@@ -237,7 +237,7 @@ answer<> start_write::end(write_parts& parts) {
   return {};
 }
 
-void start_write::refuse_later(refusal reason) {
+void start_write::refuse_later(rpc_refusal reason) {
   refusal_ = std::move(reason);
   phase_ = phase::undo;
 }

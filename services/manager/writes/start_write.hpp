@@ -12,7 +12,7 @@
 namespace cenote::manager {
 
 /// Grants the specs that are missing, in one storage, all or nothing. The keys are marked as being written while the
-/// command goes through them, so that no other session is granted them; a refusal takes the marks back.
+/// command goes through them, so that no other session is granted them; a rpc_refusal takes the marks back.
 class start_write final : public write_command {
  public:
   start_write(start_request request, outcome_receiver<start_grant> receive)
@@ -25,17 +25,17 @@ class start_write final : public write_command {
  private:
   enum class phase : std::uint8_t { begin, grant, undo, end };
 
-  [[nodiscard]] manager::answer<> begin(write_parts& parts, write_round& round);
-  [[nodiscard]] manager::answer<> read_groups();
-  [[nodiscard]] manager::answer<> open_extent(write_parts& parts);
-  [[nodiscard]] manager::answer<> grant_keys(write_parts& parts, write_round& round);
-  [[nodiscard]] manager::answer<> grant_key(const write_parts& parts, const cache_key& key, std::uint64_t wanted);
-  [[nodiscard]] manager::answer<std::uint32_t> record_of(const cache_key& key);
+  [[nodiscard]] rpc_outcome<> begin(write_parts& parts, write_round& round);
+  [[nodiscard]] rpc_outcome<> read_groups();
+  [[nodiscard]] rpc_outcome<> open_extent(write_parts& parts);
+  [[nodiscard]] rpc_outcome<> grant_keys(write_parts& parts, write_round& round);
+  [[nodiscard]] rpc_outcome<> grant_key(const write_parts& parts, const cache_key& key, std::uint64_t wanted);
+  [[nodiscard]] rpc_outcome<std::uint32_t> record_of(const cache_key& key);
   [[nodiscard]] std::uint64_t missing_specs(const write_parts& parts, std::uint32_t record, std::uint64_t wanted);
-  [[nodiscard]] manager::answer<> mark_block(std::uint32_t record, std::uint64_t specs);
+  [[nodiscard]] rpc_outcome<> mark_block(std::uint32_t record, std::uint64_t specs);
   void note_parent();
-  [[nodiscard]] manager::answer<> end(write_parts& parts);
-  void refuse_later(refusal reason);
+  [[nodiscard]] rpc_outcome<> end(write_parts& parts);
+  void refuse_later(rpc_refusal reason);
   void undo(write_round& round);
   void drop_extent();
 
@@ -54,7 +54,7 @@ class start_write final : public write_command {
   std::uint32_t previous_record_ = no_record;
   bool is_previous_granted_ = false;
   bool is_extent_open_ = false;
-  refusal refusal_;
+  rpc_refusal refusal_;
 };
 
 }  // namespace cenote::manager

@@ -21,7 +21,7 @@ std::string numbers_text(std::int64_t used, std::int64_t more, std::int64_t capa
 
 }  // namespace
 
-answer<std::vector<std::uint8_t>> writable_storages(const manager_state& state, const group_state& group) {
+rpc_outcome<std::vector<std::uint8_t>> writable_storages(const manager_state& state, const group_state& group) {
   const preference_rule rule = group.terms->preference;
   const storage_type preferred = group.terms->preferred_type;
   std::vector<std::uint8_t> usable;
@@ -42,7 +42,7 @@ answer<std::vector<std::uint8_t>> writable_storages(const manager_state& state, 
                                            " is enabled, healthy and has room");
 }
 
-answer<std::uint8_t> reserve_bytes(manager_state& state, instance_state& instance,
+rpc_outcome<std::uint8_t> reserve_bytes(manager_state& state, instance_state& instance,
                                    const std::vector<std::uint8_t>& storages, std::int64_t bytes) {
   group_state& group = *instance.group;
   const group_terms& terms = *group.terms;

@@ -59,10 +59,10 @@ class write_command {
 
 /// Receives the outcome of a command, once.
 template <class T>
-using outcome_receiver = std::function<void(manager::answer<T>)>;
+using outcome_receiver = std::function<void(rpc_outcome<T>)>;
 
-/// The refusal of a change that is not in the journal.
-[[nodiscard]] inline std::unexpected<refusal> refuse_unwritten(const error& reason) {
+/// The rpc_refusal of a change that is not in the journal.
+[[nodiscard]] inline std::unexpected<rpc_refusal> refuse_unwritten(const error& reason) {
   return refuse(answer_code::io_error,
                 "the journal's store did not take the change: " + reason.message() + "; ask again, or finish again");
 }

@@ -1,0 +1,41 @@
+#include "services/manager/service/call_answer.hpp"
+
+#include <atomic>
+
+#include "core/random_number.hpp"
+
+namespace cenote::manager {
+
+std::string new_request_id() {
+  static const std::uint64_t first = random_number();
+  static std::atomic<std::uint64_t> count{0};
+  const std::uint64_t number = first + count.fetch_add(1, std::memory_order_relaxed);
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(number >> shift) & 15U];
+  return text;
+}
+
+void append_message(const google::protobuf::Message& message, answer_form form, std::string& out) {
+  if (form == answer_form::json) {
+    write_json(message, out);
+  } else {
+    message.AppendToString(&out);
+  }
+}
+
+std::expected<void, body_fault> read_request(answer_form form, std::string_view body,
+                                             google::protobuf::Message& request) {
+  if (form == answer_form::wire) {
+    if (request.ParseFromArray(body.data(), static_cast<int>(body.size()))) return {};
+    return std::unexpected(body_fault{
+        .fault = json_fault::no_object,
+        .cause = {.code = answer_code::invalid_argument,
+                  .message = "the request is no " + std::string(request.GetDescriptor()->name())}});
+  }
+  if (auto read = read_json(body, request); !read) {
+    return std::unexpected(body_fault{.fault = read.error().fault, .cause = std::move(read.error().cause)});
+  }
+  return {};
+}
+
+}  // namespace cenote::manager

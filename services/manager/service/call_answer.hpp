@@ -1,0 +1,66 @@
+// Answers of calls, in the form that their client wants.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "services/manager/service/location_text.hpp"
+#include "transport/manager/answer_code.hpp"
+#include "transport/manager/message_json.hpp"
+
+namespace cenote::manager {
+
+/// Appends an answer to `out`. It may be called on any thread, once.
+using answer_writer = std::function<void(answer_form form, std::string& out)>;
+/// Gets an answer, here or later on the writer's thread.
+using answer_receiver = std::function<void(answer_writer)>;
+
+/// A body that was not understood. Over HTTP its status is 400 if it is malformed.
+struct body_fault {
+  json_fault fault = json_fault::no_object;
+  rpc_refusal cause{};
+};
+
+/// The name by which logs and clients refer to one request: 16 digits.
+[[nodiscard]] std::string new_request_id();
+
+/// Appends a message in either form.
+void append_message(const google::protobuf::Message& message, answer_form form, std::string& out);
+
+/// Fills the header of a response.
+template <class Response>
+void set_header(Response& response, answer_code code, const std::string& message) {
+  auto* const header = response.mutable_header();
+  header->mutable_status()->set_code(static_cast<decltype(header->status().code())>(code));
+  header->mutable_status()->set_message(message);
+  header->set_request_id(new_request_id());
+}
+
+/// The answer of a response without more than a header.
+template <class Response>
+[[nodiscard]] answer_writer refusal_answer(rpc_refusal reason) {
+  return [reason = std::move(reason)](answer_form form, std::string& out) {
+    Response response;
+    set_header(response, reason.code, reason.message);
+    append_message(response, form, out);
+  };
+}
+
+/// An answer whose fields are set; its header becomes OK.
+template <class Response>
+[[nodiscard]] answer_writer response_answer(Response response, std::string note = {}) {
+  auto shared = std::make_shared<Response>(std::move(response));
+  set_header(*shared, answer_code::ok, note);
+  return [shared = std::move(shared)](answer_form form, std::string& out) { append_message(*shared, form, out); };
+}
+
+/// Reads a request. Errors: invalid_argument in all cases.
+[[nodiscard]] std::expected<void, body_fault> read_request(answer_form form, std::string_view body,
+                                                           google::protobuf::Message& request);
+
+}  // namespace cenote::manager

@@ -1,0 +1,202 @@
+#include "services/manager/service/location_answer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "services/manager/service/call_answer.hpp"
+#include "transport/manager/answer_code.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+namespace proto = ::kv_cache_manager::proto;
+
+constexpr auto ok_code = static_cast<std::uint16_t>(answer_code::ok);
+
+/// The parts of a key, for a list of locations; without any, the asked specs as absent.
+class part_list {
+ public:
+  explicit part_list(const located_keys& keys) : keys_(keys) {}
+
+  [[nodiscard]] std::span<const location_part> absent() {
+    parts_.assign(1, {.specs = keys_.specs});
+    return parts_;
+  }
+  [[nodiscard]] std::span<const location_part> of(const found_key& key) {
+    if (key.parts == 0) return absent();
+    parts_.clear();
+    for (std::uint32_t i = key.first_part; i < key.first_part + key.parts; ++i) {
+      const found_part& part = keys_.found.parts[i];
+      parts_.push_back({.texts = &keys_.instance.texts(part.storage),
+                        .extent = part.extent,
+                        .specs = part.specs & keys_.specs,
+                        .position = part.position});
+    }
+    return parts_;
+  }
+
+ private:
+  const located_keys& keys_;
+  std::vector<location_part> parts_;
+};
+
+std::string_view status_of(location_state state) noexcept {
+  switch (state) {
+    case location_state::writing: return "CLS_WRITING";
+    case location_state::serving: return "CLS_SERVING";
+    case location_state::deleting: return "CLS_DELETING";
+    case location_state::none: break;
+  }
+  return "CLS_NOT_FOUND";
+}
+
+/// The order of states: what is served stands for the key, then what is being written.
+int order_of(location_state state) noexcept {
+  return state == location_state::serving ? 0 : state == location_state::writing ? 1 : 2;
+}
+
+void append_hex(std::string& text, std::uint64_t number) {
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(number >> shift) & 15U];
+}
+
+std::string id_of(const key_state& state) {
+  std::string id;
+  append_hex(id, state.extent);
+  return id + "-" + std::to_string(state.position);
+}
+
+void fill_location(const served_instance& instance, const key_state& state, std::uint64_t asked,
+                   proto::CacheLocation& location) {
+  const auto& storage = state.storage < most_storages ? instance.storages()[state.storage] : nullptr;
+  const std::uint64_t specs = state.specs & asked;
+  location.set_type(static_cast<proto::StorageType>(storage == nullptr ? storage_type::unspecified : storage->terms->type));
+  location.set_spec_size(std::popcount(specs));
+  for (std::uint64_t rest = specs; rest != 0; rest &= rest - 1) {
+    const auto spec = static_cast<std::size_t>(std::countr_zero(rest));
+    proto::LocationSpec& entry = *location.add_location_specs();
+    entry.set_name(instance.terms().specs[spec].name);
+    if (storage != nullptr) {
+      instance.texts(state.storage)[spec].uri.append(state.extent, state.position, *entry.mutable_uri());
+    }
+  }
+  location.set_id(id_of(state));
+  location.set_status(std::string(status_of(state.state)));
+  location.set_create_time(state.wrote_at);
+}
+
+void append_mask(const std::vector<bool>& masked, answer_form form, std::string& out) {
+  const auto first_open = std::ranges::find(masked, false);
+  const auto offset = static_cast<std::uint64_t>(first_open - masked.begin());
+  const bool is_prefix = std::find(first_open, masked.end(), true) == masked.end();
+  constexpr std::uint32_t mask_field = 3, offset_field = 1, bools_field = 2, values_field = 1;
+  if (form == answer_form::json) {
+    out += R"("block_mask":{)";
+    if (is_prefix) {
+      out += R"("offset":)" + std::to_string(offset) + "},";
+      return;
+    }
+    out += R"("bool_masks":{"values":[)";
+    for (std::size_t i = 0; i < masked.size(); ++i) {
+      if (i > 0) out += ',';
+      out += masked[i] ? "true" : "false";
+    }
+    out += "]}},";
+    return;
+  }
+  std::string mask;
+  if (is_prefix) {  // a oneof has its field also where that is 0
+    append_varint(offset_field << 3U, mask);
+    append_varint(offset, mask);
+  } else {
+    std::string values, bools(masked.size(), '\0');
+    std::ranges::transform(masked, bools.begin(), [](bool each) { return each ? '\1' : '\0'; });
+    append_field(values_field, bools, values);
+    append_field(bools_field, values, mask);
+  }
+  append_field(mask_field, mask, out);
+}
+
+}  // namespace
+
+void append_locations(const located_keys& keys, answer_form form, std::string& out) {
+  constexpr std::uint32_t locations_field = 2;
+  append_header(form, ok_code, {}, new_request_id(), out);
+  location_list list(form, locations_field, "locations", keys.instance.terms(), out);
+  part_list parts(keys);
+  for (std::size_t i = 0; i < keys.count; ++i) {
+    const bool is_found = i >= keys.begin && i - keys.begin < keys.found.keys.size();
+    list.add(is_found ? parts.of(keys.found.keys[i - keys.begin]) : parts.absent(), {});
+  }
+  list.end();
+  append_end(form, out);
+}
+
+void append_grant(const served_instance& instance, const start_grant& grant, answer_form form, std::string& out) {
+  constexpr std::uint32_t session_field = 2, locations_field = 4;
+  append_header(form, ok_code, {}, new_request_id(), out);
+  if (form == answer_form::json) {
+    out += R"("write_session_id":")" + grant.session + R"(",)";
+  } else {
+    append_field(session_field, grant.session, out);
+  }
+  append_mask(grant.masked, form, out);
+  location_list list(form, locations_field, "locations", instance.terms(), out);
+  for (std::size_t i = 0; i < grant.specs.size(); ++i) {
+    const location_part part{.texts = &instance.texts(grant.storage),
+                             .extent = grant.extent,
+                             .specs = grant.specs[i],
+                             .position = static_cast<std::uint32_t>(i)};
+    list.add({&part, 1}, {});
+  }
+  list.end();
+  append_end(form, out);
+}
+
+proto::meta::GetCacheLocationsByBackendResponse locations_by_type(const served_instance& instance,
+                                                                  std::span<const cache_key> keys,
+                                                                  std::span<const storage_type> types,
+                                                                  std::uint64_t specs) {
+  proto::meta::GetCacheLocationsByBackendResponse response;
+  for (std::size_t i = 0; i < keys.size(); ++i) response.add_key_locations();
+  std::vector<key_state> states;
+  instance.index().read_states(keys, states);
+  for (const key_state& state : states) {
+    const auto& storage = state.storage < most_storages ? instance.storages()[state.storage] : nullptr;
+    if (state.state != location_state::serving || storage == nullptr || !storage->is_readable()) continue;
+    const storage_type type = storage->terms->type;
+    if (!types.empty() && std::ranges::find(types, type) == types.end()) continue;
+    auto& locations = *response.mutable_key_locations(static_cast<int>(state.key))->mutable_locations();
+    const bool is_there = std::ranges::any_of(
+        locations, [&](const proto::CacheLocation& each) { return each.type() == static_cast<int>(type); });
+    if (!is_there) fill_location(instance, state, specs, *locations.Add());
+  }
+  return response;
+}
+
+proto::meta::GetCacheMetaResponse states_of_keys(const served_instance& instance, std::span<const cache_key> keys) {
+  proto::meta::GetCacheMetaResponse response;
+  std::vector<key_state> states;
+  instance.index().read_states(keys, states);
+  std::ranges::stable_sort(states, {}, [](const key_state& state) { return std::pair(state.key, order_of(state.state)); });
+  auto state = states.begin();
+  for (std::uint32_t key = 0; key < keys.size(); ++key) {
+    proto::CacheLocation& location = *response.add_locations();
+    auto& replicas = *response.add_replica_locations();
+    std::string meta = R"({"id":")";
+    const bool is_found = state != states.end() && state->key == key;
+    if (is_found) meta += id_of(*state);
+    meta += R"(","status":")";
+    meta += status_of(is_found ? state->state : location_state::none);
+    meta += R"("})";
+    response.add_metas(std::move(meta));
+    for (bool is_first = true; state != states.end() && state->key == key; ++state, is_first = false) {
+      fill_location(instance, *state, ~std::uint64_t{0}, *replicas.add_locations());
+      if (is_first) location = replicas.locations(0);
+    }
+  }
+  return response;
+}
+
+}  // namespace cenote::manager

@@ -1,0 +1,410 @@
+#include "services/manager/service/meta_calls.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "services/manager/registry/storage_listing.hpp"
+#include "services/manager/service/location_answer.hpp"
+#include "services/manager/writes/finish_write.hpp"
+#include "services/manager/writes/remove_blocks.hpp"
+#include "services/manager/writes/start_write.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+using namespace proto::meta;  // NOLINT(google-build-using-namespace): requests and responses of this service
+
+std::unexpected<rpc_refusal> refuse_instance(const std::string& id) {
+  return refuse(answer_code::instance_not_exist, "there is no instance " + id);
+}
+
+/// The position of each storage in an order that is drawn by weights: the n-th of the random exponential times with
+/// these rates (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
+std::minstd_rand& dice() {
+  thread_local std::minstd_rand random(std::random_device{}());
+  return random;
+}
+
+std::string name_text(query_kind kind) { return std::to_string(static_cast<int>(kind)); }
+
+rpc_outcome<query_kind> kind_of(int asked, const instance_terms& terms) {
+  if (asked == 0) return terms.default_kind == query_kind::unspecified ? query_kind::prefix : terms.default_kind;
+  if (asked >= 1 && asked <= 4) return static_cast<query_kind>(asked);
+  return refuse(answer_code::invalid_argument, "query_type is " + std::to_string(asked) + "; right would be 0 to 4");
+}
+
+/// The keys without those that are masked.
+rpc_outcome<std::vector<cache_key>> unmasked(std::vector<cache_key> keys, const proto::BlockMask& mask) {
+  const auto masked = mask_of(mask_of(mask), keys.size(), "block_mask");
+  if (!masked) return std::unexpected(masked.error());
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (!(*masked)[i]) keys[kept++] = keys[i];
+  }
+  keys.resize(kept);
+  return keys;
+}
+
+template <class Response, class Outcome>
+answer_writer writer_of(Outcome&& outcome) {
+  if (outcome) return std::move(*outcome);
+  return refusal_answer<Response>(std::move(outcome.error()));
+}
+
+template <class Response>
+outcome_receiver<void> plain_receiver(answer_receiver receive) {
+  return [receive = std::move(receive)](rpc_outcome<> outcome) {
+    receive(outcome ? response_answer(Response{}) : refusal_answer<Response>(std::move(outcome.error())));
+  };
+}
+
+}  // namespace
+
+bool call_rights::may_see(std::string_view group) const noexcept {
+  return groups.empty() || std::ranges::find(groups, group) != groups.end();
+}
+
+rpc_outcome<meta_calls::instance_pointer> meta_calls::instance_of(const std::string& id, const call_rights& rights) {
+  const auto& view = views_.view();
+  const auto found = view->instances.find(id);
+  if (found == view->instances.end() || !rights.may_see(found->second->terms().group)) {
+    if (!view->is_ready) return refuse(answer_code::service_not_ready, "the manager recovers; ask again");
+    if (id.empty()) return refuse(answer_code::invalid_argument, "instance_id is empty; the id of an instance is needed");
+    return refuse_instance(id);
+  }
+  return found->second;
+}
+
+read_order meta_calls::order_of(const served_instance& instance) {
+  std::vector<std::pair<double, std::uint8_t>> drawn;
+  const auto& candidates = instance.group().candidates;
+  for (std::size_t i = 0; i < most_storages; ++i) {
+    const auto& storage = instance.storages()[i];
+    if (storage == nullptr || !storage->is_readable() || storage->terms->read_weight == 0) continue;
+    double place = 0;
+    if (choice_ == read_choice::first) {
+      place = static_cast<double>(std::ranges::find(candidates, storage->terms->name) - candidates.begin());
+    } else {
+      const double uniform = std::uniform_real_distribution<double>(1e-12, 1)(dice());
+      place = -std::log(uniform) / storage->terms->read_weight;
+    }
+    drawn.emplace_back(place, static_cast<std::uint8_t>(i));
+  }
+  std::ranges::sort(drawn);
+  read_order order;
+  order.rank.fill(read_order::unusable);
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    order.rank[drawn[i].second] = static_cast<std::uint8_t>(std::min<std::size_t>(i, read_order::unusable - 1));
+  }
+  return order;
+}
+
+rpc_outcome<std::uint64_t> meta_calls::asked_specs(const instance_terms& terms,
+                                             const google::protobuf::RepeatedPtrField<std::string>& names) {
+  if (names.empty()) return terms.all_specs;
+  std::uint64_t specs = 0;
+  for (const std::string& name : names) {
+    const auto spec = terms.find_spec(name);
+    if (!spec) {
+      return refuse(answer_code::invalid_argument,
+                    "location_spec_names has '" + name + "', which instance " + terms.id + " does not have");
+    }
+    specs |= std::uint64_t{1} << *spec;
+  }
+  return specs;
+}
+
+void meta_calls::note_uses(const served_instance& instance) {
+  std::vector<std::uint32_t> records;
+  records.reserve(found_.keys.size());
+  for (const found_key& key : found_.keys) {
+    if (key.parts != 0) records.push_back(key.record);
+  }
+  if (!records.empty()) writer_.uses().add(instance.terms().number, std::move(records));
+}
+
+rpc_outcome<std::size_t> meta_calls::find(const served_instance& instance, query_kind kind,
+                                          std::vector<cache_key> keys, std::int64_t window) {
+  const read_order order = order_of(instance);
+  switch (kind) {
+    case query_kind::batch: instance.index().read_each(keys, order, found_); return 0;
+    case query_kind::window: {
+      if (window < 1 || static_cast<std::uint64_t>(window) > keys.size()) {
+        return refuse(answer_code::invalid_argument, "sw_size is " + std::to_string(window) +
+                                                         "; right would be 1 to " + std::to_string(keys.size()) +
+                                                         ", the number of keys");
+      }
+      const auto begin = instance.index().match_window(keys, static_cast<std::size_t>(window), order, found_);
+      return begin.value_or(keys.size());
+    }
+    case query_kind::prefix_with_mamba:
+      (void)instance.index().match_prefix(
+          keys, order, {.each = instance.terms().common_specs, .last = instance.terms().all_specs}, found_);
+      return 0;
+    default: (void)instance.index().match_prefix(keys, order, {}, found_); return 0;
+  }
+}
+
+rpc_outcome<answer_writer> meta_calls::get_location(const GetCacheLocationRequest& request,
+                                                    const call_rights& rights) {
+  const auto instance = instance_of(request.instance_id(), rights);
+  if (!instance) return std::unexpected(instance.error());
+  const auto kind = kind_of(request.query_type(), (*instance)->terms());
+  if (!kind) return std::unexpected(kind.error());
+  const auto specs = asked_specs((*instance)->terms(), request.location_spec_names());
+  if (!specs) return std::unexpected(specs.error());
+  auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  const bool is_prefix = *kind == query_kind::prefix || *kind == query_kind::prefix_with_mamba;
+  if (keys && is_prefix) keys = unmasked(std::move(*keys), request.block_mask());
+  if (!keys) return std::unexpected(keys.error());
+  const std::size_t count = keys->size();
+  const auto begin = find(**instance, *kind, std::move(*keys), request.sw_size());
+  if (!begin) return std::unexpected(begin.error());
+  note_uses(**instance);
+  // The list is written before this object answers anything else.
+  return [this, instance = *instance, specs = *specs, begin = *begin,
+          count = is_prefix ? found_.keys.size() : count](answer_form form, std::string& out) {
+    append_locations({.instance = *instance, .found = found_, .specs = specs, .begin = begin, .count = count}, form, out);
+  };
+}
+
+rpc_outcome<answer_writer> meta_calls::get_length(const GetCacheLocationLenRequest& request,
+                                                  const call_rights& rights) {
+  const auto instance = instance_of(request.instance_id(), rights);
+  if (!instance) return std::unexpected(instance.error());
+  const auto kind = kind_of(request.query_type(), (*instance)->terms());
+  if (!kind) return std::unexpected(kind.error());
+  auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  if (!keys) return std::unexpected(keys.error());
+  GetCacheLocationLenResponse response;
+  if (*kind == query_kind::prefix) {
+    response.set_cache_location_len(static_cast<std::int64_t>(
+        (*instance)->index().count_prefix(*keys, order_of(**instance), {})));
+    return response_answer(std::move(response));
+  }
+  const auto begin = find(**instance, *kind, std::move(*keys), request.sw_size());
+  if (!begin) return std::unexpected(begin.error());
+  response.set_cache_location_len(std::ranges::count_if(found_.keys, [](const found_key& key) { return key.parts != 0; }));
+  return response_answer(std::move(response));
+}
+
+rpc_outcome<answer_writer> meta_calls::get_by_backend(const GetCacheLocationsByBackendRequest& request,
+                                                      const call_rights& rights) {
+  const auto instance = instance_of(request.instance_id(), rights);
+  if (!instance) return std::unexpected(instance.error());
+  const auto specs = asked_specs((*instance)->terms(), request.location_spec_names());
+  if (!specs) return std::unexpected(specs.error());
+  const auto kind = kind_of(request.query_type(), (*instance)->terms());
+  if (!kind) return std::unexpected(kind.error());
+  if (request.query_type() != proto::QT_UNSPECIFIED && *kind != query_kind::batch) {
+    return refuse(answer_code::invalid_argument,
+                  "query_type is " + name_text(*kind) + "; locations by backend are a QT_BATCH_GET");
+  }
+  std::vector<storage_type> types;
+  for (const auto& selector : request.backend_selectors()) {
+    const auto type = storage_type_of(selector.backend_type());
+    if (!type || *type == storage_type::unspecified) {
+      return refuse(answer_code::invalid_argument, "backend_selectors has a backend_type that is none");
+    }
+    types.push_back(*type);
+  }
+  const auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  if (!keys) return std::unexpected(keys.error());
+  return response_answer(locations_by_type(**instance, *keys, types, *specs));
+}
+
+rpc_outcome<answer_writer> meta_calls::get_meta(const proto::GetCacheMetaRequest& request, const call_rights& rights) {
+  const auto instance = instance_of(request.instance_id(), rights);
+  if (!instance) return std::unexpected(instance.error());
+  auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  if (keys) keys = unmasked(std::move(*keys), request.block_mask());
+  if (!keys) return std::unexpected(keys.error());
+  return response_answer(states_of_keys(**instance, *keys));
+}
+
+rpc_outcome<answer_writer> meta_calls::get_instance(const proto::GetInstanceInfoRequest& request,
+                                                    const call_rights& rights) {
+  const auto instance = instance_of(request.instance_id(), rights);
+  if (!instance) return std::unexpected(instance.error());
+  GetInstanceInfoResponse response;
+  response.set_instance_group((*instance)->terms().group);
+  if (const auto entry = views_.view()->settings.find_instance(request.instance_id()); entry != nullptr) {
+    *response.mutable_instance_info() = entry->info;
+  }
+  return response_answer(std::move(response));
+}
+
+void meta_calls::register_instance(proto::RegisterInstanceRequest request, const call_rights& rights,
+                                   answer_receiver receive) {
+  using response = RegisterInstanceResponse;
+  if (!rights.may_see(request.instance_group())) {
+    return receive(refusal_answer<response>({.code = answer_code::not_found,
+                                             .message = "there is no instance group " + request.instance_group()}));
+  }
+  const std::string group = request.instance_group();
+  auto edit = [request = std::move(request)](const change_basis& basis) {
+    return basis.settings.register_instance(request);
+  };
+  writer_.post(std::make_unique<registry_command>(
+      std::move(edit), [this, group, receive = std::move(receive)](rpc_outcome<std::string> outcome) {
+        if (!outcome) return receive(refusal_answer<response>(std::move(outcome.error())));
+        const auto view = writer_.views().take();
+        response answer;
+        if (const auto entry = view->settings.find_group(group); entry != nullptr) {
+          storage_set available;
+          for (std::size_t i = 0; i < most_storages; ++i) {
+            const auto& storage = (*view->storages)[i];
+            available[i] = storage != nullptr && storage->is_readable();
+          }
+          answer.set_storage_configs(storage_configs(view->settings, entry->terms, available));
+          answer.set_extra_info(entry->group.extra_info());
+        }
+        receive(response_answer(std::move(answer), std::move(*outcome)));
+      }));
+}
+
+void meta_calls::start_write(const StartWriteCacheRequest& request, const call_rights& rights,
+                             answer_receiver receive) {
+  using response = StartWriteCacheResponse;
+  const auto instance = instance_of(request.instance_id(), rights);
+  if (!instance) return receive(refusal_answer<response>(instance.error()));
+  auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  if (!keys) return receive(refusal_answer<response>(keys.error()));
+  if (request.is_replication()) {
+    return receive(refusal_answer<response>({.code = answer_code::unsupported,
+                                             .message = "replication is not built; leave is_replication out"}));
+  }
+  start_request start{.instance = request.instance_id(),
+                      .keys = std::move(*keys),
+                      .groups = {request.location_spec_group_names().begin(), request.location_spec_group_names().end()},
+                      .timeout_s = request.write_timeout_seconds(),
+                      .replicas = request.min_replica_count()};
+  writer_.post(std::make_unique<manager::start_write>(
+      std::move(start), [instance = *instance, receive = std::move(receive)](rpc_outcome<start_grant> outcome) {
+        if (!outcome) return receive(refusal_answer<response>(std::move(outcome.error())));
+        auto grant = std::make_shared<const start_grant>(std::move(*outcome));
+        receive([instance, grant](answer_form form, std::string& out) { append_grant(*instance, *grant, form, out); });
+      }));
+}
+
+void meta_calls::finish_write(const FinishWriteCacheRequest& request, const call_rights& rights,
+                              answer_receiver receive) {
+  if (const auto instance = instance_of(request.instance_id(), rights); !instance) {
+    return receive(refusal_answer<CommonResponse>(instance.error()));
+  }
+  if (!request.has_success_blocks()) {
+    return receive(refusal_answer<CommonResponse>(
+        {.code = answer_code::invalid_argument,
+         .message = "success_blocks is missing; right would be an offset, or a bool for each granted block"}));
+  }
+  finish_request finish{.instance = request.instance_id(),
+                        .session = request.write_session_id(),
+                        .success = mask_of(request.success_blocks()),
+                        .checksums = {request.checksums().begin(), request.checksums().end()}};
+  writer_.post(
+      std::make_unique<manager::finish_write>(std::move(finish), plain_receiver<CommonResponse>(std::move(receive))));
+}
+
+void meta_calls::remove(const proto::RemoveCacheRequest& request, const call_rights& rights, answer_receiver receive) {
+  const auto instance = instance_of(request.instance_id(), rights);
+  if (!instance) return receive(refusal_answer<CommonResponse>(instance.error()));
+  auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  if (!keys) return receive(refusal_answer<CommonResponse>(keys.error()));
+  remove_request removal{
+      .instance = request.instance_id(), .keys = std::move(*keys), .spared = mask_of(request.block_mask())};
+  writer_.post(std::make_unique<remove_keys>(std::move(removal), plain_receiver<CommonResponse>(std::move(receive))));
+}
+
+void meta_calls::trim(const TrimCacheRequest& request, const call_rights& rights, answer_receiver receive) {
+  const auto refuse_with = [&](answer_code code, std::string message) {
+    receive(refusal_answer<CommonResponse>({.code = code, .message = std::move(message)}));
+  };
+  if (const auto instance = instance_of(request.instance_id(), rights); !instance) {
+    return refuse_with(instance.error().code, instance.error().message);
+  }
+  trim_request trim{.instance = request.instance_id()};
+  switch (request.strategy()) {
+    case TS_REMOVE_ALL_CACHE: break;
+    case TS_REMOVE_ALL_META: trim.scope = trim_scope::records; break;
+    case TS_TIMESTAMP:
+      if (request.begin_timestamp() < 0 || request.end_timestamp() < request.begin_timestamp()) {
+        return refuse_with(answer_code::invalid_argument,
+                           "end_timestamp is before begin_timestamp, or one of them is negative; right would be Unix "
+                           "seconds in their order");
+      }
+      trim.scope = trim_scope::period;
+      trim.begin = static_cast<std::uint32_t>(request.begin_timestamp());
+      trim.end = static_cast<std::uint32_t>(request.end_timestamp());
+      break;
+    default:
+      return refuse_with(answer_code::invalid_argument,
+                         "strategy is " + std::to_string(request.strategy()) + "; right would be 1 to 3");
+  }
+  writer_.post(std::make_unique<trim_instance>(std::move(trim), plain_receiver<CommonResponse>(std::move(receive))));
+}
+
+namespace {
+
+/// A request of the type that `make` takes, or its fault.
+template <class Request, class Use>
+std::expected<void, body_fault> with_request(answer_form form, std::string_view body, Use&& use) {
+  Request request;
+  if (auto read = read_request(form, body, request); !read) return read;
+  use(std::move(request));
+  return {};
+}
+
+}  // namespace
+
+std::expected<void, body_fault> meta_calls::call(enum rpc name, answer_form form, std::string_view body,
+                                                 const call_rights& rights, answer_receiver receive) {
+  switch (name) {
+    case rpc::get_cache_location:
+      return with_request<GetCacheLocationRequest>(form, body, [&](auto&& request) {
+        receive(writer_of<GetCacheLocationResponse>(get_location(request, rights)));
+      });
+    case rpc::get_cache_location_len:
+      return with_request<GetCacheLocationLenRequest>(form, body, [&](auto&& request) {
+        receive(writer_of<GetCacheLocationLenResponse>(get_length(request, rights)));
+      });
+    case rpc::get_cache_locations_by_backend:
+      return with_request<GetCacheLocationsByBackendRequest>(form, body, [&](auto&& request) {
+        receive(writer_of<GetCacheLocationsByBackendResponse>(get_by_backend(request, rights)));
+      });
+    case rpc::get_cache_meta:
+    case rpc::admin_get_cache_meta:
+      return with_request<proto::GetCacheMetaRequest>(form, body, [&](auto&& request) {
+        receive(writer_of<GetCacheMetaResponse>(get_meta(request, rights)));
+      });
+    case rpc::get_instance_info:
+      return with_request<proto::GetInstanceInfoRequest>(form, body, [&](auto&& request) {
+        receive(writer_of<GetInstanceInfoResponse>(get_instance(request, rights)));
+      });
+    case rpc::register_instance:
+      return with_request<proto::RegisterInstanceRequest>(form, body, [&](auto&& request) {
+        register_instance(std::forward<decltype(request)>(request), rights, std::move(receive));
+      });
+    case rpc::start_write_cache:
+      return with_request<StartWriteCacheRequest>(
+          form, body, [&](auto&& request) { start_write(request, rights, std::move(receive)); });
+    case rpc::finish_write_cache:
+      return with_request<FinishWriteCacheRequest>(
+          form, body, [&](auto&& request) { finish_write(request, rights, std::move(receive)); });
+    case rpc::remove_cache:
+    case rpc::admin_remove_cache:
+      return with_request<proto::RemoveCacheRequest>(
+          form, body, [&](auto&& request) { remove(request, rights, std::move(receive)); });
+    case rpc::trim_cache:
+      return with_request<TrimCacheRequest>(form, body,
+                                            [&](auto&& request) { trim(request, rights, std::move(receive)); });
+    default:
+      receive(refusal_answer<CommonResponse>(
+          {.code = answer_code::unsupported, .message = std::string(row_of(name).name) + " is not built"}));
+      return {};
+  }
+}
+
+}  // namespace cenote::manager

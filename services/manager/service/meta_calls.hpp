@@ -1,0 +1,77 @@
+// The calls of MetaService.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "services/manager/service/call_answer.hpp"
+#include "services/manager/service/key_question.hpp"
+#include "services/manager/service/manager_writer.hpp"
+#include "transport/manager/proto/meta.pb.h"
+#include "transport/manager/rpc_table.hpp"
+
+namespace cenote::manager {
+
+/// How a storage is chosen among those that have a block.
+enum class read_choice : std::uint8_t {
+  weighted,  ///< drawn once for a request
+  first,     ///< in the order of the group
+};
+
+/// What a caller of MetaService may see; empty groups: all.
+struct call_rights {
+  std::vector<std::string> groups{};
+
+  [[nodiscard]] bool may_see(std::string_view group) const noexcept;
+};
+
+/// Answers on one thread at a time; reads at once, the others through the writer. Each thread has its own.
+class meta_calls {
+ public:
+  meta_calls(manager_writer& writer, const call_limits& limits, read_choice choice)
+      : writer_(writer), views_(writer.views()), limits_(limits), choice_(choice) {}
+
+  /// Errors: the body was not understood; then nothing is answered.
+  [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
+                                                     const call_rights& rights, answer_receiver receive);
+
+ private:
+  using instance_pointer = std::shared_ptr<const served_instance>;
+  template <class Response>
+  using response_writer = std::function<void(Response&)>;
+
+  [[nodiscard]] rpc_outcome<instance_pointer> instance_of(const std::string& id, const call_rights& rights);
+  [[nodiscard]] read_order order_of(const served_instance& instance);
+  [[nodiscard]] static rpc_outcome<std::uint64_t> asked_specs(const instance_terms& terms,
+                                                const google::protobuf::RepeatedPtrField<std::string>& names);
+  void note_uses(const served_instance& instance);
+
+  [[nodiscard]] rpc_outcome<answer_writer> get_location(const proto::meta::GetCacheLocationRequest& request,
+                                                        const call_rights& rights);
+  [[nodiscard]] rpc_outcome<answer_writer> get_length(const proto::meta::GetCacheLocationLenRequest& request,
+                                                      const call_rights& rights);
+  [[nodiscard]] rpc_outcome<answer_writer> get_by_backend(
+      const proto::meta::GetCacheLocationsByBackendRequest& request, const call_rights& rights);
+  [[nodiscard]] rpc_outcome<answer_writer> get_meta(const proto::GetCacheMetaRequest& request,
+                                                    const call_rights& rights);
+  [[nodiscard]] rpc_outcome<answer_writer> get_instance(const proto::GetInstanceInfoRequest& request,
+                                                        const call_rights& rights);
+  void register_instance(proto::RegisterInstanceRequest request, const call_rights& rights, answer_receiver receive);
+  void start_write(const proto::meta::StartWriteCacheRequest& request, const call_rights& rights,
+                   answer_receiver receive);
+  void finish_write(const proto::meta::FinishWriteCacheRequest& request, const call_rights& rights,
+                    answer_receiver receive);
+  void remove(const proto::RemoveCacheRequest& request, const call_rights& rights, answer_receiver receive);
+  void trim(const proto::meta::TrimCacheRequest& request, const call_rights& rights, answer_receiver receive);
+  /// The entries of a question in `found_`; how many keys are before the first entry.
+  [[nodiscard]] rpc_outcome<std::size_t> find(const served_instance& instance, query_kind kind,
+                                              std::vector<cache_key> keys, std::int64_t window);
+
+  manager_writer& writer_;
+  view_reader views_;
+  const call_limits limits_;
+  const read_choice choice_;
+  lookup_answer found_;
+};
+
+}  // namespace cenote::manager
