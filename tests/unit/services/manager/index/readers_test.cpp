@@ -1,0 +1,156 @@
+// Readers beside a writer: what they see belongs to the key that they ask for.
+#include <array>
+#include <atomic>
+#include <boost/test/unit_test.hpp>
+#include <cstdint>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/services/manager/index/index_world.hpp"
+
+namespace cenote::manager::test {
+
+BOOST_AUTO_TEST_SUITE(readers_beside_a_writer)
+
+namespace {
+
+constexpr std::uint64_t first_moving = 1;
+constexpr std::uint64_t moving_keys = 60;
+constexpr std::uint64_t first_stable = 1000;
+constexpr std::uint64_t stable_keys = 60;
+constexpr std::uint64_t first_passing = 10'000;  // keys that come and go, so that tables grow and slots move
+
+#ifdef CENOTE_TSAN
+constexpr int rounds = 400;
+#else
+constexpr int rounds = 4000;
+#endif
+
+/// All of an extent follows from the key that alone lies in it.
+constexpr extent_info extent_of(std::uint64_t key, std::uint64_t generation) {
+  return {.number = key << 32 | generation,
+          .wrote_at = static_cast<std::uint32_t>(key * 3),
+          .storage = static_cast<std::uint8_t>(key % 200)};
+}
+
+template <class Part>
+bool is_of_key(const Part& part, std::uint64_t key) {
+  return part.extent >> 32 == key && part.wrote_at == key * 3 && part.storage == key % 200 && part.position == key;
+}
+
+/// Gives keys locations in extents of their own, and takes them away again.
+class moving_writer {
+ public:
+  explicit moving_writer(index_world& world) : world_(world) {}
+
+  void put(std::uint64_t key) {
+    const std::uint32_t extent = world_.index.extents().add(extent_of(key, ++generation_)).value();
+    const std::uint32_t record = world_.put(key, extent, writing, std::uint64_t{1} << (generation_ % 64));
+    world_.index.change_state(record, extent, writing, serving);
+  }
+  void move_one() {
+    const std::uint64_t key = first_moving + random_() % moving_keys;
+    const std::uint32_t record = world_.index.find({.low = key});
+    std::vector<location> places;
+    if (record != no_record)
+      world_.index.visit_locations(record, [&](const location& each) { places.push_back(each); });
+    if (places.size() < 6 && random_() % 2 == 0) {
+      put(key);
+    } else if (!places.empty()) {
+      erase(record, places[random_() % places.size()].extent);
+    }
+  }
+  /// A row of keys, which goes when it is long.
+  void pass_one() {
+    if (passed_ - left_ == 3000) is_growing_ = false;
+    if (passed_ == left_) is_growing_ = true;
+    if (is_growing_) {
+      put(first_passing + passed_++);
+      return;
+    }
+    const std::uint32_t record = world_.index.find({.low = first_passing + left_++});
+    std::uint32_t extent = 0;
+    world_.index.visit_locations(record, [&](const location& place) { extent = place.extent; });
+    erase(record, extent);
+  }
+
+ private:
+  void erase(std::uint32_t record, std::uint32_t extent) {
+    world_.index.change_state(record, extent, serving, deleting);
+    world_.index.erase_location(record, extent, deleting);
+    world_.index.extents().erase(extent);
+  }
+
+  index_world& world_;
+  std::mt19937_64 random_{17};
+  std::uint64_t generation_ = 0;
+  std::uint64_t passed_ = 0;
+  std::uint64_t left_ = 0;
+  bool is_growing_ = true;
+};
+
+struct reader_report {
+  std::size_t wrong = 0;
+  std::size_t absent = 0;  ///< of the keys that are always there
+};
+
+void check(const lookup_answer& answer, std::span<const cache_key> keys, reader_report& report) {
+  for (std::size_t i = 0; i < answer.keys.size(); ++i) {
+    const found_key& entry = answer.keys[i];
+    for (const found_part& part : std::span(answer.parts).subspan(entry.first_part, entry.parts)) {
+      report.wrong += is_of_key(part, keys[i].low) ? 0U : 1U;
+    }
+  }
+}
+
+reader_report read_all(const index_world& w) {
+  reader_report report;
+  lookup_answer answer;
+  std::vector<key_state> states;
+  const std::vector<cache_key> moving = row(first_moving, moving_keys);
+  const std::vector<cache_key> stable = row(first_stable, stable_keys);
+  for (int i = 0; i < rounds; ++i) {
+    w.index.read_each(moving, w.order, answer);
+    check(answer, moving, report);
+    if (const auto begin = w.index.match_window(moving, 3, w.order, answer)) {
+      check(answer, std::span(moving).subspan(*begin), report);
+    }
+    w.index.read_states(moving, states);
+    for (const key_state& each : states) report.wrong += is_of_key(each, moving[each.key].low) ? 0U : 1U;
+    report.absent += stable_keys - w.index.match_prefix(stable, w.order, {}, answer);
+    check(answer, stable, report);
+    report.absent += stable_keys - w.index.count_prefix(stable, w.order, {});
+  }
+  return report;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_reader_never_sees_what_is_of_another_key_nor_misses_one_that_stays) {
+  index_world w;
+  moving_writer writer(w);
+  for (std::uint64_t key = first_stable; key < first_stable + stable_keys; ++key) writer.put(key);
+  std::array<reader_report, 2> reports{};
+  std::atomic<int> done = 0;
+  std::vector<std::thread> readers;
+  for (reader_report& report : reports) {
+    readers.emplace_back([&] {
+      report = read_all(w);
+      ++done;
+    });
+  }
+  while (done < 2) {
+    writer.move_one();
+    writer.pass_one();
+  }
+  for (std::thread& each : readers) each.join();
+  for (const reader_report& report : reports) {
+    BOOST_TEST(report.wrong == 0U);
+    BOOST_TEST(report.absent == 0U);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::manager::test
