@@ -3,6 +3,7 @@
 
 #include <google/protobuf/message.h>
 
+#include <expected>
 #include <functional>
 #include <memory>
 #include <string>
@@ -62,5 +63,22 @@ template <class Response>
 /// Reads a request. Errors: invalid_argument in all cases.
 [[nodiscard]] std::expected<void, body_fault> read_request(answer_form form, std::string_view body,
                                                            google::protobuf::Message& request);
+
+/// Calls `use` with a request, or gives its fault.
+template <class Request, class Use>
+[[nodiscard]] std::expected<void, body_fault> with_request(answer_form form, std::string_view body, Use&& use) {
+  Request request;
+  if (auto read = read_request(form, body, request); !read) return read;
+  use(std::move(request));
+  return {};
+}
+/// The same with one that may outlive the call.
+template <class Request, class Use>
+[[nodiscard]] std::expected<void, body_fault> with_shared_request(answer_form form, std::string_view body, Use&& use) {
+  auto request = std::make_shared<Request>();
+  if (auto read = read_request(form, body, *request); !read) return read;
+  use(std::shared_ptr<const Request>(std::move(request)));
+  return {};
+}
 
 }  // namespace cenote::manager

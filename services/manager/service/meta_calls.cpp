@@ -15,7 +15,7 @@ namespace cenote::manager {
 
 namespace {
 
-using namespace proto::meta;  // NOLINT(google-build-using-namespace): requests and responses of this service
+namespace meta = proto::meta;
 
 std::unexpected<rpc_refusal> refuse_instance(const std::string& id) {
   return refuse(answer_code::instance_not_exist, "there is no instance " + id);
@@ -142,13 +142,13 @@ rpc_outcome<std::size_t> meta_calls::find(const served_instance& instance, query
     }
     case query_kind::prefix_with_mamba:
       (void)instance.index().match_prefix(
-          keys, order, {.each = instance.terms().common_specs, .last = instance.terms().all_specs}, found_);
+          keys, order, {.all = instance.terms().common_specs, .last = instance.terms().all_specs}, found_);
       return 0;
     default: (void)instance.index().match_prefix(keys, order, {}, found_); return 0;
   }
 }
 
-rpc_outcome<answer_writer> meta_calls::get_location(const GetCacheLocationRequest& request,
+rpc_outcome<answer_writer> meta_calls::get_location(const meta::GetCacheLocationRequest& request,
                                                     const call_rights& rights) {
   const auto instance = instance_of(request.instance_id(), rights);
   if (!instance) return std::unexpected(instance.error());
@@ -171,7 +171,7 @@ rpc_outcome<answer_writer> meta_calls::get_location(const GetCacheLocationReques
   };
 }
 
-rpc_outcome<answer_writer> meta_calls::get_length(const GetCacheLocationLenRequest& request,
+rpc_outcome<answer_writer> meta_calls::get_length(const meta::GetCacheLocationLenRequest& request,
                                                   const call_rights& rights) {
   const auto instance = instance_of(request.instance_id(), rights);
   if (!instance) return std::unexpected(instance.error());
@@ -179,7 +179,7 @@ rpc_outcome<answer_writer> meta_calls::get_length(const GetCacheLocationLenReque
   if (!kind) return std::unexpected(kind.error());
   auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
   if (!keys) return std::unexpected(keys.error());
-  GetCacheLocationLenResponse response;
+  meta::GetCacheLocationLenResponse response;
   if (*kind == query_kind::prefix) {
     response.set_cache_location_len(static_cast<std::int64_t>(
         (*instance)->index().count_prefix(*keys, order_of(**instance), {})));
@@ -191,7 +191,7 @@ rpc_outcome<answer_writer> meta_calls::get_length(const GetCacheLocationLenReque
   return response_answer(std::move(response));
 }
 
-rpc_outcome<answer_writer> meta_calls::get_by_backend(const GetCacheLocationsByBackendRequest& request,
+rpc_outcome<answer_writer> meta_calls::get_by_backend(const meta::GetCacheLocationsByBackendRequest& request,
                                                       const call_rights& rights) {
   const auto instance = instance_of(request.instance_id(), rights);
   if (!instance) return std::unexpected(instance.error());
@@ -229,7 +229,7 @@ rpc_outcome<answer_writer> meta_calls::get_instance(const proto::GetInstanceInfo
                                                     const call_rights& rights) {
   const auto instance = instance_of(request.instance_id(), rights);
   if (!instance) return std::unexpected(instance.error());
-  GetInstanceInfoResponse response;
+  meta::GetInstanceInfoResponse response;
   response.set_instance_group((*instance)->terms().group);
   if (const auto entry = views_.view()->settings.find_instance(request.instance_id()); entry != nullptr) {
     *response.mutable_instance_info() = entry->info;
@@ -239,7 +239,7 @@ rpc_outcome<answer_writer> meta_calls::get_instance(const proto::GetInstanceInfo
 
 void meta_calls::register_instance(proto::RegisterInstanceRequest request, const call_rights& rights,
                                    answer_receiver receive) {
-  using response = RegisterInstanceResponse;
+  using response = meta::RegisterInstanceResponse;
   if (!rights.may_see(request.instance_group())) {
     return receive(refusal_answer<response>({.code = answer_code::not_found,
                                              .message = "there is no instance group " + request.instance_group()}));
@@ -249,9 +249,9 @@ void meta_calls::register_instance(proto::RegisterInstanceRequest request, const
     return basis.settings.register_instance(request);
   };
   writer_.post(std::make_unique<registry_command>(
-      std::move(edit), [this, group, receive = std::move(receive)](rpc_outcome<std::string> outcome) {
+      std::move(edit), [&writer = writer_, group, receive = std::move(receive)](rpc_outcome<std::string> outcome) {
         if (!outcome) return receive(refusal_answer<response>(std::move(outcome.error())));
-        const auto view = writer_.views().take();
+        const auto view = writer.views().take();
         response answer;
         if (const auto entry = view->settings.find_group(group); entry != nullptr) {
           storage_set available;
@@ -266,9 +266,9 @@ void meta_calls::register_instance(proto::RegisterInstanceRequest request, const
       }));
 }
 
-void meta_calls::start_write(const StartWriteCacheRequest& request, const call_rights& rights,
+void meta_calls::start_write(const meta::StartWriteCacheRequest& request, const call_rights& rights,
                              answer_receiver receive) {
-  using response = StartWriteCacheResponse;
+  using response = meta::StartWriteCacheResponse;
   const auto instance = instance_of(request.instance_id(), rights);
   if (!instance) return receive(refusal_answer<response>(instance.error()));
   auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
@@ -283,20 +283,26 @@ void meta_calls::start_write(const StartWriteCacheRequest& request, const call_r
                       .timeout_s = request.write_timeout_seconds(),
                       .replicas = request.min_replica_count()};
   writer_.post(std::make_unique<manager::start_write>(
-      std::move(start), [instance = *instance, receive = std::move(receive)](rpc_outcome<start_grant> outcome) {
+      std::move(start), [&writer = writer_, receive = std::move(receive)](rpc_outcome<start_grant> outcome) {
         if (!outcome) return receive(refusal_answer<response>(std::move(outcome.error())));
         auto grant = std::make_shared<const start_grant>(std::move(*outcome));
-        receive([instance, grant](answer_form form, std::string& out) { append_grant(*instance, *grant, form, out); });
+        const auto view = writer.views().take();  // the one that has the storage
+        const auto found = view->instances.find(grant->instance->id);
+        if (found == view->instances.end()) {
+          const auto refused = refuse_instance(grant->instance->id);
+          return receive(refusal_answer<response>(refused.error()));
+        }
+        receive([instance = found->second, grant](answer_form form, std::string& out) { append_grant(*instance, *grant, form, out); });
       }));
 }
 
-void meta_calls::finish_write(const FinishWriteCacheRequest& request, const call_rights& rights,
+void meta_calls::finish_write(const meta::FinishWriteCacheRequest& request, const call_rights& rights,
                               answer_receiver receive) {
   if (const auto instance = instance_of(request.instance_id(), rights); !instance) {
-    return receive(refusal_answer<CommonResponse>(instance.error()));
+    return receive(refusal_answer<meta::CommonResponse>(instance.error()));
   }
   if (!request.has_success_blocks()) {
-    return receive(refusal_answer<CommonResponse>(
+    return receive(refusal_answer<meta::CommonResponse>(
         {.code = answer_code::invalid_argument,
          .message = "success_blocks is missing; right would be an offset, or a bool for each granted block"}));
   }
@@ -305,31 +311,31 @@ void meta_calls::finish_write(const FinishWriteCacheRequest& request, const call
                         .success = mask_of(request.success_blocks()),
                         .checksums = {request.checksums().begin(), request.checksums().end()}};
   writer_.post(
-      std::make_unique<manager::finish_write>(std::move(finish), plain_receiver<CommonResponse>(std::move(receive))));
+      std::make_unique<manager::finish_write>(std::move(finish), plain_receiver<meta::CommonResponse>(std::move(receive))));
 }
 
 void meta_calls::remove(const proto::RemoveCacheRequest& request, const call_rights& rights, answer_receiver receive) {
   const auto instance = instance_of(request.instance_id(), rights);
-  if (!instance) return receive(refusal_answer<CommonResponse>(instance.error()));
+  if (!instance) return receive(refusal_answer<meta::CommonResponse>(instance.error()));
   auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
-  if (!keys) return receive(refusal_answer<CommonResponse>(keys.error()));
+  if (!keys) return receive(refusal_answer<meta::CommonResponse>(keys.error()));
   remove_request removal{
       .instance = request.instance_id(), .keys = std::move(*keys), .spared = mask_of(request.block_mask())};
-  writer_.post(std::make_unique<remove_keys>(std::move(removal), plain_receiver<CommonResponse>(std::move(receive))));
+  writer_.post(std::make_unique<remove_keys>(std::move(removal), plain_receiver<meta::CommonResponse>(std::move(receive))));
 }
 
-void meta_calls::trim(const TrimCacheRequest& request, const call_rights& rights, answer_receiver receive) {
+void meta_calls::trim(const meta::TrimCacheRequest& request, const call_rights& rights, answer_receiver receive) {
   const auto refuse_with = [&](answer_code code, std::string message) {
-    receive(refusal_answer<CommonResponse>({.code = code, .message = std::move(message)}));
+    receive(refusal_answer<meta::CommonResponse>({.code = code, .message = std::move(message)}));
   };
   if (const auto instance = instance_of(request.instance_id(), rights); !instance) {
     return refuse_with(instance.error().code, instance.error().message);
   }
   trim_request trim{.instance = request.instance_id()};
   switch (request.strategy()) {
-    case TS_REMOVE_ALL_CACHE: break;
-    case TS_REMOVE_ALL_META: trim.scope = trim_scope::records; break;
-    case TS_TIMESTAMP:
+    case meta::TS_REMOVE_ALL_CACHE: break;
+    case meta::TS_REMOVE_ALL_META: trim.scope = trim_scope::records; break;
+    case meta::TS_TIMESTAMP:
       if (request.begin_timestamp() < 0 || request.end_timestamp() < request.begin_timestamp()) {
         return refuse_with(answer_code::invalid_argument,
                            "end_timestamp is before begin_timestamp, or one of them is negative; right would be Unix "
@@ -343,65 +349,52 @@ void meta_calls::trim(const TrimCacheRequest& request, const call_rights& rights
       return refuse_with(answer_code::invalid_argument,
                          "strategy is " + std::to_string(request.strategy()) + "; right would be 1 to 3");
   }
-  writer_.post(std::make_unique<trim_instance>(std::move(trim), plain_receiver<CommonResponse>(std::move(receive))));
+  writer_.post(std::make_unique<trim_instance>(std::move(trim), plain_receiver<meta::CommonResponse>(std::move(receive))));
 }
-
-namespace {
-
-/// A request of the type that `make` takes, or its fault.
-template <class Request, class Use>
-std::expected<void, body_fault> with_request(answer_form form, std::string_view body, Use&& use) {
-  Request request;
-  if (auto read = read_request(form, body, request); !read) return read;
-  use(std::move(request));
-  return {};
-}
-
-}  // namespace
 
 std::expected<void, body_fault> meta_calls::call(enum rpc name, answer_form form, std::string_view body,
                                                  const call_rights& rights, answer_receiver receive) {
   switch (name) {
     case rpc::get_cache_location:
-      return with_request<GetCacheLocationRequest>(form, body, [&](auto&& request) {
-        receive(writer_of<GetCacheLocationResponse>(get_location(request, rights)));
+      return with_request<meta::GetCacheLocationRequest>(form, body, [&](auto&& request) {
+        receive(writer_of<meta::GetCacheLocationResponse>(get_location(request, rights)));
       });
     case rpc::get_cache_location_len:
-      return with_request<GetCacheLocationLenRequest>(form, body, [&](auto&& request) {
-        receive(writer_of<GetCacheLocationLenResponse>(get_length(request, rights)));
+      return with_request<meta::GetCacheLocationLenRequest>(form, body, [&](auto&& request) {
+        receive(writer_of<meta::GetCacheLocationLenResponse>(get_length(request, rights)));
       });
     case rpc::get_cache_locations_by_backend:
-      return with_request<GetCacheLocationsByBackendRequest>(form, body, [&](auto&& request) {
-        receive(writer_of<GetCacheLocationsByBackendResponse>(get_by_backend(request, rights)));
+      return with_request<meta::GetCacheLocationsByBackendRequest>(form, body, [&](auto&& request) {
+        receive(writer_of<meta::GetCacheLocationsByBackendResponse>(get_by_backend(request, rights)));
       });
     case rpc::get_cache_meta:
     case rpc::admin_get_cache_meta:
       return with_request<proto::GetCacheMetaRequest>(form, body, [&](auto&& request) {
-        receive(writer_of<GetCacheMetaResponse>(get_meta(request, rights)));
+        receive(writer_of<meta::GetCacheMetaResponse>(get_meta(request, rights)));
       });
     case rpc::get_instance_info:
       return with_request<proto::GetInstanceInfoRequest>(form, body, [&](auto&& request) {
-        receive(writer_of<GetInstanceInfoResponse>(get_instance(request, rights)));
+        receive(writer_of<meta::GetInstanceInfoResponse>(get_instance(request, rights)));
       });
     case rpc::register_instance:
       return with_request<proto::RegisterInstanceRequest>(form, body, [&](auto&& request) {
         register_instance(std::forward<decltype(request)>(request), rights, std::move(receive));
       });
     case rpc::start_write_cache:
-      return with_request<StartWriteCacheRequest>(
+      return with_request<meta::StartWriteCacheRequest>(
           form, body, [&](auto&& request) { start_write(request, rights, std::move(receive)); });
     case rpc::finish_write_cache:
-      return with_request<FinishWriteCacheRequest>(
+      return with_request<meta::FinishWriteCacheRequest>(
           form, body, [&](auto&& request) { finish_write(request, rights, std::move(receive)); });
     case rpc::remove_cache:
     case rpc::admin_remove_cache:
       return with_request<proto::RemoveCacheRequest>(
           form, body, [&](auto&& request) { remove(request, rights, std::move(receive)); });
     case rpc::trim_cache:
-      return with_request<TrimCacheRequest>(form, body,
+      return with_request<meta::TrimCacheRequest>(form, body,
                                             [&](auto&& request) { trim(request, rights, std::move(receive)); });
     default:
-      receive(refusal_answer<CommonResponse>(
+      receive(refusal_answer<meta::CommonResponse>(
           {.code = answer_code::unsupported, .message = std::string(row_of(name).name) + " is not built"}));
       return {};
   }

@@ -1,0 +1,276 @@
+#include "services/manager/service/admin_calls.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "config/logging.hpp"
+#include "services/manager/registry/config_snapshot.hpp"
+#include "services/manager/service/registry_command.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+namespace admin = proto::admin;
+
+std::int64_t unix_ms() noexcept {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+change_force force_of(bool is_forced) noexcept {
+  return is_forced ? change_force::drops_locations : change_force::none;
+}
+
+answer_writer unsupported(std::string_view name, std::string_view reason) {
+  return refusal_answer<admin::CommonResponse>(
+      {.code = answer_code::unsupported, .message = std::string(name) + " is not built: " + std::string(reason)});
+}
+
+void add_metric(admin::GetMetricsResponse& response, std::string_view name, std::int64_t value) {
+  admin::MetricsData& metric = *response.add_metrics();
+  metric.set_metric_name(std::string(name));
+  metric.mutable_metric_value()->set_int_value(value);
+}
+
+}  // namespace
+
+void admin_calls::edit(registry_edit change, answer_receiver receive) {
+  writer_.post(std::make_unique<registry_command>(
+      std::move(change), [receive = std::move(receive)](rpc_outcome<std::string> outcome) {
+        if (!outcome) return receive(refusal_answer<admin::CommonResponse>(std::move(outcome.error())));
+        receive(response_answer(admin::CommonResponse{}, std::move(*outcome)));
+      }));
+}
+
+void admin_calls::add_account(const admin::AddAccountRequest& request, answer_receiver receive) {
+  const auto secret = make_secret(request.password());
+  if (!secret) return receive(refusal_answer<admin::CommonResponse>(secret.error()));
+  edit([request, secret = *secret](const change_basis& basis) { return basis.settings.add_account(request, secret); },
+       std::move(receive));
+}
+
+void admin_calls::load_snapshot(const admin::LoadConfigSnapshotRequest& request, answer_receiver receive) {
+  edit(
+      [text = request.config_snapshot(), is_dry = request.dry_run()](
+          const change_basis& basis) -> rpc_outcome<registry_change> {
+        auto change = manager::load_snapshot(basis.settings, text, basis.use);
+        if (change && is_dry) return registry_change{.next = basis.settings, .note = std::move(change->note)};
+        return change;
+      },
+      std::move(receive));
+}
+
+void admin_calls::update_logger(const admin::UpdateLoggerRequest& request, const answer_receiver& receive) {
+  const std::string levels =
+      request.module_name().empty() ? request.log_level() : request.module_name() + "=" + request.log_level();
+  if (const auto set = set_levels(levels); !set) {
+    return receive(refusal_answer<admin::CommonResponse>(
+        {.code = answer_code::invalid_argument, .message = "log_level: " + set.error().message()}));
+  }
+  receive(response_answer(admin::CommonResponse{}));
+}
+
+answer_writer admin_calls::list_instances(const admin::ListInstanceInfoRequest& request) {
+  admin::ListInstanceInfoResponse response;
+  for (const auto& [id, entry] : views_.view()->settings.instances()) {
+    const std::string& group = request.instance_group_name();
+    if (group.empty() || entry->terms.group == group) *response.add_instance_info() = entry->info;
+  }
+  return response_answer(std::move(response));
+}
+
+answer_writer admin_calls::list_storages() {
+  admin::ListStorageResponse response;
+  for (const auto& [name, entry] : views_.view()->settings.storages()) *response.add_storage() = entry->config;
+  return response_answer(std::move(response));
+}
+
+answer_writer admin_calls::list_groups() {
+  admin::ListInstanceGroupResponse response;
+  for (const auto& [name, entry] : views_.view()->settings.groups()) *response.add_instance_group() = entry->group;
+  return response_answer(std::move(response));
+}
+
+answer_writer admin_calls::list_accounts() {
+  admin::ListAccountResponse response;
+  for (const auto& [name, entry] : views_.view()->settings.accounts()) *response.add_accounts() = entry->message();
+  return response_answer(std::move(response));
+}
+
+answer_writer admin_calls::get_group(const admin::GetInstanceGroupRequest& request) {
+  const auto entry = views_.view()->settings.find_group(request.name());
+  if (entry == nullptr) {
+    return refusal_answer<admin::GetInstanceGroupResponse>(
+        {.code = answer_code::not_found, .message = "there is no instance group " + request.name()});
+  }
+  admin::GetInstanceGroupResponse response;
+  *response.mutable_instance_group() = entry->group;
+  return response_answer(std::move(response));
+}
+
+answer_writer admin_calls::get_instance(const proto::GetInstanceInfoRequest& request) {
+  const auto entry = views_.view()->settings.find_instance(request.instance_id());
+  if (entry == nullptr) {
+    return refusal_answer<admin::GetInstanceInfoResponse>(
+        {.code = answer_code::instance_not_exist, .message = "there is no instance " + request.instance_id()});
+  }
+  admin::GetInstanceInfoResponse response;
+  *response.mutable_instance_info() = entry->info;
+  return response_answer(std::move(response));
+}
+
+answer_writer admin_calls::get_metrics() {
+  admin::GetMetricsResponse response;
+  const writer_figures& figures = writer_.figures();
+  response.set_timestamp(unix_ms());
+  const auto add = [&](std::string_view name, const std::atomic<std::uint64_t>& figure) {
+    add_metric(response, name, static_cast<std::int64_t>(figure.load(std::memory_order_relaxed)));
+  };
+  add("rounds", figures.rounds);
+  add("failed_rounds", figures.failed_rounds);
+  add("recoveries", figures.recoveries);
+  add("damaged_rows", figures.damaged_rows);
+  add("sessions", figures.sessions);
+  add("waiting_removals", figures.waiting_removals);
+  add("evicted", figures.evicted);
+  add("orphaned", figures.orphaned);
+  return response_answer(std::move(response));
+}
+
+answer_writer admin_calls::get_health() {
+  admin::CheckHealthResponse response;
+  response.set_is_leader(is_healthy());
+  response.set_is_health(is_healthy());
+  response.set_elector_last_loop_time_ms(unix_ms());
+  return response_answer(std::move(response));
+}
+
+answer_writer admin_calls::get_cluster() {
+  admin::GetManagerClusterInfoResponse response;
+  response.set_info_updated_time(unix_ms());
+  response.set_self_node_id(identity_.name);
+  response.set_leader_node_id(identity_.name);
+  admin::NodeEndpoint& leader = *response.mutable_leader_endpoint();
+  leader.set_node_id(identity_.name);
+  leader.set_host(identity_.host);
+  leader.set_meta_rpc_port(identity_.meta_rpc_port);
+  leader.set_meta_http_port(identity_.meta_http_port);
+  leader.set_admin_rpc_port(identity_.admin_rpc_port);
+  leader.set_admin_http_port(identity_.admin_http_port);
+  return response_answer(std::move(response));
+}
+
+std::expected<void, body_fault> admin_calls::call(enum rpc name, answer_form form, std::string_view body,
+                                                  answer_receiver receive) {
+  // A change of the registry that its request alone decides.
+  const auto change = [&]<class Request>(std::type_identity<Request> /*request*/, auto decide) {
+    return with_shared_request<Request>(form, body, [&](const std::shared_ptr<const Request>& request) {
+      edit([request, decide](const change_basis& basis) { return decide(basis, *request); }, std::move(receive));
+    });
+  };
+  switch (name) {
+    case rpc::add_storage:
+      return change(std::type_identity<admin::AddStorageRequest>{}, [](const change_basis& basis, const auto& request) {
+        return basis.settings.add_storage(request.storage());
+      });
+    case rpc::update_storage:
+      return change(std::type_identity<admin::UpdateStorageRequest>{}, [](const change_basis& basis, const auto& request) {
+        return basis.settings.update_storage(request.storage(), basis.use(request.storage().global_unique_name()),
+                                             force_of(request.force_update()));
+      });
+    case rpc::enable_storage:
+      return change(std::type_identity<admin::EnableStorageRequest>{}, [](const change_basis& basis, const auto& request) {
+        return basis.settings.switch_storage(request.storage_unique_name(), storage_switch::enabled);
+      });
+    case rpc::disable_storage:
+      return change(std::type_identity<admin::DisableStorageRequest>{}, [](const change_basis& basis, const auto& request) {
+        return basis.settings.switch_storage(request.storage_unique_name(), storage_switch::disabled);
+      });
+    case rpc::remove_storage:
+      return change(std::type_identity<admin::RemoveStorageRequest>{}, [](const change_basis& basis, const auto& request) {
+        return basis.settings.remove_storage(request.storage_unique_name(), basis.use(request.storage_unique_name()),
+                                             force_of(request.force()));
+      });
+    case rpc::create_instance_group:
+      return change(std::type_identity<admin::CreateInstanceGroupRequest>{},
+                    [](const change_basis& basis, const auto& request) {
+                      return basis.settings.create_group(request.instance_group());
+                    });
+    case rpc::update_instance_group:
+      return change(std::type_identity<admin::UpdateInstanceGroupRequest>{},
+                    [](const change_basis& basis, const auto& request) {
+                      return basis.settings.update_group(request.instance_group(), request.current_version());
+                    });
+    case rpc::remove_instance_group:
+      return change(
+          std::type_identity<admin::RemoveInstanceGroupRequest>{},
+          [](const change_basis& basis, const auto& request) { return basis.settings.remove_group(request.name()); });
+    case rpc::admin_register_instance:
+      return change(
+          std::type_identity<proto::RegisterInstanceRequest>{},
+          [](const change_basis& basis, const auto& request) { return basis.settings.register_instance(request); });
+    case rpc::remove_instance:
+      return change(std::type_identity<admin::RemoveInstanceRequest>{}, [](const change_basis& basis, const auto& request) {
+        return basis.settings.remove_instance(request.instance_group(), request.instance_id());
+      });
+    case rpc::delete_account:
+      return change(std::type_identity<admin::DeleteAccountRequest>{}, [](const change_basis& basis, const auto& request) {
+        return basis.settings.delete_account(request.user_name());
+      });
+    case rpc::add_account:
+      return with_shared_request<admin::AddAccountRequest>(
+          form, body, [&](const auto& request) { add_account(*request, std::move(receive)); });
+    case rpc::load_config_snapshot:
+      return with_shared_request<admin::LoadConfigSnapshotRequest>(
+          form, body, [&](const auto& request) { load_snapshot(*request, std::move(receive)); });
+    default: return call_reading(name, form, body, receive);
+  }
+}
+
+std::expected<void, body_fault> admin_calls::call_reading(enum rpc name, answer_form form, std::string_view body,
+                                                          const answer_receiver& receive) {
+  const auto answer = [&]<class Request>(std::type_identity<Request> /*request*/, auto make) {
+    return with_shared_request<Request>(form, body, [&](const auto& request) { receive(make(*request)); });
+  };
+  switch (name) {
+    case rpc::list_storage:
+      return answer(std::type_identity<admin::ListStorageRequest>{}, [&](const auto&) { return list_storages(); });
+    case rpc::list_instance_group:
+      return answer(std::type_identity<admin::ListInstanceGroupRequest>{}, [&](const auto&) { return list_groups(); });
+    case rpc::get_instance_group:
+      return answer(std::type_identity<admin::GetInstanceGroupRequest>{},
+                    [&](const auto& request) { return get_group(request); });
+    case rpc::admin_get_instance_info:
+      return answer(std::type_identity<proto::GetInstanceInfoRequest>{},
+                    [&](const auto& request) { return get_instance(request); });
+    case rpc::list_instance_info:
+      return answer(std::type_identity<admin::ListInstanceInfoRequest>{},
+                    [&](const auto& request) { return list_instances(request); });
+    case rpc::list_account:
+      return answer(std::type_identity<admin::ListAccountRequest>{}, [&](const auto&) { return list_accounts(); });
+    case rpc::gen_config_snapshot:
+      return answer(std::type_identity<admin::GenConfigSnapshotRequest>{}, [&](const auto&) {
+        admin::ConfigSnapShotResponse response;
+        response.set_config_snapshot(make_snapshot(views_.view()->settings));
+        return response_answer(std::move(response));
+      });
+    case rpc::get_metrics:
+      return answer(std::type_identity<admin::GetMetricsRequest>{}, [&](const auto&) { return get_metrics(); });
+    case rpc::check_health:
+      return answer(std::type_identity<admin::CheckHealthRequest>{}, [&](const auto&) { return get_health(); });
+    case rpc::get_manager_cluster_info:
+      return answer(std::type_identity<admin::GetManagerClusterInfoRequest>{}, [&](const auto&) { return get_cluster(); });
+    case rpc::update_logger:
+      return with_shared_request<admin::UpdateLoggerRequest>(form, body,
+                                               [&](const auto& request) { update_logger(*request, receive); });
+    case rpc::get_leader_elector_config:
+      return answer(std::type_identity<admin::GetLeaderElectorConfigRequest>{},
+                    [&](const auto&) { return response_answer(admin::GetLeaderElectorConfigResponse{}); });
+    default:
+      receive(unsupported(row_of(name).name, "one manager leads alone, and moves no blocks"));
+      return {};
+  }
+}
+
+}  // namespace cenote::manager

@@ -1,0 +1,57 @@
+// The calls of AdminService and DebugService.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "services/manager/service/call_answer.hpp"
+#include "services/manager/service/manager_writer.hpp"
+#include "transport/manager/proto/admin.pb.h"
+#include "transport/manager/rpc_table.hpp"
+
+namespace cenote::manager {
+
+namespace proto = ::kv_cache_manager::proto;
+
+/// This manager's name and addresses, for those that ask for them.
+struct manager_identity {
+  std::string name{};
+  std::string host{};
+  int meta_rpc_port = 0, meta_http_port = 0, admin_rpc_port = 0, admin_http_port = 0;  ///< 0: that face is off
+};
+
+/// Answers on one thread at a time; changes go through the writer. Each thread has its own.
+class admin_calls {
+ public:
+  admin_calls(manager_writer& writer, const manager_identity& identity)
+      : writer_(writer), views_(writer.views()), identity_(identity) {}
+
+  /// Errors: the body was not understood; then nothing is answered.
+  [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
+                                                     answer_receiver receive);
+  /// The manager has recovered and takes requests.
+  [[nodiscard]] bool is_healthy() { return views_.view()->is_ready; }
+
+ private:
+  [[nodiscard]] std::expected<void, body_fault> call_reading(enum rpc name, answer_form form, std::string_view body,
+                                                             const answer_receiver& receive);
+  void edit(registry_edit change, answer_receiver receive);
+  void add_account(const proto::admin::AddAccountRequest& request, answer_receiver receive);
+  void load_snapshot(const proto::admin::LoadConfigSnapshotRequest& request, answer_receiver receive);
+  void update_logger(const proto::admin::UpdateLoggerRequest& request, const answer_receiver& receive);
+  [[nodiscard]] answer_writer list_instances(const proto::admin::ListInstanceInfoRequest& request);
+  [[nodiscard]] answer_writer list_storages();
+  [[nodiscard]] answer_writer list_groups();
+  [[nodiscard]] answer_writer list_accounts();
+  [[nodiscard]] answer_writer get_group(const proto::admin::GetInstanceGroupRequest& request);
+  [[nodiscard]] answer_writer get_instance(const proto::GetInstanceInfoRequest& request);
+  [[nodiscard]] answer_writer get_metrics();
+  [[nodiscard]] answer_writer get_health();
+  [[nodiscard]] answer_writer get_cluster();
+
+  manager_writer& writer_;
+  view_reader views_;
+  const manager_identity& identity_;
+};
+
+}  // namespace cenote::manager
