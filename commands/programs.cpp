@@ -61,6 +61,8 @@ void add_bench_program(CLI::App& app) {
 void add_service_programs(CLI::App& app) {
   add_program(app, "indexer", "Run an indexer: which pod holds the longest prefix of a prompt",
               {"cenote-services", {"cenote", "indexer"}});
+  add_program(app, "manager", "Run a manager: where each block of a fleet's storages is",
+              {"cenote-services", {"cenote", "manager"}});
 }
 
 std::string node_program() {

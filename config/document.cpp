@@ -46,6 +46,7 @@ std::string_view about_section(std::string_view section) {
   if (section == "index") return "The index in the indexer's memory.";
   if (section == "scoring") return "What the indexer's scores count.";
   if (section == "tokenizer") return "Tokens of texts for the indexer: a process beside it.";
+  if (section == "manager") return "The manager, `cenote manager`: see `manager.md`. A node needs none of it.";
   if (section == "log") return "The log, on stderr.";
   return "";
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/indexer_sections.hpp"
+#include "config/manager_section.hpp"
 #include "config/sources.hpp"
 #include "config/value.hpp"
 #include "core/block_key.hpp"
@@ -225,6 +226,7 @@ struct node_config {
   std::map<std::string, group_config> groups;  ///< only groups that are named somewhere
   std::map<std::string, publisher_config> publishers;
   indexer_section indexer;
+  manager_section manager;
   events_section events;
   discovery_section discovery;
   index_section index;

@@ -6,13 +6,13 @@
 
 #include <csignal>
 #include <cstdint>
-#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "commands/common.hpp"
 #include "commands/services/indexer_client.hpp"
+#include "commands/services/service_signals.hpp"
 #include "config/indexer_rules.hpp"
 #include "config/logging.hpp"
 #include "services/indexer/service/indexer_process.hpp"
@@ -20,16 +20,6 @@
 namespace cenote {
 
 namespace {
-
-/// Signals that the main thread waits for; all threads that it starts have them blocked.
-sigset_t blocked_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
-  return signals;
-}
 
 void reload(indexer::indexer_process& service, const config_options& options) {
   const auto log = logger("indexer");
@@ -47,7 +37,7 @@ exit_code run_indexer(const config_options& options) {
   const auto loaded = config::load(options.sources());
   if (!loaded) return failed_with(loaded.error());
   if (auto logging = init_logging(loaded->log.level, loaded->log.format); !logging) return failed_with(logging.error());
-  const sigset_t signals = blocked_signals();
+  const sigset_t signals = block_service_signals();
   auto service = indexer::indexer_process::start(*loaded);
   if (!service) return failed_with(service.error());
   for (const endpoint& each : (*service)->addresses()) {
@@ -59,9 +49,8 @@ exit_code run_indexer(const config_options& options) {
   for (const std::string& each : (*service)->bound_endpoints()) {
     log_info(logger("indexer"), "publishers may connect", {{"endpoint", each}});
   }
-  constexpr timespec pause{.tv_sec = 0, .tv_nsec = 500'000'000};
   for (;;) {
-    const int number = ::sigtimedwait(&signals, nullptr, &pause);
+    const int number = next_service_signal(signals);
     if (number == SIGHUP) reload(**service, options);
     if (number == SIGTERM || number == SIGINT) break;
     (*service)->look();

@@ -1,13 +1,15 @@
-// The program cenote-services, which `cenote indexer` executes.
+// The program cenote-services, which `cenote indexer` and `cenote manager` execute.
 #include <CLI/CLI.hpp>
 
 #include "commands/common.hpp"
 #include "commands/services/indexer.hpp"
+#include "commands/services/manager.hpp"
 
 namespace {
 
 void add_services(CLI::App& app) {
   cenote::add_indexer(app);
+  cenote::add_manager(app);
 }
 
 }  // namespace

@@ -257,6 +257,12 @@ std::unique_ptr<manager_writer::state_owner> manager_writer::recover() {
             {"blocks", counts->blocks},
             {"damaged_rows", counts->damaged_rows},
             {"orphaned_rows", counts->orphaned_rows}});
+  if (options_.bootstrap) {
+    owner->add(std::make_unique<registry_command>(options_.bootstrap, [](const rpc_outcome<std::string>& outcome) {
+      if (outcome) return;
+      log_warn(logger("manager"), "the registry's begin is refused", {{"reason", outcome.error().message}});
+    }));
+  }
   return owner;
 }
 

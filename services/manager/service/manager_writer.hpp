@@ -31,6 +31,7 @@ struct writer_options {
   journal_opener open_journal{};
   write_settings writes{};
   storage_worker_options storages{};
+  registry_edit bootstrap{};  ///< tried after each recovery; null: none
   std::string name{};  ///< of this process, in the names of files that probes write
 };
 

@@ -1,0 +1,60 @@
+#include "config/manager_rules.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string_view>
+
+#include "config/cluster_rules.hpp"
+#include "core/runtime_paths.hpp"
+
+namespace cenote::config {
+
+namespace {
+
+struct manager_fault {
+  std::string_view key;
+  std::string_view reason;
+};
+
+std::optional<manager_fault> fault_of(const manager_section& manager) {
+  if (manager.tls_cert.empty() != manager.tls_key.empty()) {
+    return manager_fault{manager.tls_cert.empty() ? "manager.tls_key" : "manager.tls_cert",
+                         "a certificate and its key go together: set both"};
+  }
+  if (!manager.tls_client_ca.empty() && manager.tls_cert.empty()) {
+    return manager_fault{"manager.tls_client_ca", "needs manager.tls_cert and manager.tls_key"};
+  }
+  if (!is_loopback(manager.host) && manager.tls_client_ca.empty() && !manager.trusted_network) {
+    return manager_fault{"manager.host",
+                         "is not for loopback alone: that needs client certificates by manager.tls_client_ca, or "
+                         "manager.trusted_network = true"};
+  }
+  if (manager.store != "rocksdb" && manager.store != "memory" && !manager.store.starts_with("rocksdb:/")) {
+    return manager_fault{"manager.store", "is rocksdb, rocksdb:/DIR, or memory"};
+  }
+  const bool has_port = manager.meta_rpc_port != 0 || manager.meta_http_port != 0 || manager.admin_rpc_port != 0 ||
+                        manager.admin_http_port != 0;
+  if (!has_port) return manager_fault{"manager.meta_http_port", "all ports are 0: nothing could be asked"};
+  if (manager.write_timeout > manager.max_write_timeout) {
+    return manager_fault{"manager.write_timeout", "is longer than manager.max_write_timeout"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+result<> check_manager(const node_config& config) {
+  const auto fault = fault_of(config.manager);
+  if (!fault) return {};
+  const setting& place = config.settings.find(fault->key)->second;
+  return fail(error_code::invalid_config,
+              fmt::format("{}: {} = {}: {}", place.source, fault->key, to_toml(place.value), fault->reason));
+}
+
+std::string manager_state_dir(const node_config& config) {
+  if (!config.manager.state_dir.empty()) return config.manager.state_dir;
+  return default_state_dir().value_or("/var/lib/cenote") + "/manager";
+}
+
+}  // namespace cenote::config

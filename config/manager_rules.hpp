@@ -1,0 +1,18 @@
+// The rules of the manager's keys together.
+#pragma once
+
+#include <string>
+
+#include "config/node_config.hpp"
+#include "core/error.hpp"
+
+namespace cenote::config {
+
+/// Whether a manager can start with these keys; a node does not ask. Errors: invalid_config, which names the key that
+/// is set, its place, and what would be right.
+[[nodiscard]] result<> check_manager(const node_config& config);
+
+/// Where the manager keeps its state: the configured folder, else this user's.
+[[nodiscard]] std::string manager_state_dir(const node_config& config);
+
+}  // namespace cenote::config

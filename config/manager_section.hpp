@@ -1,0 +1,32 @@
+// The configuration of `cenote manager` in plain types.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "core/enum_names.hpp"
+
+namespace cenote::config {
+
+enum class storage_choice { weighted, first };  ///< which of several storages is read
+CENOTE_ENUM_NAMES(storage_choice, weighted, first);
+
+struct manager_section {
+  std::string name;
+  std::string host;
+  std::uint16_t meta_rpc_port = 0, meta_http_port = 0, admin_rpc_port = 0, admin_http_port = 0;  ///< 0: off
+  std::string state_dir;        ///< empty: by the user
+  std::string store;            ///< "rocksdb", "rocksdb:DIR" or "memory"
+  bool store_sync = false;
+  std::uint64_t store_cache = 0;  ///< bytes
+  std::string bootstrap;          ///< "default", "none", or the path of a snapshot
+  std::string tls_cert, tls_key, tls_client_ca;
+  bool trusted_network = false;
+  std::uint32_t max_keys = 0;
+  unsigned threads = 0;  ///< that answer; 0: chosen from the machine
+  std::chrono::nanoseconds write_timeout{}, max_write_timeout{}, probe_interval{}, probe_timeout{};
+  storage_choice read_choice = storage_choice::weighted;
+};
+
+}  // namespace cenote::config

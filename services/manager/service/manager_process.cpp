@@ -1,0 +1,124 @@
+#include "services/manager/service/manager_process.hpp"
+
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "config/manager_rules.hpp"
+#include "core/random_number.hpp"
+#include "services/manager/service/bootstrap.hpp"
+#include "services/manager/service/http_face.hpp"
+#include "services/manager/store/memory_journal.hpp"
+#include "services/manager/store/rocks_journal.hpp"
+
+namespace cenote::manager {
+
+namespace {
+
+constexpr std::size_t most_threads = 4;  ///< of a port, unless more are configured
+constexpr std::string_view folder_prefix = "rocksdb:";
+
+journal_opener opener_of(const config::manager_section& settings, const std::string& state_dir) {
+  if (settings.store == "memory") {
+    return [] { return result<std::unique_ptr<journal>>(std::make_unique<memory_journal>()); };
+  }
+  const bool has_folder = settings.store.starts_with(folder_prefix);
+  const rocks_options options{
+      .folder = has_folder ? settings.store.substr(folder_prefix.size()) : state_dir + "/journal",
+      .is_synchronous = settings.store_sync,
+      .cache_bytes = settings.store_cache};
+  return [options]() -> result<std::unique_ptr<journal>> { return rocks_journal::open(options); };
+}
+
+template <class Duration>
+Duration duration_of(std::chrono::nanoseconds time) {
+  return std::chrono::duration_cast<Duration>(time);
+}
+
+writer_options writer_options_of(const config::manager_section& settings, const std::string& state_dir,
+                                 registry_edit bootstrap) {
+  return {.open_journal = opener_of(settings, state_dir),
+          .writes = {.write_timeout = duration_of<std::chrono::seconds>(settings.write_timeout),
+                     .max_write_timeout = duration_of<std::chrono::seconds>(settings.max_write_timeout)},
+          .storages = {.probe_interval = duration_of<std::chrono::milliseconds>(settings.probe_interval),
+                       .probe_timeout = duration_of<std::chrono::milliseconds>(settings.probe_timeout)},
+          .bootstrap = std::move(bootstrap),
+          .name = std::to_string(random_number())};
+}
+
+call_settings call_settings_of(const config::manager_section& settings) {
+  const bool is_first = settings.read_choice == config::storage_choice::first;
+  return {.limits = {.keys = settings.max_keys},
+          .choice = is_first ? read_choice::first : read_choice::weighted,
+          .identity = {.name = settings.name,
+                       .host = settings.host,
+                       .meta_rpc_port = settings.meta_rpc_port,
+                       .meta_http_port = settings.meta_http_port,
+                       .admin_rpc_port = settings.admin_rpc_port,
+                       .admin_http_port = settings.admin_http_port}};
+}
+
+http::tls_files tls_of(const config::manager_section& settings) {
+  return {.certificate = settings.tls_cert, .key = settings.tls_key, .client_ca = settings.tls_client_ca};
+}
+
+std::string service_name(rpc_face face) { return face == rpc_face::meta ? "MetaService" : "AdminService"; }
+
+}  // namespace
+
+result<> manager_process::open_http(const config::manager_section& settings, rpc_face face, std::uint16_t port) {
+  if (port == 0) return {};
+  const std::size_t threads =
+      settings.threads != 0 ? settings.threads
+                            : std::min<std::size_t>(most_threads, std::max(1U, std::thread::hardware_concurrency()));
+  auto server = http::request_server::bind(
+      {.addresses = {{.host = settings.host, .port = port}}, .tls = tls_of(settings), .threads = threads});
+  if (!server) return std::unexpected(server.error());
+  (*server)->serve([this, face] { return std::make_unique<http_face>(face, *writer_, settings_); });
+  for (const endpoint& each : (*server)->addresses()) addresses_.emplace_back(service_name(face) + " over HTTP", each);
+  http_.push_back(std::move(*server));
+  return {};
+}
+
+result<> manager_process::open_grpc(const config::manager_section& settings, rpc_face face, std::uint16_t port) {
+  if (port == 0) return {};
+  faces_.push_back(std::make_unique<grpc_face>(face, *writer_, settings_));
+  auto server = ::cenote::rpc::rpc_server::start(
+      {.addresses = {{.host = settings.host, .port = port}}, .tls = tls_of(settings)}, *faces_.back());
+  if (!server) return std::unexpected(server.error());
+  for (const endpoint& each : (*server)->addresses()) addresses_.emplace_back(service_name(face) + " over gRPC", each);
+  grpc_.push_back(std::move(*server));
+  return {};
+}
+
+result<std::unique_ptr<manager_process>> manager_process::start(const config::node_config& config) {
+  if (auto checked = config::check_manager(config); !checked) return std::unexpected(checked.error());
+  const config::manager_section& settings = config.manager;
+  const std::string state_dir = config::manager_state_dir(config);
+  std::error_code made;
+  std::filesystem::create_directories(state_dir, made);
+  if (made) return fail_errno(made.value(), "mkdir", state_dir);
+  auto bootstrap = bootstrap_edit(settings.bootstrap, state_dir);
+  if (!bootstrap) return std::unexpected(bootstrap.error());
+  std::unique_ptr<manager_process> process(new manager_process(call_settings_of(settings)));
+  process->writer_ =
+      std::make_unique<manager_writer>(writer_options_of(settings, state_dir, std::move(*bootstrap)));
+  for (const auto& [face, rpc_port, http_port] :
+       {std::tuple(rpc_face::meta, settings.meta_rpc_port, settings.meta_http_port),
+        std::tuple(rpc_face::admin, settings.admin_rpc_port, settings.admin_http_port)}) {
+    if (auto opened = process->open_http(settings, face, http_port); !opened) return std::unexpected(opened.error());
+    if (auto opened = process->open_grpc(settings, face, rpc_port); !opened) return std::unexpected(opened.error());
+  }
+  return process;
+}
+
+void manager_process::stop() noexcept {
+  // The writer last: it answers what the servers wait for.
+  for (const auto& server : http_) server->stop();
+  for (const auto& server : grpc_) server->stop();
+  if (writer_ != nullptr) writer_->stop();
+  http_.clear();
+  grpc_.clear();
+}
+
+}  // namespace cenote::manager
