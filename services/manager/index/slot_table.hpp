@@ -131,7 +131,7 @@ class slot_table {
   static constexpr int most_looks = 64;
   static constexpr unsigned counter_bits = 6;
   static constexpr unsigned first_bits = 6;  ///< of the slots of the first segment, which grows before it is split
-  static constexpr unsigned full_bits = 15;
+  static constexpr unsigned full_bits = 14;
 
   using block_word = std::atomic<std::uint64_t>;
   struct segment {
@@ -206,10 +206,10 @@ void slot_table::grow(std::uint64_t hash, std::uint32_t record, Hash&& hash_of, 
   if (is_split) fresh[1] = make_segment(middle, bits, depth);
   visit_slots(
       old.block,
-      [&](std::uint32_t each) {
-        const std::uint64_t each_hash = hash_of(each);
-        segment& target = fresh[is_split && each_hash >= middle ? 1 : 0];
-        target.block.put(each_hash, each);
+      [&](std::uint32_t entry) {
+        const std::uint64_t entry_hash = hash_of(entry);
+        segment& target = fresh[is_split && entry_hash >= middle ? 1 : 0];
+        target.block.put(entry_hash, entry);
         ++target.size;
       },
       prefetch);

@@ -47,7 +47,7 @@ class stable_array {
     std::size_t chunk = 0;
     std::size_t offset = 0;
   };
-  /// A number that is moved by the size of the first run says by its length how large its chunk is.
+  /// The length of a number that is moved by the size of the first run gives the size of its chunk.
   [[nodiscard]] static place place_of(std::uint32_t number) noexcept {
     const std::uint64_t moved = number + shift;
     const unsigned bits = chunk_bits(moved);

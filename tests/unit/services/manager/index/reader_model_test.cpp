@@ -68,7 +68,7 @@ struct store_step {
   std::uint8_t value = 0;
 };
 
-/// What the writer stores, in program order.
+/// The stores of the writer, in program order.
 std::vector<store_step> program_of(const rules& rule) {
   std::vector<store_step> program;
   std::uint8_t grown = 0;
@@ -109,7 +109,7 @@ struct state {
   open_loads loads{};
   std::uint8_t written = 0;  ///< steps of the writer
   std::uint8_t step = read_sequence;
-  std::array<std::uint8_t, variables> seen{};  ///< by the reader
+  std::array<std::uint8_t, variables> loaded{};  ///< by the reader
   bool is_hit = false;
   bool is_retry = false;
 
@@ -120,16 +120,16 @@ struct state {
   }
   [[nodiscard]] auto all() const {
     return std::tuple(memory, stores.size, stores.words, stores.values, stores.older_loads, loads.size, loads.words,
-                      loads.hopes, written, step, seen, is_hit, is_retry);
+                      loads.hopes, written, step, loaded, is_hit, is_retry);
   }
   bool operator<(const state& other) const { return all() < other.all(); }
   /// The answer's location: the location in a slot is the number of the extent that it lies in.
-  [[nodiscard]] std::uint8_t location() const { return seen[slot] != 0 ? seen[slot] : seen[slot + 1]; }
+  [[nodiscard]] std::uint8_t location() const { return loaded[slot] != 0 ? loaded[slot] : loaded[slot + 1]; }
   [[nodiscard]] bool is_wrong(const rules& rule) const {
     if (!is_hit) return false;
     const bool is_key_of_location = (location() == 3) == (rule.key == 2);
-    const bool is_single = seen[slot] == 0 || seen[slot + 1] == 0;
-    return location() != seen[number] || !is_key_of_location || !is_single;
+    const bool is_single = loaded[slot] == 0 || loaded[slot + 1] == 0;
+    return location() != loaded[number] || !is_key_of_location || !is_single;
   }
 };
 
@@ -170,12 +170,12 @@ variable source_of(const state& s, const rules& rule) {
 /// Goes on with what a step has loaded.
 state proceed(state s, const rules& rule, variable source, std::uint8_t value) {
   if (s.step == read_again) {
-    s.is_hit = value == s.seen[sequence] || !rule.looks_again;
+    s.is_hit = value == s.loaded[sequence] || !rule.looks_again;
     s.is_retry = !s.is_hit;
     s.step = answered;
     return s;
   }
-  s.seen[source] = value;
+  s.loaded[source] = value;
   ++s.step;
   if (source == key && value != rule.key) s.step = answered;
   if (s.step == read_number && s.location() == 0) s.step = answered;  // absent
