@@ -4,28 +4,20 @@
 
 namespace cenote::manager {
 
-instance_index::instance_index(std::uint64_t seed) : hash_(seed) {
-  // From 154/256 to 205/256, so that parts grow one after the other and no batch waits for all of them.
-  for (std::size_t i = 0; i < tables_.size(); ++i) {
-    tables_[i].set_most_load(static_cast<std::uint32_t>(154 + i * 51 / (tables_.size() - 1)));
-  }
-}
-
 std::uint32_t instance_index::add(const cache_key& key, std::uint32_t parent) {
   const std::uint64_t hash = hash_(key);
-  slot_table& table = tables_[part_of(hash)];
-  table.make_room(
-      arena_, records_.make_room(), [this](std::uint32_t record) { return hash_of(record); },
+  table_.make_room(
+      hash, records_.make_room(), [this](std::uint32_t record) { return hash_of(record); },
       [this](std::uint32_t record) { __builtin_prefetch(&records_.entry(record)); });
   const std::uint32_t record = records_.take(key, parent);
-  table.insert(hash, record);
+  table_.insert(hash, record);
   count_.store(count() + 1, std::memory_order_relaxed);
   return record;
 }
 
 void instance_index::drop(std::uint32_t record) noexcept {
   const std::uint64_t hash = hash_of(record);
-  tables_[part_of(hash)].erase(hash, record, [this](std::uint32_t other) { return hash_of(other); });
+  table_.erase(hash, record, [this](std::uint32_t other) { return hash_of(other); });
   records_.release(record);
   count_.store(count() - 1, std::memory_order_relaxed);
 }
@@ -85,18 +77,18 @@ erase_outcome instance_index::erase_location(std::uint32_t record, std::uint32_t
 }
 
 std::size_t instance_index::bytes() const noexcept {
-  return sizeof(*this) + arena_.bytes() + records_.bytes() + extents_.bytes() + sets_.bytes();
+  return sizeof(*this) + arena_.bytes() + table_.bytes() + records_.bytes() + extents_.bytes() + sets_.bytes();
 }
 
 void instance_index::prefetch(std::span<const cache_key> keys) const noexcept {
   for (const cache_key& key : keys) {
     const std::uint64_t hash = hash_(key);
-    tables_[part_of(hash)].prefetch(hash);
+    table_.prefetch(hash);
   }
   for (const cache_key& key : keys) {
     const std::uint64_t hash = hash_(key);
-    const std::uint32_t record = tables_[part_of(hash)].candidate(hash);
-    if (record != no_record) __builtin_prefetch(&records_.entry(record));
+    const std::uint32_t record = table_.candidate(hash);
+    if (records_.has_entry(record)) __builtin_prefetch(&records_.entry(record));
   }
 }
 

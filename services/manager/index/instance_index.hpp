@@ -40,7 +40,7 @@ struct erase_outcome {
 class instance_index {
  public:
   /// `seed`: a random number that clients do not know, see key_hash.
-  explicit instance_index(std::uint64_t seed);
+  explicit instance_index(std::uint64_t seed) noexcept : hash_(seed) {}
   instance_index(const instance_index&) = delete;
   instance_index& operator=(const instance_index&) = delete;
   instance_index(instance_index&&) = delete;
@@ -133,13 +133,13 @@ class instance_index {
   void prefetch(std::span<const cache_key> keys) const noexcept;
 
  private:
-  [[nodiscard]] record_reader reader() const noexcept { return {hash_, tables_, records_, extents_, sets_}; }
+  [[nodiscard]] record_reader reader() const noexcept { return {hash_, table_, records_, extents_, sets_}; }
   [[nodiscard]] std::uint64_t hash_of(std::uint32_t record) const noexcept { return hash_(key_of(record)); }
   [[nodiscard]] std::atomic<std::uint64_t>* find_word(std::uint32_t record, std::uint32_t extent) const noexcept;
 
   line_arena arena_{};
   key_hash hash_;
-  table_parts tables_{};
+  slot_table table_{arena_};
   record_store records_{arena_};
   extent_table extents_{arena_};
   spec_sets sets_{arena_};

@@ -34,8 +34,8 @@ line_arena::piece line_arena::make_piece(std::size_t bytes) {
 
 void* line_arena::allocate(std::size_t bytes) {
   if (bytes > rest_) {
-    // As large as all pieces so far, a power of two; what is larger gets a piece of its own, in whole huge pages.
-    std::size_t size = std::clamp(std::bit_floor(bytes_), least_piece, huge_pages::size);
+    // A sixteenth of all pieces so far, a power of two; what is larger gets a piece of its own, in whole huge pages.
+    std::size_t size = std::clamp(std::bit_floor(bytes_ / 16), least_piece, huge_pages::size);
     const bool is_whole = bytes > size / 2;
     if (is_whole)
       size = is_mapped(bytes) ? (bytes + huge_pages::size - 1) / huge_pages::size * huge_pages::size : bytes;

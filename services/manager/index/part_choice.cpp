@@ -12,12 +12,13 @@ void part_choice::sort_last() {
   const auto last = parts_.end() - 1;
   std::rotate(std::ranges::upper_bound(begin, last, rank_of(*last), {}, rank_of), last, parts_.end());
   specs_ = 0;
-  const auto has_nothing = [this](const found_part& part) {
-    const std::uint64_t fresh = part.specs & ~specs_;
-    specs_ |= part.specs;
-    return fresh == 0;
-  };
-  parts_.erase(std::remove_if(begin, parts_.end(), has_nothing), parts_.end());
+  auto end = begin;
+  for (auto part = begin; part != parts_.end(); ++part) {
+    if ((part->specs & ~specs_) == 0) continue;
+    specs_ |= part->specs;
+    *end++ = *part;
+  }
+  parts_.erase(end, parts_.end());
 }
 
 void part_choice::separate() noexcept {

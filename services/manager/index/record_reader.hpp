@@ -15,13 +15,6 @@
 
 namespace cenote::manager {
 
-/// The tables of an index, by the first bits of hashes.
-using table_parts = std::array<slot_table, std::size_t{1} << slot_table::part_bits>;
-
-[[nodiscard]] inline std::size_t part_of(std::uint64_t hash) noexcept {
-  return static_cast<std::size_t>(hash >> (64 - slot_table::part_bits));
-}
-
 /// Finds keys and collects their locations. Any number of threads, each with a collector of its own:
 ///
 ///   void clear();                                  forgets what it has
@@ -35,9 +28,9 @@ using table_parts = std::array<slot_table, std::size_t{1} << slot_table::part_bi
 /// ended the use before, and the second look at the sequence finds it.
 class record_reader {
  public:
-  record_reader(const key_hash& hash, const table_parts& tables, const record_store& records,
-                const extent_table& extents, const spec_sets& sets) noexcept
-      : hash_(hash), tables_(tables), records_(records), extents_(extents), sets_(sets) {}
+  record_reader(const key_hash& hash, const slot_table& table, const record_store& records, const extent_table& extents,
+                const spec_sets& sets) noexcept
+      : hash_(hash), table_(table), records_(records), extents_(extents), sets_(sets) {}
 
   /// Collects the locations of each key in turn and calls `visit(index, record)`, no_record for one that is not there,
   /// until it gives false. The memory of the keys behind comes meanwhile.
@@ -49,7 +42,7 @@ class record_reader {
       if (step < count) {
         const std::uint64_t hash = hash_(keys[step]);
         pending[step % ring].hash = hash;
-        tables_[part_of(hash)].prefetch(hash);
+        table_.prefetch(hash);
       }
       if (const std::size_t i = step - (slots_ahead - records_ahead); i < count) fetch_record(pending[i % ring]);
       if (const std::size_t i = step - slots_ahead; i < count) {
@@ -60,7 +53,8 @@ class record_reader {
   /// The record that has the key, no_record if none has.
   [[nodiscard]] std::uint32_t find(const cache_key& key) const noexcept {
     const std::uint64_t hash = hash_(key);
-    return tables_[part_of(hash)].find(hash, [&](std::uint32_t record) { return records_.entry(record).has_key(key); });
+    return table_.find(
+        hash, [&](std::uint32_t record) { return records_.has_entry(record) && records_.entry(record).has_key(key); });
   }
 
  private:
@@ -75,20 +69,20 @@ class record_reader {
   };
 
   void fetch_record(pending_key& pending) const noexcept {
-    pending.candidate = tables_[part_of(pending.hash)].candidate(pending.hash);
-    if (pending.candidate != no_record) __builtin_prefetch(&records_.entry(pending.candidate));
+    pending.candidate = table_.candidate(pending.hash);
+    if (records_.has_entry(pending.candidate)) __builtin_prefetch(&records_.entry(pending.candidate));
   }
   template <class Collector>
   [[nodiscard]] std::uint32_t read(const cache_key& key, const pending_key& pending, Collector& collector) const {
     collector.clear();
-    if (pending.candidate != no_record && collect(pending.candidate, key, collector)) return pending.candidate;
-    return tables_[part_of(pending.hash)].find(pending.hash,
-                                               [&](std::uint32_t record) { return collect(record, key, collector); });
+    if (collect(pending.candidate, key, collector)) return pending.candidate;
+    return table_.find(pending.hash, [&](std::uint32_t record) { return collect(record, key, collector); });
   }
   /// Whether the record has the key. Its locations are in the collector then, or none if it changes all the time: a
   /// miss is always right.
   template <class Collector>
   [[nodiscard]] bool collect(std::uint32_t number, const cache_key& key, Collector& collector) const {
+    if (!records_.has_entry(number)) return false;
     const index_record& record = records_.entry(number);
     for (int attempt = 0; attempt < most_attempts; ++attempt) {
       const std::uint32_t sequence = record.sequence.load(std::memory_order_acquire);
@@ -121,7 +115,7 @@ class record_reader {
   }
 
   const key_hash& hash_;
-  const table_parts& tables_;
+  const slot_table& table_;
   const record_store& records_;
   const extent_table& extents_;
   const spec_sets& sets_;

@@ -10,6 +10,8 @@ std::uint32_t record_store::make_room() {
   if (bound_ == no_record - 1) throw std::bad_alloc();
   records_.reserve(std::size_t{bound_} + 1);
   live_.reserve(std::size_t{bound_} + 1);
+  readable_.store(static_cast<std::uint32_t>(std::min<std::size_t>(records_.capacity(), no_record)),
+                  std::memory_order_release);
   return bound_;
 }
 

@@ -52,7 +52,7 @@ struct overflow_node {
 static_assert(sizeof(overflow_node) == 32);
 
 /// Records and nodes by number, in memory that never moves and lives as long as the store; numbers are used again. One
-/// thread changes it; entry() and node() are for any.
+/// thread changes it; entry(), node() and has_entry() are for any.
 ///
 /// A record whose key is gone keeps its number while it has children, so that a child never counts for another key. It
 /// gives up its own parent at once: there are at most as many such records as live ones.
@@ -62,6 +62,11 @@ class record_store {
 
   [[nodiscard]] index_record& entry(std::uint32_t record) const noexcept { return records_[record]; }
   [[nodiscard]] overflow_node& node(std::uint32_t number) const noexcept { return nodes_[number]; }
+
+  /// Whether there is memory for a number, no_record among them. Any thread.
+  [[nodiscard]] bool has_entry(std::uint32_t record) const noexcept {
+    return record < readable_.load(std::memory_order_acquire);
+  }
 
   /// The number that take() gives next, for which there is memory then. Throws std::bad_alloc.
   [[nodiscard]] std::uint32_t make_room();
@@ -111,6 +116,7 @@ class record_store {
   void give_up_parent(index_record& record) noexcept;
   void recycle(std::uint32_t record) noexcept;
 
+  std::atomic<std::uint32_t> readable_{0};
   stable_array<index_record> records_;
   stable_array<overflow_node> nodes_;
   alignas(64) live_set live_{};  ///< from here on in lines that readers do not need

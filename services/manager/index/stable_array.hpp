@@ -12,8 +12,9 @@
 
 namespace cenote::manager {
 
-/// Chunks of 64, 64, 128, … 2^15, 2^15, … elements, value-initialized, which live as long as the arena. One thread
-/// grows it; others may use an element whose number was published to them after grow() had made it.
+/// Chunks of value-initialized elements, which live as long as the arena: eight of 64, eight of 128, … and then all of
+/// 2^15, so that at most an eighth is unused, and many are whole huge pages. One thread grows it; others may use an
+/// element whose number was published to them after reserve() had made it.
 template <class T>
 class stable_array {
  public:
@@ -26,12 +27,8 @@ class stable_array {
 
   [[nodiscard]] T& operator[](std::uint32_t number) const noexcept {
     const chunk_pointer* const directory = directory_.load(std::memory_order_acquire);
-    if (number >= full) [[likely]] {
-      return directory[(number >> full_bits) + small_chunks - 1].load(std::memory_order_acquire)[number & (full - 1)];
-    }
-    const unsigned chunk = static_cast<unsigned>(std::bit_width(number >> first_bits));
-    const std::uint32_t begin = chunk == 0 ? 0 : first << (chunk - 1);
-    return directory[chunk].load(std::memory_order_acquire)[number - begin];
+    const place target = place_of(number);
+    return directory[target.chunk].load(std::memory_order_acquire)[target.offset];
   }
 
   /// Makes room for numbers below `count`. Throws std::bad_alloc and keeps what there is.
@@ -41,16 +38,32 @@ class stable_array {
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
  private:
-  static constexpr unsigned first_bits = 6;
-  static constexpr unsigned full_bits = 15;
-  static constexpr std::uint32_t first = 1U << first_bits;
-  static constexpr std::uint32_t full = 1U << full_bits;
-  static constexpr unsigned small_chunks = full_bits - first_bits + 1;
+  static constexpr unsigned first_bits = 6;  ///< of the size of the first chunks
+  static constexpr unsigned full_bits = 15;  ///< of the size of the last ones
+  static constexpr std::uint64_t run = 8;    ///< chunks of one size
+  static constexpr std::uint64_t shift = run << first_bits;
+
+  struct place {
+    std::size_t chunk = 0;
+    std::size_t offset = 0;
+  };
+  /// The length of a number that is moved by the size of the first run gives the size of its chunk.
+  [[nodiscard]] static place place_of(std::uint32_t number) noexcept {
+    const std::uint64_t moved = number + shift;
+    const unsigned bits = chunk_bits(moved);
+    return {.chunk = (bits - first_bits) * run + (moved >> bits) - run, .offset = moved & ((1U << bits) - 1)};
+  }
+  [[nodiscard]] static unsigned chunk_bits(std::uint64_t moved) noexcept {
+    if (moved >= run << full_bits) [[likely]]
+      return full_bits;
+    return static_cast<unsigned>(std::bit_width(moved / run)) - 1;
+  }
+
   using chunk_pointer = std::atomic<T*>;
 
   void grow() {
     if (chunks_ == places_.size()) widen();
-    const std::size_t count = chunks_ < small_chunks ? std::max<std::size_t>(capacity_, first) : full;
+    const std::size_t count = std::size_t{1} << chunk_bits(capacity_ + shift);
     places_[chunks_].store(arena_.make<T>(count).data(), std::memory_order_release);
     ++chunks_;
     capacity_ += count;

@@ -19,7 +19,7 @@ constexpr std::uint64_t key_count = 150;
 constexpr std::uint8_t storages = 6;
 constexpr std::size_t extent_count = 40;
 
-/// What a dictionary has of a key: states by extent's number in the table, its parent.
+/// A key of the dictionary: locations by the extent's number in the table, its parent.
 struct plain_key {
   std::map<std::uint32_t, location> places{};
   std::optional<std::uint64_t> parent{};
@@ -152,11 +152,11 @@ class history {
   }
   void check_part(std::uint64_t key, const found_part& part) {
     const auto& places = plain_.at(key).places;
-    BOOST_REQUIRE(std::ranges::count_if(places, [&](const auto& each) {
-                    const extent_info info = info_of(each.first);
+    BOOST_REQUIRE(std::ranges::count_if(places, [&](const auto& entry) {
+                    const extent_info info = info_of(entry.first);
                     return info.number == part.extent && info.storage == part.storage &&
-                           info.wrote_at == part.wrote_at && each.second.position == part.position &&
-                           each.second.state == serving && (part.specs & ~specs_of(each.second)) == 0;
+                           info.wrote_at == part.wrote_at && entry.second.position == part.position &&
+                           entry.second.state == serving && (part.specs & ~specs_of(entry.second)) == 0;
                   }) == 1);
   }
   /// Parts by rank, each with something of its own, and up to each rank all that there is.

@@ -63,13 +63,13 @@ class moving_writer {
   }
   /// A row of keys, which goes when it is long.
   void pass_one() {
-    if (passed_ - left_ == 3000) is_growing_ = false;
-    if (passed_ == left_) is_growing_ = true;
+    if (passed_ - removed_ == 3000) is_growing_ = false;
+    if (passed_ == removed_) is_growing_ = true;
     if (is_growing_) {
       put(first_passing + passed_++);
       return;
     }
-    const std::uint32_t record = world_.index.find({.low = first_passing + left_++});
+    const std::uint32_t record = world_.index.find({.low = first_passing + removed_++});
     std::uint32_t extent = 0;
     world_.index.visit_locations(record, [&](const location& place) { extent = place.extent; });
     erase(record, extent);
@@ -86,7 +86,7 @@ class moving_writer {
   std::mt19937_64 random_{17};
   std::uint64_t generation_ = 0;
   std::uint64_t passed_ = 0;
-  std::uint64_t left_ = 0;
+  std::uint64_t removed_ = 0;
   bool is_growing_ = true;
 };
 
