@@ -29,8 +29,18 @@ void append_escape(unsigned char c, std::string& out) {
   out += upper_hex_digits[c & 15U];
 }
 
+// The two digits of each byte.
+constexpr auto digit_pairs = [] {
+  std::array<std::array<char, 2>, 256> pairs{};
+  for (std::size_t i = 0; i < pairs.size(); ++i) pairs[i] = {hex_digits[i >> 4U], hex_digits[i & 15U]};
+  return pairs;
+}();
+
 char* write_hex(std::uint64_t value, char* out) noexcept {
-  for (std::size_t i = extent_digits; i-- > 0; value >>= 4U) out[i] = hex_digits[value & 15U];
+  for (std::size_t i = extent_digits; i > 0; value >>= 8U) {
+    i -= 2;
+    std::memcpy(out + i, digit_pairs[value & 0xffU].data(), 2);
+  }
   return out + extent_digits;
 }
 

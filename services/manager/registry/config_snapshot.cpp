@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <expected>
 #include <iterator>
+#include <ranges>
+#include <set>
 #include <utility>
 
 #include "services/manager/registry/field_faults.hpp"
@@ -42,8 +44,9 @@ class change_chain {
   // The rows of a key but for the last one are of no use.
   registry_change take() && {
     std::vector<row_change> rows;
-    for (auto row = sum_.rows.rbegin(); row != sum_.rows.rend(); ++row) {
-      if (std::ranges::find(rows, row->key, &row_change::key) == rows.end()) rows.push_back(std::move(*row));
+    std::set<std::string> keys;
+    for (row_change& row : std::views::reverse(sum_.rows)) {
+      if (keys.insert(row.key).second) rows.push_back(std::move(row));
     }
     std::ranges::reverse(rows);
     sum_.rows = std::move(rows);

@@ -29,9 +29,6 @@ std::string reclaim(std::string_view field) {
 
 void take_candidates(const proto::admin::InstanceGroup& group, group_terms& terms, field_faults& faults) {
   const auto& names = group.storage_candidates();
-  if (names.empty() && group.event_report_storage_candidates().empty()) {
-    faults.add("storage_candidates", "at least one is needed");
-  }
   std::set<std::string_view> seen;
   for (std::size_t i = 0; const std::string& name : names) {
     const std::string field = indexed("storage_candidates", i++);
@@ -172,7 +169,7 @@ void take_index(const proto::admin::MetaIndexerConfig& config, group_terms& term
 
 }  // namespace
 
-rpc_outcome<group_terms> make_group_terms(const proto::admin::InstanceGroup& group) {
+rpc_outcome<group_terms> make_group_terms(const proto::admin::InstanceGroup& group, candidate_rule rule) {
   const auto& config = group.cache_config();
   if (config.migration_config().strategies_size() > 0) {
     return refuse(answer_code::unsupported, "cache_config.migration_config.strategies: migration is not built");
@@ -184,6 +181,9 @@ rpc_outcome<group_terms> make_group_terms(const proto::admin::InstanceGroup& gro
   faults.check_count("max_instance_count", group.max_instance_count());
   terms.max_instances = positive(group.max_instance_count());
   take_candidates(group, terms, faults);
+  if (rule == candidate_rule::needed && terms.candidates.empty() && group.event_report_storage_candidates().empty()) {
+    faults.add("storage_candidates", "at least one is needed");
+  }
   take_quota(group, terms, faults);
   take_preference(config, terms, faults);
   take_levels(config.reclaim_strategy(), terms, faults);

@@ -79,6 +79,7 @@ std::optional<message_difference> difference_below(const Message& base, const Me
                                                    std::string_view ignored) {
   const auto& descriptor = *base.GetDescriptor();
   std::vector<const FieldDescriptor*> fields;
+  fields.reserve(static_cast<std::size_t>(descriptor.field_count()));
   for (int i = 0; i < descriptor.field_count(); ++i) fields.push_back(descriptor.field(i));
   std::ranges::sort(fields, {}, &FieldDescriptor::number);
   for (const FieldDescriptor* field : fields) {

@@ -205,7 +205,7 @@ rpc_outcome<registry_change> manager_registry::remove_storage(std::string_view n
 }
 
 rpc_outcome<registry_change> manager_registry::create_group(const InstanceGroup& group) const {
-  auto terms = make_group_terms(group);
+  auto terms = make_group_terms(group, candidate_rule::needed);
   if (!terms) return std::unexpected(terms.error());
   if (auto checked = check_candidates(*this, group); !checked) return std::unexpected(checked.error());
   registry_editor editor(*this);
@@ -222,7 +222,7 @@ rpc_outcome<registry_change> manager_registry::create_group(const InstanceGroup&
 
 rpc_outcome<registry_change> manager_registry::update_group(const InstanceGroup& group,
                                                             std::int64_t current_version) const {
-  auto terms = make_group_terms(group);
+  auto terms = make_group_terms(group, candidate_rule::needed);
   if (!terms) return std::unexpected(terms.error());
   const auto stored = find_group(terms->name);
   if (!stored) return refuse_absence("group", terms->name);

@@ -1,4 +1,6 @@
 // The registry out of its rows.
+#include <google/protobuf/stubs/logging.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -75,7 +77,7 @@ class row_loader {
   bool take_group(std::string_view name, std::string_view content) {
     proto::registry::GroupRow row;
     if (!parse(content, row)) return false;
-    auto terms = make_group_terms(row.group());
+    auto terms = make_group_terms(row.group(), candidate_rule::optional);
     if (!terms || terms->name != name) return false;
     editor_.put(registered_group{.terms = std::move(*terms), .group = std::move(*row.mutable_group())});
     return true;
@@ -128,6 +130,7 @@ class row_loader {
 }  // namespace
 
 loaded_registry manager_registry::load(std::span<const stored_row> rows) {
+  const google::protobuf::LogSilencer silence;  // of texts that are not UTF-8, which are counted
   row_loader loader;
   for (const stored_row& row : rows) loader.load(row);
   return std::move(loader).outcome();
