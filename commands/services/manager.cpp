@@ -38,7 +38,7 @@ exit_code run_manager(const config_options& options) {
   return exit_code::orderly;
 }
 
-exit_code check_configuration(const config_options& options) {
+exit_code check_manager_keys(const config_options& options) {
   const auto loaded = config::load(options.sources());
   if (!loaded) return failed_with(loaded.error());
   if (auto checked = config::check_manager(*loaded); !checked) return failed_with(checked.error());
@@ -56,7 +56,7 @@ void add_manager(CLI::App& app) {
   auto* check = command->add_subcommand("check", "Would a manager start with this?");
   auto check_options = std::make_shared<config_options>();
   check_options->add_to(*check);
-  check->callback([check_options] { end_with(check_configuration(*check_options)); });
+  check->callback([check_options] { end_with(check_manager_keys(*check_options)); });
   command->callback([command, options] {
     if (command->get_subcommands().empty()) end_with(run_manager(*options));
   });
