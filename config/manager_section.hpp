@@ -25,7 +25,7 @@ struct manager_section {
   bool trusted_network = false;
   std::uint32_t max_keys = 0;
   unsigned threads = 0;  ///< that answer; 0: chosen from the machine
-  std::chrono::nanoseconds write_timeout{}, max_write_timeout{}, probe_interval{}, probe_timeout{};
+  std::chrono::nanoseconds write_timeout{}, max_write_timeout{}, quarantine{}, probe_interval{}, probe_timeout{};
   storage_choice read_choice = storage_choice::weighted;
 };
 

@@ -4,6 +4,7 @@
 
 #include "config/logging.hpp"
 #include "services/manager/storages/file_storage.hpp"
+#include "services/manager/storages/redis_storage.hpp"
 #include "services/manager/writes/departures.hpp"
 #include "services/manager/writes/finish_write.hpp"
 
@@ -16,9 +17,14 @@ using namespace std::chrono_literals;
 constexpr auto look_pause = 100ms;      ///< between two looks at levels, storages and what has come to its end
 constexpr auto recovery_pause = 500ms;  ///< before the store is tried again
 
-std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const std::string& name) {
-  if (!has_files(storage.type)) return nullptr;
-  return std::make_unique<file_storage>(storage.root.empty() ? "/" : storage.root, ".cenote-probe-" + name);
+std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const writer_options& options) {
+  if (has_files(storage.type)) {
+    return std::make_unique<file_storage>(storage.root.empty() ? "/" : storage.root, ".cenote-probe-" + options.name);
+  }
+  auto made = redis_storage::make(storage.redis_url, storage.redis_auth_file, options.storages.probe_timeout);
+  if (made) return std::move(*made);
+  log_warn(logger("manager"), "a storage cannot be opened", {{"storage", storage.name}, {"reason", made.error().message()}});
+  return nullptr;
 }
 
 }  // namespace
@@ -31,7 +37,7 @@ class manager_writer::state_owner {
         rows_(std::move(rows)),
         incarnation_(incarnation),
         make_worker_([this](const storage_terms& storage) { return make_worker(storage); }),
-        removals_(state_),
+        removals_(state_, writer.options_.writes),
         changes_(state_, *rows_, [this](const due_removal& removal) { removals_.add(removal); }),
         reclaimer_(state_),
         parts_{.state = state_,
@@ -80,7 +86,7 @@ class manager_writer::state_owner {
 };
 
 std::unique_ptr<storage_worker> manager_writer::state_owner::make_worker(const storage_terms& storage) {
-  auto backend = backend_of(storage, writer_.options_.name);
+  auto backend = backend_of(storage, writer_.options_);
   if (backend == nullptr) return nullptr;
   return std::make_unique<storage_worker>(
       std::move(backend), writer_.options_.storages,
@@ -170,8 +176,8 @@ void manager_writer::state_owner::end_departures() {
 
 void manager_writer::state_owner::look(write_round& round) {
   for (const auto& storage : state_.storages) {
-    if (storage == nullptr || storage->worker == nullptr) continue;
-    storage->condition = storage->worker->condition();
+    if (storage == nullptr) continue;
+    storage->condition = storage->worker == nullptr ? storage_condition::unhealthy : storage->worker->condition();
     storage->signal->store(storage->condition, std::memory_order_relaxed);
   }
   walk_departures(round);

@@ -12,14 +12,10 @@
 #include "services/manager/writes/registry_state.hpp"
 #include "services/manager/writes/removal_queue.hpp"
 #include "services/manager/writes/sessions.hpp"
+#include "services/manager/writes/write_settings.hpp"
 #include "transport/manager/answer_code.hpp"
 
 namespace cenote::manager {
-
-struct write_settings {
-  std::chrono::seconds write_timeout{30};
-  std::chrono::seconds max_write_timeout{1'800};
-};
 
 /// What commands work on.
 struct write_parts {
