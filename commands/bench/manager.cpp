@@ -61,7 +61,8 @@ class manager_bench {
         folder_(std::move(folder)),
         chains_(std::max<std::uint64_t>(keys / chain_keys, instances)),
         writer_(std::make_unique<manager_writer>(writer_options{.open_journal = opener(), .name = "bench"})),
-        desk_(std::make_unique<call_desk>(*writer_, settings_)) {}
+        desk_(std::make_unique<call_desk>(*writer_, settings_)),
+        reads_(std::make_unique<meta_calls>(*writer_, settings_.limits, settings_.choice)) {}
 
   result<void> run() {
     if (auto made = set_up(); !made) return made;
@@ -213,11 +214,9 @@ class manager_bench {
     samples wire, json, plain;
     for (unsigned i = 0; i < rounds_ + 50; ++i) {
       const auto request = with_keys<meta::GetCacheLocationRequest>(kind, mixed(i) % chains);
-      std::string answer, body;
-      append_message(request, answer_form::wire, body);
+      std::string answer;
       const stopwatch time;
-      (void)desk_->call(row_of(manager::rpc::get_cache_location), answer_form::wire, body,
-                        [&](const answer_writer& write) { write(answer_form::wire, answer); });
+      if (const auto outcome = reads_->get_location(request, {})) (*outcome)(answer_form::wire, answer);
       if (i >= 50) wire.add(time.seconds());
       if (i % 8 != 0) continue;
       meta::GetCacheLocationResponse response;
@@ -242,43 +241,42 @@ class manager_bench {
                          {bound::kind::ratio_at_most, 0.34}));
   }
 
+  /// Requests as messages that are read already, answers as bytes of gRPC.
   template <class Request>
-  samples time_reads(enum manager::rpc name, const Request& make) {
+  samples time_reads(std::size_t key_count, const Request& make) {
     samples times;
+    std::string answer;
     for (unsigned i = 0; i < rounds_ + 50; ++i) {
-      const auto request = make(mixed(i) % chains_);
-      std::string body, answer;
-      append_message(request, answer_form::wire, body);
+      auto request = with_keys<meta::GetCacheLocationRequest>("one", mixed(i) % chains_);
+      request.mutable_block_keys()->Truncate(static_cast<int>(key_count));
+      make(request);
+      answer.clear();
       const stopwatch time;
-      (void)desk_->call(row_of(name), answer_form::wire, body,
-                        [&](const answer_writer& write) { write(answer_form::wire, answer); });
+      if (const auto outcome = reads_->get_location(request, {})) (*outcome)(answer_form::wire, answer);
       if (i >= 50) times.add(time.seconds());
     }
     return times;
   }
 
   void find_other_ways() {
-    add("number of hits of 1,000 keys", time_reads(manager::rpc::get_cache_location_len, [](std::uint64_t chain) {
-          return with_keys<meta::GetCacheLocationLenRequest>("one", chain);
-        }), 50);
+    samples lengths;
+    for (unsigned i = 0; i < rounds_ + 50; ++i) {
+      const auto request = with_keys<meta::GetCacheLocationLenRequest>("one", mixed(i) % chains_);
+      const stopwatch time;
+      (void)reads_->get_length(request, {});
+      if (i >= 50) lengths.add(time.seconds());
+    }
+    add("number of hits of 1,000 keys", lengths, 50);
     add("prefix of 1,000 keys of which the first is missing",
-        time_reads(manager::rpc::get_cache_location, [](std::uint64_t chain) {
-          auto request = with_keys<meta::GetCacheLocationRequest>("one", chain);
-          request.set_block_keys(0, 1);
-          return request;
-        }), 3);
-    add("window of 8 of 1,000 keys, names alone for the rest",
-        time_reads(manager::rpc::get_cache_location, [](std::uint64_t chain) {
-          auto request = with_keys<meta::GetCacheLocationRequest>("one", chain);
-          request.set_query_type(proto::QT_REVERSE_ROLL_SW_MATCH);
-          request.set_sw_size(window_keys);
-          return request;
-        }), 10);
-    add("batch of 1,000 keys with addresses", time_reads(manager::rpc::get_cache_location, [](std::uint64_t chain) {
-          auto request = with_keys<meta::GetCacheLocationRequest>("one", chain);
-          request.set_query_type(proto::QT_BATCH_GET);
-          return request;
-        }), 150);
+        time_reads(chain_keys, [](auto& request) { request.set_block_keys(0, 1); }), 3);
+    const auto window = [](auto& request) {
+      request.set_query_type(proto::QT_REVERSE_ROLL_SW_MATCH);
+      request.set_sw_size(window_keys);
+    };
+    add("window of 8 of 8 keys", time_reads(window_keys, window), 10);
+    add("window of 8 of 1,000 keys, of which 992 entries have names alone", time_reads(chain_keys, window), 50);
+    add("batch of 1,000 keys with addresses",
+        time_reads(chain_keys, [](auto& request) { request.set_query_type(proto::QT_BATCH_GET); }), 150);
   }
 
   /// Sessions of 1,000 new keys, the way to the writer's thread and back included, beside a bare batch of RocksDB.
@@ -364,6 +362,7 @@ class manager_bench {
 
   result<void> restart() {
     desk_.reset();
+    reads_.reset();
     writer_.reset();
     const stopwatch time;
     writer_ = std::make_unique<manager_writer>(writer_options{.open_journal = opener(), .name = "bench"});
@@ -388,6 +387,7 @@ class manager_bench {
   call_settings settings_;
   std::unique_ptr<manager_writer> writer_;
   std::unique_ptr<call_desk> desk_;
+  std::unique_ptr<meta_calls> reads_;
 };
 
 }  // namespace

@@ -35,6 +35,12 @@ class meta_calls {
   [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
                                                      const call_rights& rights, answer_receiver receive);
 
+  // Parts of call(), for requests that are read already; what they give is to be written before the next call.
+  [[nodiscard]] rpc_outcome<answer_writer> get_location(const proto::meta::GetCacheLocationRequest& request,
+                                                        const call_rights& rights);
+  [[nodiscard]] rpc_outcome<answer_writer> get_length(const proto::meta::GetCacheLocationLenRequest& request,
+                                                      const call_rights& rights);
+
  private:
   using instance_pointer = std::shared_ptr<const served_instance>;
   template <class Response>
@@ -46,10 +52,6 @@ class meta_calls {
                                                 const google::protobuf::RepeatedPtrField<std::string>& names);
   void note_uses(const served_instance& instance);
 
-  [[nodiscard]] rpc_outcome<answer_writer> get_location(const proto::meta::GetCacheLocationRequest& request,
-                                                        const call_rights& rights);
-  [[nodiscard]] rpc_outcome<answer_writer> get_length(const proto::meta::GetCacheLocationLenRequest& request,
-                                                      const call_rights& rights);
   [[nodiscard]] rpc_outcome<answer_writer> get_by_backend(
       const proto::meta::GetCacheLocationsByBackendRequest& request, const call_rights& rights);
   [[nodiscard]] rpc_outcome<answer_writer> get_meta(const proto::GetCacheMetaRequest& request,

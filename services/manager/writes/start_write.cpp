@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 #include <utility>
 
 #include "core/random_number.hpp"
@@ -192,7 +193,12 @@ rpc_outcome<> start_write::grant_key(const write_parts& parts, const cache_key& 
 
 rpc_outcome<> start_write::grant_keys(write_parts& parts, write_round& round) {
   const std::uint64_t all = instance_->terms->all_specs;
+  constexpr std::size_t prefetch_keys = 64;
   for (; next_ < request_.keys.size() && round.keys > 0; ++next_, --round.keys) {
+    if (next_ % prefetch_keys == 0) {
+      instance_->index->prefetch(
+          std::span(request_.keys).subspan(next_, std::min(prefetch_keys, request_.keys.size() - next_)));
+    }
     const std::uint64_t wanted = wanted_.empty() ? all : wanted_[next_];
     if (auto granted = grant_key(parts, request_.keys[next_], wanted); !granted) return granted;
   }
