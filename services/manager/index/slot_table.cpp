@@ -28,8 +28,8 @@ void slot_table::stock(unsigned bits, std::size_t count) {
 
 /// An empty segment, of slots from stock(), for the hashes that begin as `hash` does.
 slot_table::segment slot_table::make_segment(std::uint64_t hash, unsigned bits, unsigned depth) noexcept {
-  // Until it is full, there may be twice as many records as now.
-  const std::uint64_t records = 2 * (std::uint64_t{most_record_} + 1);
+  // Until it is full, there may be twice as many records as now, and as many as it has slots.
+  const std::uint64_t records = std::max(2 * (std::uint64_t{most_record_} + 1), std::uint64_t{1} << bits);
   const auto number_bits = std::min(static_cast<unsigned>(std::bit_width(records)), 32U);
   const slot_block block{.slots = unused_[bits].back(), .bits = bits, .number_bits = number_bits};
   unused_[bits].pop_back();
