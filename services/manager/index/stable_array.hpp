@@ -27,7 +27,7 @@ class stable_array {
 
   [[nodiscard]] T& operator[](std::uint32_t number) const noexcept {
     const chunk_pointer* const directory = directory_.load(std::memory_order_acquire);
-    const place target = place_of(number);
+    const chunk_place target = place_of(number);
     return directory[target.chunk].load(std::memory_order_acquire)[target.offset];
   }
 
@@ -43,12 +43,12 @@ class stable_array {
   static constexpr std::uint64_t run = 8;    ///< chunks of one size
   static constexpr std::uint64_t shift = run << first_bits;
 
-  struct place {
+  struct chunk_place {
     std::size_t chunk = 0;
     std::size_t offset = 0;
   };
   /// The length of a number that is moved by the size of the first run gives the size of its chunk.
-  [[nodiscard]] static place place_of(std::uint32_t number) noexcept {
+  [[nodiscard]] static chunk_place place_of(std::uint32_t number) noexcept {
     const std::uint64_t moved = number + shift;
     const unsigned bits = chunk_bits(moved);
     return {.chunk = (bits - first_bits) * run + (moved >> bits) - run, .offset = moved & ((1U << bits) - 1)};
