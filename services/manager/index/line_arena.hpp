@@ -35,12 +35,12 @@ class line_arena {
   static constexpr std::size_t line = 64;
   static constexpr std::size_t least_piece = 4096;
 
-  struct piece_deleter {
+  struct arena_piece_deleter {
     std::size_t bytes = 0;
 
     void operator()(std::byte* memory) const noexcept;
   };
-  using arena_piece = std::unique_ptr<std::byte, piece_deleter>;
+  using arena_piece = std::unique_ptr<std::byte, arena_piece_deleter>;
 
   [[nodiscard]] void* allocate(std::size_t bytes);
   [[nodiscard]] static arena_piece make_piece(std::size_t bytes);

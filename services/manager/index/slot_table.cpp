@@ -46,7 +46,7 @@ void slot_table::make_directory(unsigned depth) {
   if (depth > segment_slots::most_depth) throw std::bad_alloc();
   const std::size_t count = std::size_t{1} << depth;
   std::vector<std::uint32_t> owners(count, 0);
-  const std::span<block_word> words = arena_.make<block_word>(count);
+  const std::span<slots_word> words = arena_.make<slots_word>(count);
   for (std::size_t i = 0; i < count && !owners_.empty(); ++i) {
     owners[i] = owners_[i >> (depth - depth_)];
     words[i].store(segments_[owners[i]].block.pack(), std::memory_order_relaxed);

@@ -133,7 +133,7 @@ class slot_table {
   static constexpr unsigned first_bits = 6;  ///< of the slots of the first segment, which grows before it is split
   static constexpr unsigned full_bits = 14;
 
-  using block_word = std::atomic<std::uint64_t>;
+  using slots_word = std::atomic<std::uint64_t>;
   struct table_segment {
     segment_slots block{};
     unsigned depth = 0;  ///< bits of a hash that choose it
@@ -149,7 +149,7 @@ class slot_table {
   [[nodiscard]] segment_slots block_of(std::uint64_t hash) const noexcept {
     const std::uint64_t directory = directory_.load(std::memory_order_acquire);
     if (directory == 0) return {};
-    const auto* const words = reinterpret_cast<const block_word*>(directory & ~std::uint64_t{63});
+    const auto* const words = reinterpret_cast<const slots_word*>(directory & ~std::uint64_t{63});
     return segment_slots::unpack(words[prefix(hash, directory & 63)].load(std::memory_order_acquire));
   }
   [[nodiscard]] table_segment& segment_of(std::uint64_t hash) noexcept {
@@ -175,10 +175,10 @@ class slot_table {
     changes_[counter].store(changes_[counter].load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
 
-  std::atomic<std::uint64_t> directory_{0};  ///< the address of a block_word for each prefix, and depth_
+  std::atomic<std::uint64_t> directory_{0};  ///< the address of a slots_word for each prefix, and depth_
   alignas(64) std::array<std::atomic<std::uint32_t>, std::size_t{1} << counter_bits> changes_{};
   line_arena& arena_;
-  std::span<block_word> words_{};
+  std::span<slots_word> words_{};
   unsigned depth_ = 0;
   std::uint32_t most_record_ = 0;
   std::vector<table_segment> segments_{};
