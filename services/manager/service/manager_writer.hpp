@@ -71,13 +71,15 @@ class manager_writer {
 
   void run();
   [[nodiscard]] std::unique_ptr<state_owner> recover();
-  void refuse_waiting();
+  /// The same warning is given once.
+  void warn_once(std::string reason);
 
   writer_options options_;
   view_board views_;
   use_list uses_;
   writer_figures figures_;
   mailbox inbox_;
+  std::string last_warning_;
   std::thread thread_;
 };
 

@@ -214,14 +214,17 @@ void journal_reader::open_session(extent_state& extent, const extent_grant& gran
 
 void journal_reader::queue_removals(const instance_state& instance, const extent_state& extent) {
   const auto delay = std::chrono::milliseconds(instance.group->terms->delay_before_delete_ms);
-  for (std::uint32_t i = 0; i < extent.states.size(); ++i) {
-    if (extent.states[i] != location_state::deleting) continue;
+  const auto blocks = static_cast<std::uint32_t>(extent.states.size());
+  for (std::uint32_t i = 0; i < blocks; ++i) {
+    const std::uint32_t first = i;
+    while (i < blocks && extent.states[i] == location_state::deleting) ++i;
+    if (i == first) continue;
     parts_.removals({.due = now_ + delay,
                      .instance = extent.name.instance,
                      .extent = extent.name.extent,
                      .table = extent.table,
-                     .first = i,
-                     .count = 1});
+                     .first = first,
+                     .count = i - first});
   }
 }
 

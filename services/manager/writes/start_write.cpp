@@ -12,6 +12,8 @@ namespace cenote::manager {
 
 namespace {
 
+constexpr std::int64_t most_bytes = std::int64_t{1} << 60U;  ///< of a request, so that no sum wraps
+
 std::int64_t unix_ms() noexcept {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
@@ -125,6 +127,7 @@ rpc_outcome<std::uint32_t> start_write::record_of(const cache_key& key) {
   const std::size_t count = instance_->index->count();
   if (most == 0 || count < most) return instance_->index->add(key, previous_record_);
   const auto rest = static_cast<std::int64_t>(request_.keys.size() - next_);
+  instance_->is_touched = true;
   instance_->wanted_keys = std::max(instance_->wanted_keys, rest + static_cast<std::int64_t>(grant_.keys.size()));
   return refuse(answer_code::reach_max_entity_capacity,
                 "instance " + request_.instance + " has " + std::to_string(count) + " keys, and max_key_count of group " +
@@ -185,6 +188,9 @@ rpc_outcome<> start_write::grant_key(const write_parts& parts, const cache_key& 
     grant_.keys.push_back(key);
     granted_.specs.push_back(missing);
     bytes_ += instance_->bytes_of(missing);
+    if (bytes_ > most_bytes) {
+      return refuse(answer_code::reach_max_entity_capacity, "the blocks of this request have more bytes than any quota");
+    }
   }
   is_previous_granted_ = missing != 0;
   previous_record_ = *record;
@@ -213,6 +219,10 @@ rpc_outcome<> start_write::end(write_parts& parts) {
     granted_.session = session_name{.extent = 0, .nonce = nonce}.text();
     return {};
   }
+  std::erase_if(storages_, [&](std::uint8_t number) {  // some rounds may have gone by
+    const storage_state* const storage = parts.state.storages[number].get();
+    return storage == nullptr || !storage->is_writable();
+  });
   if (storages_.empty()) {
     return refuse(answer_code::io_error, "no further storage is usable for another replica");
   }
@@ -276,6 +286,7 @@ bool start_write::advance(write_parts& parts, write_round& round) {
       refuse_later({.code = answer_code::instance_not_exist, .message = "there is no instance " + request_.instance});
     }
   }
+  if (phase_ == phase::grant && next_ > 0) previous_record_ = instance_->index->find(request_.keys[next_ - 1]);
   if (phase_ == phase::grant && instance_->is_departing) {
     refuse_later({.code = answer_code::instance_not_exist, .message = "there is no instance " + request_.instance});
   }

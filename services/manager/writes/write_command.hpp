@@ -59,6 +59,7 @@ using outcome_receiver = std::function<void(rpc_outcome<T>)>;
 
 /// The rpc_refusal of a change that is not in the journal.
 [[nodiscard]] inline std::unexpected<rpc_refusal> refuse_unwritten(const error& reason) {
+  if (reason.code() == error_code::node_restarting) return refuse(answer_code::service_not_ready, reason.message());
   return refuse(answer_code::io_error,
                 "the journal's store did not take the change: " + reason.message() + "; ask again, or finish again");
 }
