@@ -312,15 +312,16 @@ class Manager:
         specs: Sequence[tuple[str, int]] = (("tp0", 1024),),
         blocks_per_file: int = 8,
         group: dict[str, Any] | None = None,
+        storage: dict[str, Any] | None = None,
         quota: dict[str, Any] | None = None,
         max_keys: int = 1_000_000,
         delay_ms: int = 50,
     ) -> Path:
-        """A file storage s-NAME below the root, group g-NAME and instance NAME. Nothing is evicted. Returns the folder
-        of the storage."""
+        """A file storage s-NAME below the root, group g-NAME and instance NAME. Nothing is evicted. `group` and
+        `storage` are further fields of both. Returns the folder of the storage."""
         folder = self.root / name
-        storage = {"root_path": f"{folder}/", "key_count_per_file": blocks_per_file}
-        self.do("addStorage", storage={"global_unique_name": f"s-{name}", "nfs": storage})
+        nfs = {"root_path": f"{folder}/", "key_count_per_file": blocks_per_file}
+        self.do("addStorage", storage={"global_unique_name": f"s-{name}", "nfs": nfs} | (storage or {}))
         self.do("createInstanceGroup", instance_group=group_message(name, quota, max_keys, delay_ms) | (group or {}))
         self.register(name, specs)
         return folder
