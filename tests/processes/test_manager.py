@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -299,9 +301,24 @@ def body_status(manager: Manager, length: int) -> int:
     return int(line.split()[1])
 
 
+def chunked_status(manager: Manager, length: int) -> int:
+    """The status of a request whose body comes in chunks of 1 MiB, up to `length` bytes or to the answer."""
+    chunk = f"{MiB:x}\r\n".encode() + bytes(MiB) + b"\r\n"
+    with socket.create_connection(("127.0.0.1", manager.meta), timeout=LIMIT) as connection:
+        connection.sendall(b"POST /api/getCacheLocation HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(length // MiB):
+            if select.select([connection], [], [], 0)[0]:
+                break
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.sendall(chunk)
+        line = connection.makefile("rb").readline()
+    return int(line.split()[1])
+
+
 def test_a_body_above_the_limit_is_refused_before_it_is_sent(manager: Manager) -> None:
     for length in (LONGEST_BODY + 1, 1 << 40):
         assert body_status(manager, length) == 413
+    assert chunked_status(manager, LONGEST_BODY + MiB) == 413
     message = json.dumps({"instance_id": "absent", "block_keys": [1], "unknown": ""}).encode()
     longest = message.replace(b'""', b'"' + b"x" * (LONGEST_BODY - len(message)) + b'"')
     assert len(longest) == LONGEST_BODY
