@@ -394,6 +394,11 @@ class History:
             else:
                 self.find_prefix(keys)
 
+    def restart(self) -> None:
+        """Kills the manager and starts it again. Sessions whose blocks were all removed are in its memory alone."""
+        self.manager.restart()
+        self.sessions = [each for each in self.sessions if not each.keys or set(each.keys) != {None}]
+
     def check(self, name: str, value: Any, expected: Any) -> None:
         if value != expected:
             raise CaseFailure(f"seed {self.seed}, step {self.step}: {name}: {value}, not {expected}")

@@ -46,7 +46,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 # ---------------------------------------------------------------------------------------------- cases
 
 
-@pytest.mark.parametrize("case", CASES.playable(), ids=lambda case: f"{case['id']}: {case['title']}")
+@pytest.mark.parametrize("case", CASES.playable(), ids=lambda case: f"{case['id']} {case['title']}")
 def test_a_case_of_the_contract_is_answered(manager: Manager, tmp_path: Path, case: Case) -> None:
     Player(manager, tmp_path, CASES.macros).play(case)
 
@@ -58,6 +58,14 @@ def test_a_race_grants_each_key_once(manager: Manager, seed: int) -> None:
 @pytest.mark.parametrize("steps", [2_000, pytest.param(20_000, marks=pytest.mark.full)])
 def test_a_random_history_is_answered_as_by_its_model(manager: Manager, seed: int, steps: int) -> None:
     History(manager, seed).play(steps)
+
+
+def test_a_random_history_goes_on_after_kills(manager: Manager, seed: int) -> None:
+    history = History(manager, seed)
+    for _ in range(10):
+        history.play(150)
+        history.restart()
+    history.play(150)
 
 
 # ---------------------------------------------------------------------------------------------- wrong requests

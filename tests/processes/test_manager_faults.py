@@ -375,6 +375,8 @@ def test_a_rush_never_exceeds_a_quota(tmp_path: Path, kind: str) -> None:
             while extra := granted(start_at_once(manager, "i", [batch()])):
                 sessions += extra
             assert len(sessions) == ROOM
+            manager.restart()  # accounts are those of what was granted
+            assert not granted(start_at_once(manager, "i", [batch()]))
             for each in sessions:
                 session = each["write_session_id"]
                 manager.do("finishWriteCache", instance_id="i", write_session_id=session, success_blocks={"offset": 0})
