@@ -5,6 +5,9 @@
 #include <google/protobuf/util/json_util.h>
 #include <simdjson.h>
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <string>
 
 #include "transport/manager/message_fill.hpp"
@@ -22,6 +25,37 @@ bool is_blank(std::string_view text) noexcept {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
+/// The end of a text in quotes that begins at `place`.
+std::size_t end_of_quotes(std::string_view text, std::size_t place) noexcept {
+  for (++place; place < text.size() && text[place] != '"'; ++place) {
+    if (text[place] == '\\') ++place;
+  }
+  return std::min(place + 1, text.size());
+}
+
+/// simdjson takes no whole number beyond 64 bits, nor a number that is none. The name before it stands for its place.
+std::unexpected<json_refusal> refuse_number(std::string_view text) {
+  std::string_view name, last_text;
+  for (std::size_t place = 0; place < text.size();) {
+    const char letter = text[place];
+    if (letter == '"') {
+      const std::size_t end = end_of_quotes(text, place);
+      last_text = text.substr(place + 1, end - place - 2);
+      place = end;
+      continue;
+    }
+    if (letter == ':') name = last_text;
+    const std::size_t end = std::min(text.find_first_not_of("+-.0123456789eE", place), text.size());
+    double number = 0;
+    const auto read = std::from_chars(text.data() + place, text.data() + end, number);
+    const bool is_sound = read.ec == std::errc() && read.ptr == text.data() + end && std::abs(number) < 0x1p63;
+    if (end > place && !is_sound && letter != 'e' && letter != 'E') break;
+    place = std::max(end, place + 1);
+  }
+  return refuse_text(json_fault::malformed,
+                     "body: " + std::string(name.substr(0, 64)) + ": a number that is too large, or is none");
+}
+
 /// A reader of JSON, which keeps its memory for texts that are not large.
 class text_reader {
  public:
@@ -36,6 +70,7 @@ class text_reader {
     }
     simdjson::dom::element root;
     if (const auto error = parser_.parse(text.data(), text.size()).get(root); error != simdjson::SUCCESS) {
+      if (error == simdjson::NUMBER_ERROR) return refuse_number(text);
       return refuse_text(json_fault::malformed, std::string("body: not JSON: ") + simdjson::error_message(error));
     }
     simdjson::dom::object object;

@@ -213,12 +213,12 @@ rpc_outcome<> start_write::grant_keys(write_parts& parts, write_round& round) {
 
 rpc_outcome<> start_write::end(write_parts& parts) {
   granted_.instance = instance_->terms;
-  const std::uint64_t nonce = random_number();
   if (grant_.keys.empty()) {
     drop_extent();
-    granted_.session = session_name{.extent = 0, .nonce = nonce}.text();
+    granted_.session = session_name::empty(number_).text();
     return {};
   }
+  const std::uint64_t nonce = random_number();
   std::erase_if(storages_, [&](std::uint8_t number) {  // some rounds may have gone by
     const storage_state* const storage = parts.state.storages[number].get();
     return storage == nullptr || !storage->is_writable();
