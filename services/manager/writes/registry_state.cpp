@@ -49,7 +49,19 @@ void adopt_groups(manager_state& state) {
       if (instance->group == group) rebuild_pools(*instance);
     }
   }
-  std::erase_if(state.groups, [&](const auto& group) { return !state.settings.groups().contains(group.first); });
+  std::erase_if(state.groups, [&](const auto& group) {
+    return group.second->instances == 0 && !state.settings.groups().contains(group.first);
+  });
+}
+
+/// One that is not in the registry, as its row was damaged, has room for nothing until it is created again.
+std::shared_ptr<group_state> group_called(manager_state& state, const std::string& name) {
+  auto& group = state.groups[name];
+  if (group == nullptr) {
+    group = std::make_shared<group_state>();
+    group->terms = std::make_shared<const group_terms>(group_terms{.name = name});
+  }
+  return group;
 }
 
 void adopt_instances(manager_state& state) {
@@ -61,7 +73,7 @@ void adopt_instances(manager_state& state) {
     if (instance == nullptr) {
       instance = std::make_unique<instance_state>();
       instance->index = std::make_shared<instance_index>(random_number());
-      instance->group = state.groups[entry->terms.group];
+      instance->group = group_called(state, entry->terms.group);
       ++instance->group->instances;
     }
     instance->terms = std::shared_ptr<const instance_terms>(entry, &entry->terms);
