@@ -207,8 +207,12 @@ rpc_outcome<> start_write::end(write_parts& parts) {
     granted_.session = session_name{.extent = 0, .nonce = nonce}.text();
     return {};
   }
+  std::erase_if(storages_, [&](std::uint8_t number) {  // they may have gone while the keys were looked at
+    const storage_state* const storage = parts.state.storages[number].get();
+    return storage == nullptr || !storage->is_writable();
+  });
   if (storages_.empty()) {
-    return refuse(answer_code::io_error, "no further storage is usable for another replica");
+    return refuse(answer_code::io_error, "no further storage is usable, or none that lacks a replica");
   }
   const auto storage = reserve_bytes(parts.state, *instance_, storages_, bytes_);
   if (!storage) return std::unexpected(storage.error());
