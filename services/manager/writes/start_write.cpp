@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/random_number.hpp"
+#include "services/manager/writes/served_blocks.hpp"
 #include "services/manager/writes/storage_choice.hpp"
 
 namespace cenote::manager {
@@ -257,7 +258,11 @@ void start_write::undo(write_round& round) {
     const std::uint32_t record = extent_->records.back();
     extent_->records.pop_back();
     const auto erased = instance_->index->erase_location(record, extent_->table, location_state::writing);
-    if (!erased.is_key_gone && is_deleted_alone(*instance_, record)) ++instance_->deleting_keys;
+    if (erased.is_key_gone) {
+      forget_record(*instance_, record);
+    } else if (is_deleted_alone(*instance_, record)) {
+      ++instance_->deleting_keys;
+    }
   }
   if (extent_->records.empty()) drop_extent();
 }
