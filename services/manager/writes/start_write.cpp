@@ -274,6 +274,7 @@ bool start_write::advance(write_parts& parts, write_round& round) {
     if (!begun) refuse_later(begun.error());
   } else {
     instance_ = parts.state.instance(number_);
+    if (instance_ != nullptr && next_ > 0) previous_record_ = instance_->index->find(request_.keys[next_ - 1]);
     if (instance_ == nullptr) {  // gone meanwhile, and all that was marked with it
       extent_.reset();
       refuse_later({.code = answer_code::instance_not_exist, .message = "there is no instance " + request_.instance});
