@@ -16,7 +16,7 @@ namespace cenote::manager {
 /// The numbers of records in the order of a policy. A plain object; time is in tenths of a second. Not thread-safe.
 class reclaim_pool {
  public:
-  /// Errors: invalid_argument (no policy of this name).
+  /// Errors: invalid_config (no policy of this name).
   [[nodiscard]] static result<std::unique_ptr<reclaim_pool>> make(std::string_view policy);
 
   /// `id` is the same each time the key comes. A record that is here already is used.

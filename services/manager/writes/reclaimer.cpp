@@ -15,6 +15,12 @@ constexpr std::chrono::milliseconds whole_pause{100};
 /// What has to go so that `goal` stays.
 std::int64_t excess_over(std::int64_t used, std::int64_t goal) noexcept { return std::max<std::int64_t>(0, used - goal); }
 
+/// Whether room is made for a request that was refused: with a level above 1 refusals are what is wanted, and what
+/// exceeds the whole quota does not fit in whatever goes.
+bool can_serve(std::int64_t wanted, const level_use& use, const level_terms& level) noexcept {
+  return wanted > 0 && wanted <= use.capacity && level.used_percentage <= 1;
+}
+
 /// The goal of a quota: what stays of the last round as long as it is not reached, a new one at its level.
 std::optional<std::int64_t> follow_goal(std::map<std::string, std::int64_t>& goals, const std::string& name,
                                         bool is_over, std::int64_t goal, std::int64_t used) {
@@ -155,8 +161,8 @@ bool reclaimer::free_keys(instance_state& instance, ledger& changes, write_round
   const bool is_over = is_over_share(use, share);
   if (!is_over && instance.wanted_keys == 0 && goals_.empty()) return false;
   auto goal = follow_goal(goals_, quota_name({.instance = &instance}), is_over, goal_of(use, share), use.used);
-  if (instance.wanted_keys > 0 && level.used_percentage <= 1) {
-    goal = std::min(goal.value_or(use.used), std::max<std::int64_t>(0, use.capacity - instance.wanted_keys));
+  if (can_serve(instance.wanted_keys, use, level)) {
+    goal = std::min(goal.value_or(use.used), use.capacity - instance.wanted_keys);
   }
   instance.wanted_keys = 0;
   std::int64_t excess = goal ? excess_over(use.used, *goal) : 0;
@@ -204,8 +210,8 @@ bool reclaimer::run_quota(const quota_use& quota, ledger& changes, write_round& 
   const bool is_over = is_total ? is_over_level(quota.use, level) : is_over_share(quota.use, level);
   if (!is_over && quota.wanted == 0 && goals_.empty()) return false;
   auto goal = follow_goal(goals_, quota_name(quota.source), is_over, goal_of(quota.use, level), quota.use.used);
-  if (quota.wanted > 0 && level.used_percentage <= 1) {  // with a level above 1 refusals are what is wanted
-    goal = std::min(goal.value_or(quota.use.used), std::max<std::int64_t>(0, quota.use.capacity - quota.wanted));
+  if (can_serve(quota.wanted, quota.use, level)) {
+    goal = std::min(goal.value_or(quota.use.used), quota.use.capacity - quota.wanted);
   }
   if (!goal) return false;
   const std::uint64_t previous = quota.count;

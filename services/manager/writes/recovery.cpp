@@ -39,6 +39,7 @@ class journal_reader {
   void add_block(instance_state& instance, extent_state& extent, const extent_grant& grant, std::uint32_t position,
                  std::uint32_t& previous);
   void open_session(extent_state& extent, const extent_grant& grant);
+  void remember_session(const extent_state& extent);
   void queue_removals(const instance_state& instance, const extent_state& extent);
 
   journal& rows_;
@@ -188,6 +189,7 @@ void journal_reader::add_extent(instance_state& instance, const extent_grant& gr
     add_block(instance, *extent, grant, i, previous);
   }
   ++counts_.extents;
+  remember_session(*extent);
   if (extent->is_open) {
     open_session(*extent, grant);
   } else if (extent->present == 0) {
@@ -210,6 +212,19 @@ void journal_reader::open_session(extent_state& extent, const extent_grant& gran
                         .table = extent.table,
                         .blocks = static_cast<std::uint32_t>(extent.states.size())},
                        extent.deadline);
+}
+
+// A client that lost the answer finishes again, and may find another epoch.
+void journal_reader::remember_session(const extent_state& extent) {
+  if (extent.is_open || extent.finish_mark == 0) return;
+  const std::uint32_t seconds = unix_seconds();
+  const std::chrono::seconds age(seconds > extent.wrote_at ? seconds - extent.wrote_at : 0);
+  if (age > session_table::memory) return;
+  parts_.sessions.remember(extent.name.extent, {.instance = extent.name.instance,
+                                                .nonce = extent.nonce,
+                                                .finish_mark = extent.finish_mark,
+                                                .blocks = static_cast<std::uint32_t>(extent.states.size()),
+                                                .until = now_ + session_table::memory - age});
 }
 
 void journal_reader::queue_removals(const instance_state& instance, const extent_state& extent) {

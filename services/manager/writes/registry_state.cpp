@@ -26,6 +26,8 @@ void adopt_storages(manager_state& state, const worker_factory& make_worker) {
     }
     storage->condition = storage_condition::healthy;
     storage->is_closing = false;
+    storage->batches = 0;  // a worker that is stopped answers for none
+    storage->worker_number = ++state.worker_changes;
     storage->worker = make_worker(entry->terms);
   }
   for (const auto& [name, number] : state.storage_numbers) {
@@ -33,6 +35,7 @@ void adopt_storages(manager_state& state, const worker_factory& make_worker) {
     if (const auto& worker = state.storages[number]->worker; worker != nullptr) worker->stop();
     state.retired_workers.push_back(std::move(state.storages[number]->worker));
     state.storages[number].reset();
+    ++state.worker_changes;
   }
   std::erase_if(state.retired_workers, [](const auto& worker) { return worker == nullptr || worker->has_ended(); });
   state.storage_numbers = std::move(numbers);
@@ -49,7 +52,19 @@ void adopt_groups(manager_state& state) {
       if (instance->group == group) rebuild_pools(*instance);
     }
   }
-  std::erase_if(state.groups, [&](const auto& group) { return !state.settings.groups().contains(group.first); });
+  std::erase_if(state.groups, [&](const auto& group) {
+    return group.second->instances == 0 && !state.settings.groups().contains(group.first);
+  });
+}
+
+/// One that is not in the registry, as its row was damaged, has room for nothing until it is created again.
+std::shared_ptr<group_state> group_called(manager_state& state, const std::string& name) {
+  auto& group = state.groups[name];
+  if (group == nullptr) {
+    group = std::make_shared<group_state>();
+    group->terms = std::make_shared<const group_terms>(group_terms{.name = name});
+  }
+  return group;
 }
 
 void adopt_instances(manager_state& state) {
@@ -61,7 +76,7 @@ void adopt_instances(manager_state& state) {
     if (instance == nullptr) {
       instance = std::make_unique<instance_state>();
       instance->index = std::make_shared<instance_index>(random_number());
-      instance->group = state.groups[entry->terms.group];
+      instance->group = group_called(state, entry->terms.group);
       ++instance->group->instances;
     }
     instance->terms = std::shared_ptr<const instance_terms>(entry, &entry->terms);

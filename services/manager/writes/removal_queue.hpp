@@ -47,6 +47,7 @@ class removal_queue {
   };
   struct issued_batch {
     std::uint8_t storage = 0;
+    std::uint64_t worker = 0;
     std::vector<issued_block> blocks{};
   };
 
@@ -58,6 +59,10 @@ class removal_queue {
   };
 
   [[nodiscard]] extent_state* extent_of(const due_removal& removal) const;
+  /// The storage of a batch, if its worker is still there; else null.
+  [[nodiscard]] storage_state* storage_of(const issued_batch& batch) const noexcept;
+  /// Batches of workers that are gone have no outcome.
+  void drop_unanswered();
   void repeat_later(const extent_state& extent, const std::vector<removal_item>& items, steady_time now);
   void issue_repeated(steady_time now);
   void issue_range(const due_removal& removal, extent_state& extent, storage_state& storage, steady_time now);
@@ -71,6 +76,7 @@ class removal_queue {
   std::priority_queue<due_removal, std::vector<due_removal>, later> waiting_;
   std::map<std::uint64_t, issued_batch> issued_;
   std::uint64_t next_batch_ = 1;
+  std::uint64_t worker_changes_ = 0;  ///< as many as were looked at
 };
 
 }  // namespace cenote::manager

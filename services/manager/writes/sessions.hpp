@@ -54,7 +54,7 @@ class session_table {
   static constexpr std::chrono::seconds memory{60};
 
   [[nodiscard]] bool has_room(std::size_t blocks) const noexcept {
-    return open_.size() < most_sessions && blocks <= most_blocks - blocks_;
+    return open_.size() < most_sessions && blocks + blocks_ <= most_blocks;
   }
   void open(std::uint64_t extent, const session_place& place, steady_time deadline);
   [[nodiscard]] const session_place* find(std::uint64_t extent) const;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/random_number.hpp"
+#include "services/manager/writes/served_blocks.hpp"
 #include "services/manager/writes/storage_choice.hpp"
 
 namespace cenote::manager {
@@ -224,7 +225,7 @@ rpc_outcome<> start_write::end(write_parts& parts) {
     return storage == nullptr || !storage->is_writable();
   });
   if (storages_.empty()) {
-    return refuse(answer_code::io_error, "no further storage is usable for another replica");
+    return refuse(answer_code::io_error, "no further storage is usable, or none that lacks a replica");
   }
   const auto storage = reserve_bytes(parts.state, *instance_, storages_, bytes_);
   if (!storage) return std::unexpected(storage.error());
@@ -269,7 +270,11 @@ void start_write::undo(write_round& round) {
     const std::uint32_t record = extent_->records.back();
     extent_->records.pop_back();
     const auto erased = instance_->index->erase_location(record, extent_->table, location_state::writing);
-    if (!erased.is_key_gone && is_deleted_alone(*instance_, record)) ++instance_->deleting_keys;
+    if (erased.is_key_gone) {
+      forget_record(*instance_, record);
+    } else if (is_deleted_alone(*instance_, record)) {
+      ++instance_->deleting_keys;
+    }
   }
   if (extent_->records.empty()) drop_extent();
 }
@@ -281,12 +286,12 @@ bool start_write::advance(write_parts& parts, write_round& round) {
     if (!begun) refuse_later(begun.error());
   } else {
     instance_ = parts.state.instance(number_);
+    if (instance_ != nullptr && next_ > 0) previous_record_ = instance_->index->find(request_.keys[next_ - 1]);
     if (instance_ == nullptr) {  // gone meanwhile, and all that was marked with it
       extent_.reset();
       refuse_later({.code = answer_code::instance_not_exist, .message = "there is no instance " + request_.instance});
     }
   }
-  if (phase_ == phase::grant && next_ > 0) previous_record_ = instance_->index->find(request_.keys[next_ - 1]);
   if (phase_ == phase::grant && instance_->is_departing) {
     refuse_later({.code = answer_code::instance_not_exist, .message = "there is no instance " + request_.instance});
   }

@@ -1,0 +1,205 @@
+// A thread for each storage: outcomes by batch, a storage that hangs, and the end.
+#include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "services/manager/storages/storage_worker.hpp"
+
+namespace cenote::manager {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// What a test and the storage's thread share. All waits end with what they wait for, or not at all.
+class shared_gate {
+ public:
+  void close() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = false;
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    changed_.notify_all();
+  }
+  /// The storage's call; it waits while the gate is closed.
+  void pass() {
+    std::unique_lock lock(mutex_);
+    ++inside_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return is_open_; });
+    --inside_;
+    ++passed_;
+    changed_.notify_all();
+  }
+  void note_end() {
+    const std::lock_guard lock(mutex_);
+    has_ended_ = true;
+    changed_.notify_all();
+  }
+  void deliver(removal_outcome outcome) {
+    const std::lock_guard lock(mutex_);
+    outcomes_.push_back(std::move(outcome));
+    changed_.notify_all();
+  }
+  template <class Condition>
+  void wait(Condition&& condition) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, condition);
+  }
+  void await_inside() {
+    wait([this] { return inside_ > 0; });
+  }
+  void await_passed(int count) {
+    wait([this, count] { return passed_ >= count; });
+  }
+  void await_end() {
+    wait([this] { return has_ended_; });
+  }
+  std::vector<removal_outcome> await_outcomes(std::size_t count) {
+    wait([this, count] { return outcomes_.size() >= count; });
+    const std::lock_guard lock(mutex_);
+    return outcomes_;
+  }
+  [[nodiscard]] std::size_t outcome_count() {
+    const std::lock_guard lock(mutex_);
+    return outcomes_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_open_ = true;
+  bool has_ended_ = false;
+  int inside_ = 0;
+  int passed_ = 0;
+  std::vector<removal_outcome> outcomes_;
+};
+
+class gated_storage final : public storage_backend {
+ public:
+  gated_storage(std::shared_ptr<shared_gate> gate, result<storage_room> room)
+      : gate_(std::move(gate)), room_(std::move(room)) {}
+  ~gated_storage() override { gate_->note_end(); }
+
+  [[nodiscard]] result<> remove(const removal_item& item) override {
+    gate_->pass();
+    return item.place.starts_with("bad") ? fail(error_code::system, "no " + item.place) : result<>();
+  }
+  [[nodiscard]] result<storage_room> probe() override {
+    gate_->pass();
+    return room_;
+  }
+
+ private:
+  std::shared_ptr<shared_gate> gate_;
+  result<storage_room> room_;
+};
+
+struct worker_world {
+  std::shared_ptr<shared_gate> gate = std::make_shared<shared_gate>();
+  std::unique_ptr<storage_worker> worker;
+
+  void start(storage_worker_options options,
+             result<storage_room> room = storage_room{.free_bytes = 50, .total_bytes = 100}) {
+    worker =
+        std::make_unique<storage_worker>(std::make_unique<gated_storage>(gate, std::move(room)), options,
+                                         [gate = gate](removal_outcome outcome) { gate->deliver(std::move(outcome)); });
+  }
+};
+
+constexpr storage_worker_options one_probe{.probe_interval = 1h, .probe_timeout = 1h};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(workers_of_storages, worker_world)
+
+BOOST_AUTO_TEST_CASE(each_batch_has_an_outcome_for_each_item_in_order) {
+  start(one_probe);
+  worker->remove({.number = 7, .items = {{.place = "a"}, {.place = "bad b"}, {.place = "c"}}});
+  worker->remove({.number = 8, .items = {{.place = "bad d"}}});
+  const auto outcomes = gate->await_outcomes(2);
+  BOOST_REQUIRE(outcomes.size() == 2U);
+  BOOST_TEST((outcomes[0].number == 7U && outcomes[1].number == 8U));
+  BOOST_REQUIRE(outcomes[0].failures.size() == 3U);
+  BOOST_TEST(outcomes[0].failures[0].empty());
+  BOOST_TEST(outcomes[0].failures[1].find("no bad b") != std::string::npos);
+  BOOST_TEST(outcomes[0].failures[2].empty());
+  BOOST_TEST(!outcomes[1].failures.at(0).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_storage_that_hangs_is_unhealthy_from_its_timeout_on) {
+  gate->close();
+  start({.probe_interval = 1h, .probe_timeout = 0ms});
+  gate->await_inside();
+  BOOST_TEST((worker->condition() == storage_condition::unhealthy));
+  gate->open();
+}
+
+BOOST_AUTO_TEST_CASE(a_storage_that_is_slow_is_healthy_up_to_its_timeout) {
+  gate->close();
+  start(one_probe);
+  gate->await_inside();
+  BOOST_TEST((worker->condition() == storage_condition::healthy));
+  gate->open();
+}
+
+BOOST_AUTO_TEST_CASE(a_deletion_that_hangs_counts_as_well) {
+  start({.probe_interval = 1h, .probe_timeout = 0ms});
+  gate->await_passed(1);  // the first probe
+  gate->close();
+  worker->remove({.number = 1, .items = {{.place = "a"}}});
+  gate->await_inside();
+  BOOST_TEST((worker->condition() == storage_condition::unhealthy));
+  gate->open();
+  BOOST_TEST(gate->await_outcomes(1).size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(probes_give_room_and_failures_a_text) {
+  start({.probe_interval = 0ms, .probe_timeout = 1h}, storage_room{.free_bytes = 4, .total_bytes = 100});
+  gate->await_passed(2);
+  BOOST_TEST((worker->condition() == storage_condition::full));
+  BOOST_TEST(worker->free_bytes() == 4U);
+  BOOST_TEST(worker->last_failure().empty());
+}
+
+BOOST_AUTO_TEST_CASE(probes_that_fail_make_a_storage_unhealthy) {
+  start({.probe_interval = 0ms, .probe_timeout = 1h}, fail(error_code::system, "gone away"));
+  gate->await_passed(4);
+  BOOST_TEST((worker->condition() == storage_condition::unhealthy));
+  BOOST_TEST(worker->last_failure().find("gone away") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_worker_that_is_stopped_delivers_nothing_more) {
+  start(one_probe);
+  gate->await_passed(1);
+  gate->close();
+  worker->remove({.number = 1, .items = {{.place = "a"}, {.place = "b"}}});
+  gate->await_inside();
+  worker->stop();
+  BOOST_TEST(!worker->has_ended());
+  gate->open();
+  worker.reset();
+  gate->await_end();
+  BOOST_TEST(gate->outcome_count() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(the_end_does_not_wait_for_a_storage_that_hangs) {
+  gate->close();
+  start(one_probe);
+  gate->await_inside();
+  worker.reset();  // comes back, though the storage does not
+  gate->open();
+  gate->await_end();
+  BOOST_TEST(gate->outcome_count() == 0U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::manager
