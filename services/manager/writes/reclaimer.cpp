@@ -109,16 +109,6 @@ std::optional<std::uint32_t> reclaimer::victim_of(const chosen_pool& chosen) {
   return passed.front();
 }
 
-std::uint64_t reclaimer::write_time(const chosen_pool& chosen, std::uint32_t record) {
-  std::uint32_t last = 0;
-  instance_index& index = *chosen.instance->index;
-  index.visit_locations(record, [&](const location& place) {
-    const extent_info extent = index.extents().get(place.extent);
-    if (place.state == location_state::serving && extent.storage == chosen.storage) last = std::max(last, extent.wrote_at);
-  });
-  return last;
-}
-
 std::int64_t reclaimer::evict(const chosen_pool& chosen, std::uint32_t record, ledger& changes, steady_time now) {
   instance_state& instance = *chosen.instance;
   std::int64_t bytes = 0;
@@ -186,15 +176,11 @@ bool reclaimer::expire(group_state& group, ledger& changes, write_round& round) 
   const group_terms& terms = *group.terms;
   if (terms.policy != "ttl" || terms.ttl_seconds == 0) return false;
   const std::uint64_t previous = counts_.by_time;
-  const std::uint64_t now = tenths_of(round.now), seconds = unix_seconds();
+  const std::uint64_t now = tenths_of(round.now);
   for (const chosen_pool& chosen : pools_of({.group = &group})) {
     while (round.keys > 0) {
       const auto record = chosen.pool->victim();
-      if (!record) break;
-      const bool is_over = terms.is_ttl_sliding
-                               ? chosen.instance->index->last_use_of(*record) + terms.ttl_seconds * 10 <= now
-                               : write_time(chosen, *record) + terms.ttl_seconds <= seconds;
-      if (!is_over) break;
+      if (!record || chosen.instance->index->last_use_of(*record) + terms.ttl_seconds * 10 > now) break;
       evict(chosen, *record, changes, round.now);
       ++counts_.by_time;
       --round.keys;
@@ -237,11 +223,12 @@ bool reclaimer::run_group(group_state& group, ledger& changes, write_round& roun
   }
   for (const std::string& candidate : terms.candidates) {
     const storage_state* const storage = state_.storage_called(candidate);
-    if (storage == nullptr || storage->terms->capacity == 0) continue;
+    if (storage == nullptr || storage->terms->capacity == 0 || relieved_.contains(storage->terms->number)) continue;
     const level_use use{.capacity = signed_bytes(storage->terms->capacity), .used = storage->bytes.staying()};
     const victim_source source{.group = &group, .storage = storage->terms->number};
     if (run_quota({.source = source, .use = use, .wanted = wanted, .count = counts_.by_storage},
                   changes, round)) {
+      relieved_.insert(storage->terms->number);
       return true;
     }
   }
@@ -250,6 +237,7 @@ bool reclaimer::run_group(group_state& group, ledger& changes, write_round& roun
 
 bool reclaimer::run(ledger& changes, write_round& round) {
   bool has_evicted = false;
+  relieved_.clear();
   // What nothing was charged to is as it was, but that time goes by.
   const bool is_whole = !goals_.empty() || round.now >= next_whole_;
   if (is_whole) next_whole_ = round.now + whole_pause;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -71,8 +72,6 @@ class reclaimer {
   [[nodiscard]] std::vector<chosen_pool> pools_of(const victim_source& source) const;
   [[nodiscard]] std::size_t choose(const std::vector<chosen_pool>& pools, const group_state& group);
   [[nodiscard]] static std::string quota_name(const victim_source& source);
-  /// When a block was written in the pool's storage, Unix seconds.
-  [[nodiscard]] static std::uint64_t write_time(const chosen_pool& chosen, std::uint32_t record);
   [[nodiscard]] std::optional<std::uint32_t> victim_of(const chosen_pool& chosen);
   /// Bytes that go with the block.
   std::int64_t evict(const chosen_pool& chosen, std::uint32_t record, ledger& changes, steady_time now);
@@ -80,6 +79,7 @@ class reclaimer {
   manager_state& state_;
   reclaim_counts counts_;
   std::map<std::string, std::int64_t> goals_;  ///< what may stay, of what is over its level, by name of the quota
+  std::set<std::uint8_t> relieved_;  ///< storages that some group made room in, in this round
   std::size_t turn_ = 0;
   steady_time next_whole_{};
 };

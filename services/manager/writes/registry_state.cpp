@@ -47,6 +47,7 @@ void adopt_groups(manager_state& state) {
     if (group == nullptr) group = std::make_shared<group_state>();
     const std::string policy(group->terms == nullptr ? "" : pool_policy(*group->terms));
     group->terms = std::shared_ptr<const group_terms>(entry, &entry->terms);
+    group->is_touched = true;
     if (policy.empty() || policy == pool_policy(*group->terms)) continue;
     for (const auto& [number, instance] : state.instances) {
       if (instance->group == group) rebuild_pools(*instance);
@@ -80,6 +81,7 @@ void adopt_instances(manager_state& state) {
       ++instance->group->instances;
     }
     instance->terms = std::shared_ptr<const instance_terms>(entry, &entry->terms);
+    instance->is_touched = true;
   }
   for (const auto& [id, number] : state.instance_numbers) {
     const auto found = numbers.find(id);
