@@ -1,4 +1,4 @@
-// Which calls are let in: accounts, rates, and the bytes of requests at once.
+// The callers that are let in: accounts, rates, and the bytes of requests at once.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 
 namespace cenote::manager {
 
-/// What a call shows of its caller.
+/// The signs by which a call shows its caller.
 struct call_evidence {
   std::string_view address{};           ///< without the port
   std::string_view certificate_name{};  ///< the common name of a certificate that was checked

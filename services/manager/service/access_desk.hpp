@@ -26,7 +26,7 @@ class access_desk {
   ~access_desk() { stop(); }
 
   [[nodiscard]] access_control& control() noexcept { return control_; }
-  /// What access_control::check() gives, on the desk's thread; or too_many, here, if there is no room or the
+  /// Gives the outcome of access_control::check(), on the desk's thread; or too_many, here, if there is no room or the
   /// desk has stopped.
   void check(const call_evidence& evidence, const manager_registry& registry, rpc_role role, access_receiver receive);
   /// Does something else that takes as long on that thread. False: there is no room.

@@ -1,4 +1,4 @@
-// What a caller of MetaService may see.
+// The groups that a caller of MetaService may see.
 #pragma once
 
 #include <algorithm>

@@ -47,7 +47,7 @@ void grpc_face::give_back(std::unique_ptr<call_desk> desk) {
   desks_.push_back(std::move(desk));
 }
 
-void grpc_face::handle(std::string_view method, const call_pointer& call) {
+void grpc_face::handle(std::string_view method, const shared_call& call) {
   const rpc_row& row = *find_grpc_path(method);
   const ::cenote::rpc::call_origin origin = call->origin();
   const call_evidence evidence{.address = origin.peer_address,
@@ -62,7 +62,7 @@ void grpc_face::handle(std::string_view method, const call_pointer& call) {
                 [this, &row, call](const access_outcome<call_access>& outcome) { answer(row, call, outcome); });
 }
 
-void grpc_face::answer(const rpc_row& row, const call_pointer& call, const access_outcome<call_access>& access) {
+void grpc_face::answer(const rpc_row& row, const shared_call& call, const access_outcome<call_access>& access) {
   if (!access) return refuse_over_grpc(access.error(), *call);
   auto admitted = access_.control().admit(*access, call->request().size(), std::chrono::steady_clock::now());
   if (!admitted) return refuse_over_grpc(admitted.error(), *call);

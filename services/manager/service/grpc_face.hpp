@@ -21,9 +21,9 @@ class grpc_face final : public ::cenote::rpc::call_handler {
   void handle(std::string_view method, const std::shared_ptr<::cenote::rpc::open_call>& call) override;
 
  private:
-  using call_pointer = std::shared_ptr<::cenote::rpc::open_call>;
+  using shared_call = std::shared_ptr<::cenote::rpc::open_call>;
 
-  void answer(const rpc_row& row, const call_pointer& call, const access_outcome<call_access>& access);
+  void answer(const rpc_row& row, const shared_call& call, const access_outcome<call_access>& access);
   [[nodiscard]] std::unique_ptr<call_desk> take_desk();
   void give_back(std::unique_ptr<call_desk> desk);
 

@@ -19,7 +19,7 @@ class http_face final : public http::request_handler {
   void handle(const http::http_request& request, http::http_reply& reply) override;
 
  private:
-  /// What a request asks for.
+  /// The call or page that a request is for.
   struct request_target {
     const rpc_row* row = nullptr;  ///< null: a page
     rpc_role role = rpc_role::admin;

@@ -15,7 +15,7 @@
 
 namespace cenote::manager {
 
-/// What stands for a login: its HMAC-SHA-256 (RFC 2104) with a key that lives as long as the process.
+/// Stands for a login: its HMAC-SHA-256 (RFC 2104) with a key that lives as long as the process.
 using login_digest = std::array<std::byte, 32>;
 
 /// Bounded; entries live 60 s, and no longer than their account stays as it is. It keeps no password. Thread-safe.

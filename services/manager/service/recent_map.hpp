@@ -12,7 +12,7 @@ namespace cenote::manager {
 template <class Key, class Value, class Hash = std::hash<Key>>
 class recent_map {
  public:
-  explicit recent_map(std::size_t most) : most_(most) {}
+  explicit recent_map(std::size_t limit) : limit_(limit) {}
   recent_map(const recent_map&) = delete;
   recent_map& operator=(const recent_map&) = delete;
 
@@ -29,7 +29,7 @@ class recent_map {
     if (Value* const entry = find(key); entry != nullptr) return *entry = std::move(value);
     entries_.emplace_front(key, std::move(value));
     places_.emplace(key, entries_.begin());
-    if (places_.size() > most_) {
+    if (places_.size() > limit_) {
       places_.erase(entries_.back().first);
       entries_.pop_back();
     }
@@ -45,7 +45,7 @@ class recent_map {
  private:
   using entry_list = std::list<std::pair<Key, Value>>;
 
-  std::size_t most_;
+  std::size_t limit_;
   entry_list entries_;  ///< the latest use first
   std::unordered_map<Key, typename entry_list::iterator, Hash> places_;
 };

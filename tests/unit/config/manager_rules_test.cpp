@@ -1,4 +1,4 @@
-// What a manager refuses to start with, and when it asks for accounts.
+// The conditions under which a manager starts, and asks for accounts.
 #include "config/manager_rules.hpp"
 
 #include <boost/test/unit_test.hpp>

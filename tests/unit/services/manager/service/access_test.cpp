@@ -1,4 +1,4 @@
-// Which callers are let in, and with which rights.
+// Callers that are let in, and their rights.
 #include "services/manager/service/access.hpp"
 
 #include <boost/test/unit_test.hpp>

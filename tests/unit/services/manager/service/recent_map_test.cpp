@@ -1,4 +1,4 @@
-// What a bounded map forgets.
+// The entries that a bounded map forgets.
 #include "services/manager/service/recent_map.hpp"
 
 #include <boost/test/unit_test.hpp>
