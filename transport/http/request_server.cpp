@@ -146,7 +146,7 @@ class peer_stream {
 
   [[nodiscard]] bool has_tls() const noexcept { return tls_.has_value(); }
   /// The client's address, without its port; empty if it has none.
-  [[nodiscard]] std::string peer_address() const;
+  [[nodiscard]] std::string peer_address();
   /// The common name of the client's certificate, behind the handshake; empty if there is not exactly one.
   [[nodiscard]] std::string certificate_name();
   /// Bytes that wait in the socket.
@@ -221,14 +221,10 @@ class peer_stream {
   std::optional<tls_stream> tls_;
 };
 
-std::string peer_stream::peer_address() const {
+std::string peer_stream::peer_address() {
   sockaddr_storage peer{};
   socklen_t size = sizeof peer;
-  // The socket's own call is no constant one in this library.
-  if (::getpeername(const_cast<stream_socket&>(socket_).native_handle(), reinterpret_cast<sockaddr*>(&peer), &size) !=
-      0) {
-    return {};
-  }
+  if (::getpeername(socket_.native_handle(), reinterpret_cast<sockaddr*>(&peer), &size) != 0) return {};
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* number = nullptr;
   if (peer.ss_family == AF_INET) number = &reinterpret_cast<const sockaddr_in&>(peer).sin_addr;
