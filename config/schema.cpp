@@ -1142,7 +1142,7 @@ constexpr std::array keys{
         {.name = "manager.max_in_flight",
          .type = bytes,
          .fallback = "64MiB",
-         .minimum = "16MiB",
+         .minimum = "1MiB",
          .maximum = "64GiB",
          .about = "Bytes of all requests that are answered at once; what would be more is refused with RATE_LIMITED."}),
     bound<&node_config::manager, &manager_section::threads>({.name = "manager.threads",

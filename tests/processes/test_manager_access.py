@@ -256,7 +256,7 @@ class MutualManager(Manager):
     def _is_healthy(self) -> bool:
         assert self.running, self.log_text()[-4000:]
         try:
-            return Caller(self, security=self.security).call("checkHealth").status == 200
+            return bool(json.loads(Caller(self, security=self.security).call("checkHealth").body)["is_health"])
         except UNREACHABLE:
             return False
 

@@ -61,7 +61,7 @@ std::optional<access_outcome<call_access>> access_control::look(const call_evide
                                                                 const manager_registry& registry, rpc_role role,
                                                                 time_point now) {
   if (role == rpc_role::open || settings_.need == account_need::none) return access_of_address(evidence.address);
-  if (registry.accounts().empty()) {
+  if (!is_ready(registry)) {
     return refuse_access(access_fault::not_ready, "the manager has not read its accounts yet; ask again");
   }
   if (evidence.authorization.empty()) return look_at_certificate(evidence, registry, role);

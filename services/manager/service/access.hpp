@@ -88,6 +88,10 @@ class access_control {
 
   explicit access_control(const access_settings& settings) : settings_(settings), rates_(settings.rates) {}
 
+  /// Whether there is an account, or none is needed.
+  [[nodiscard]] bool is_ready(const manager_registry& registry) const noexcept {
+    return settings_.need == account_need::none || !registry.accounts().empty();
+  }
   /// Whether a caller has the role. Nothing: its password has to be checked, which takes a while.
   [[nodiscard]] std::optional<access_outcome<call_access>> look(const call_evidence& evidence,
                                                                 const manager_registry& registry, rpc_role role,

@@ -32,8 +32,11 @@ class admin_calls {
   /// Errors: the body was not understood; then nothing is answered.
   [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
                                                      answer_receiver receive);
-  /// The manager has recovered and takes requests.
-  [[nodiscard]] bool is_healthy() { return views_.view()->is_ready; }
+  /// The manager has recovered and takes requests, from accounts where they are needed.
+  [[nodiscard]] bool is_healthy() {
+    const served_view& view = *views_.view();
+    return view.is_ready && access_.control().is_ready(view.settings);
+  }
 
  private:
   [[nodiscard]] std::expected<void, body_fault> call_reading(enum rpc name, answer_form form, std::string_view body,

@@ -132,6 +132,9 @@ BOOST_AUTO_TEST_CASE(a_certificate_does_not_help_a_wrong_password) {
 
 BOOST_AUTO_TEST_CASE(nothing_is_decided_while_there_are_no_accounts) {
   access_control access({.need = account_need::all});
+  BOOST_TEST(!access.is_ready({}));
+  BOOST_TEST(access.is_ready(accounts_of_test()));
+  BOOST_TEST(access_control({.need = account_need::none}).is_ready({}));
   const std::string text = test::authorization_of("root:secret");
   const auto outcome = access.look({.authorization = text}, {}, rpc_role::user, present);
   BOOST_TEST_REQUIRE(outcome.has_value());
