@@ -31,7 +31,7 @@ struct manager_section {
   std::uint32_t max_keys = 0;
   std::uint64_t max_in_flight = 0;  ///< bytes of the requests that are answered at once
   unsigned threads = 0;  ///< that answer; 0: chosen from the machine
-  std::chrono::nanoseconds write_timeout{}, max_write_timeout{}, probe_interval{}, probe_timeout{};
+  std::chrono::nanoseconds write_timeout{}, max_write_timeout{}, quarantine{}, probe_interval{}, probe_timeout{};
   storage_choice read_choice = storage_choice::weighted;
 };
 

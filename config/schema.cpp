@@ -1175,6 +1175,14 @@ constexpr std::array keys{
          .minimum = "1s",
          .maximum = "24h",
          .about = "Longest time of a write session; longer ones are cut."}),
+    bound<&node_config::manager, &manager_section::quarantine>(
+        {.name = "manager.quarantine",
+         .type = duration,
+         .fallback = "60s",
+         .minimum = "10ms",
+         .maximum = "24h",
+         .about = "What a session gave up is deleted once more after this time, and after ten times that: its client "
+                  "may be late."}),
     bound<&node_config::manager, &manager_section::probe_interval>({.name = "manager.probe_interval",
                                                                     .type = duration,
                                                                     .fallback = "1s",

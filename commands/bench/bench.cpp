@@ -49,6 +49,8 @@ constexpr std::array benches{
     bench_command{"indexer",
                   "The indexer's index: stores, answers, memory, events, questions over HTTP and of a conversation",
                   bench::run_indexer_bench},
+    bench_command{"manager", "The manager's lookups, sessions and restart, against json_util and a bare RocksDB",
+                  bench::run_manager_bench},
     bench_command{"remote",
                   "Blocks put to, got from and located on a Redis server, against a bare pipelined loop and "
                   "redis-benchmark",
@@ -87,7 +89,7 @@ void add_benches(CLI::App& app) {
   app.footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `machine`, `records`, `nvme`, `copies`, `checksums`, `indexer`, `policies`, `gpu`, `gpu_kill`, "
+      "others 1 GiB. `machine`, `records`, `nvme`, `copies`, `checksums`, `indexer`, `manager`, `policies`, `gpu`, `gpu_kill`, "
       "`remote` "
       "and "
       "`peer` "
@@ -104,6 +106,8 @@ void add_benches(CLI::App& app) {
     if (each.name == "nvme") {
       one->add_option("--path", options->how.path, "Directory for its file; the current one");
       one->add_option("--size", options->how.size, "Size of its file")->capture_default_str();
+    } else if (each.name == "manager") {
+      one->add_option("--path", options->how.path, "Directory for its journal; the current one");
     } else if (each.name == "policies" || each.name == "indexer") {
       one->add_option("--trace", options->how.trace, "Requests as Mooncake publishes them; a made trace if not given");
     } else if (each.name.starts_with("gpu")) {
@@ -131,7 +135,7 @@ void add_benches(CLI::App& app) {
     }
     one->add_option("--rounds", options->how.rounds, "How often figure and limit alternate")
         ->check(CLI::Range(1, 1'000'000));
-    if (each.name == "lookup" || each.name == "indexer") {
+    if (each.name == "lookup" || each.name == "indexer" || each.name == "manager") {
       one->add_option("--blocks", options->how.blocks,
                       "Sizes of the index, comma between; in memory alone, without a node")
           ->delimiter(',');

@@ -53,6 +53,7 @@ struct options {
 [[nodiscard]] result<void> run_copies(const options& options, report& out);
 [[nodiscard]] result<void> run_checksums(const options& options, report& out);
 [[nodiscard]] result<void> run_indexer_bench(const options& options, report& out);
+[[nodiscard]] result<void> run_manager_bench(const options& options, report& out);
 [[nodiscard]] result<void> run_policies(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu_kill(const options& options, report& out);

@@ -1,12 +1,16 @@
-// The JSON form of messages: simdjson decides whether a text is JSON, protobuf whether it is the message.
+// The JSON form of messages: simdjson decides whether a text is JSON, the fields of the message what may stand there.
 #include "transport/manager/message_json.hpp"
 
-#include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/util/json_util.h>
 #include <simdjson.h>
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <string>
+
+#include "transport/manager/message_fill.hpp"
 
 namespace cenote::manager {
 
@@ -21,100 +25,88 @@ bool is_blank(std::string_view text) noexcept {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-using google::protobuf::Descriptor;
-using google::protobuf::FieldDescriptor;
-
-const FieldDescriptor* field_named(const Descriptor& type, const std::string& name) {
-  if (const auto* field = type.FindFieldByName(name)) return field;
-  for (int i = 0; i < type.field_count(); ++i) {
-    if (type.field(i)->json_name() == name) return type.field(i);
+/// The end of a text in quotes that begins at `place`.
+std::size_t end_of_quotes(std::string_view text, std::size_t place) noexcept {
+  for (++place; place < text.size() && text[place] != '"'; ++place) {
+    if (text[place] == '\\') ++place;
   }
-  return nullptr;
+  return std::min(place + 1, text.size());
 }
 
-std::expected<void, json_refusal> check_fields(const Descriptor& type, simdjson::dom::object object,
-                                               const std::string& path);
-
-std::expected<void, json_refusal> check_value(const FieldDescriptor& field, simdjson::dom::element value,
-                                              const std::string& path) {
-  if (value.is_array()) return refuse_text(json_fault::malformed, "body: " + path + ": must not be a list");
-  if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && value.is_object()) {
-    return check_fields(*field.message_type(), value, path);
-  }
-  if (std::string_view name; field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM && !value.get(name)) {
-    if (field.enum_type()->FindValueByName(std::string(name)) == nullptr) {
-      return refuse_text(json_fault::malformed,
-                         "body: " + path + ": no " + field.enum_type()->name() + " is called " + std::string(name));
+/// simdjson takes no whole number beyond 64 bits, nor a number that is none. The name before it stands for its place.
+std::unexpected<json_refusal> refuse_number(std::string_view text) {
+  std::string_view name, last_text;
+  for (std::size_t place = 0; place < text.size();) {
+    const char letter = text[place];
+    if (letter == '"') {
+      const std::size_t end = end_of_quotes(text, place);
+      last_text = text.substr(place + 1, end - place - 2);
+      place = end;
+      continue;
     }
+    if (letter == ':') name = last_text;
+    const std::size_t end = std::min(text.find_first_not_of("+-.0123456789eE", place), text.size());
+    double number = 0;
+    const auto read = std::from_chars(text.data() + place, text.data() + end, number);
+    const bool is_sound = read.ec == std::errc() && read.ptr == text.data() + end && std::abs(number) < 0x1p63;
+    if (end > place && !is_sound && letter != 'e' && letter != 'E') break;
+    place = std::max(end, place + 1);
   }
-  return {};
+  return refuse_text(json_fault::malformed,
+                     "body: " + std::string(name.substr(0, 64)) + ": a number that is too large, or is none");
 }
 
-std::expected<void, json_refusal> check_list(const FieldDescriptor& field, simdjson::dom::element value,
-                                             const std::string& path) {
-  if (value.is_null()) return {};
-  simdjson::dom::array list;
-  if (value.get(list) != simdjson::SUCCESS) {
-    return refuse_text(json_fault::malformed, "body: " + path + ": must be a list");
+/// A reader of JSON, which keeps its memory for texts that are not large.
+class text_reader {
+ public:
+  std::expected<simdjson::dom::object, json_refusal> read(std::string_view text) {
+    if (text.size() > longest_json) {
+      return refuse_text(json_fault::malformed,
+                         "body: " + std::to_string(text.size()) + " bytes, at most " + std::to_string(longest_json));
+    }
+    if (is_blank(text)) return refuse_text(json_fault::no_object, "body: empty; a JSON object is needed");
+    if (parser_.allocate(text.size() + 1, deepest_json) != simdjson::SUCCESS) {
+      return refuse_text(json_fault::malformed, "body: no memory to read it");
+    }
+    simdjson::dom::element root;
+    if (const auto error = parser_.parse(text.data(), text.size()).get(root); error != simdjson::SUCCESS) {
+      if (error == simdjson::NUMBER_ERROR) return refuse_number(text);
+      return refuse_text(json_fault::malformed, std::string("body: not JSON: ") + simdjson::error_message(error));
+    }
+    simdjson::dom::object object;
+    if (root.get(object) != simdjson::SUCCESS) {
+      return refuse_text(json_fault::no_object, "body: a JSON object is needed");
+    }
+    return object;
   }
-  for (std::size_t i = 0; const auto item : list) {
-    const std::size_t index = i++;
-    if (!item.is_array() && !item.is_object() && !item.is_string()) continue;
-    if (auto checked = check_value(field, item, path + "[" + std::to_string(index) + "]"); !checked) return checked;
+
+ private:
+  simdjson::dom::parser parser_{longest_json + 1};
+};
+
+constexpr std::size_t small_text = std::size_t{1} << 20U;
+
+std::expected<void, json_refusal> fill_from(text_reader& reader, std::string_view text,
+                                            google::protobuf::Message& message) {
+  const auto object = reader.read(text);
+  if (!object) return std::unexpected(object.error());
+  if (const std::string fault = fill_message(*object, message); !fault.empty()) {
+    message.Clear();
+    return refuse_text(json_fault::malformed, "body: " + fault);
   }
   return {};
-}
-
-// Refuses what protobuf's reader would take: lists in lists, values for lists, and names of no enumerator.
-std::expected<void, json_refusal> check_fields(const Descriptor& type, simdjson::dom::object object,
-                                               const std::string& path) {
-  for (const auto [key, value] : object) {
-    const auto* field = field_named(type, std::string(key));
-    if (field == nullptr || field->is_map()) continue;
-    const std::string place = path.empty() ? field->name() : path + "." + field->name();
-    auto checked = field->is_repeated() ? check_list(*field, value, place) : check_value(*field, value, place);
-    if (!checked) return checked;
-  }
-  return {};
-}
-
-// protobuf's reader alone would take single quotes, names without quotes and more that other readers refuse.
-std::expected<void, json_refusal> check_object(std::string_view text, const Descriptor& type) {
-  if (text.size() > longest_json) {
-    return refuse_text(json_fault::malformed,
-                       "body: " + std::to_string(text.size()) + " bytes, at most " + std::to_string(longest_json));
-  }
-  if (is_blank(text)) return refuse_text(json_fault::no_object, "body: empty; a JSON object is needed");
-  simdjson::dom::parser parser(longest_json + 1);
-  if (parser.allocate(text.size() + 1, deepest_json) != simdjson::SUCCESS) {
-    return refuse_text(json_fault::malformed, "body: no memory to read it");
-  }
-  const simdjson::padded_string padded(text);
-  simdjson::dom::element root;
-  if (const auto error = parser.parse(padded).get(root); error != simdjson::SUCCESS) {
-    return refuse_text(json_fault::malformed, std::string("body: not JSON: ") + simdjson::error_message(error));
-  }
-  simdjson::dom::object object;
-  if (root.get(object) != simdjson::SUCCESS) {
-    return refuse_text(json_fault::no_object, "body: a JSON object is needed");
-  }
-  return check_fields(type, object, {});
 }
 
 }  // namespace
 
 std::expected<void, json_refusal> read_json(std::string_view text, google::protobuf::Message& message) {
   message.Clear();
-  if (auto checked = check_object(text, *message.GetDescriptor()); !checked) return checked;
-  google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;
-  const google::protobuf::StringPiece piece(text.data(), text.size());
-  const auto status = google::protobuf::util::JsonStringToMessage(piece, &message, options);
-  if (!status.ok()) {
-    message.Clear();
-    return refuse_text(json_fault::malformed, "body: " + std::string(status.message()));
+  if (text.size() > small_text) {
+    text_reader reader;
+    return fill_from(reader, text, message);
   }
-  return {};
+  thread_local text_reader reader;
+  return fill_from(reader, text, message);
 }
 
 void write_json(const google::protobuf::Message& message, std::string& out) {

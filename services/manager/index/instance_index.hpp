@@ -68,10 +68,11 @@ class instance_index {
   /// Keys in the index, with locations or without.
   [[nodiscard]] std::size_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
 
+  /// The record of a key, with locations or without; no_record if it has none. The number is of use to the writer.
+  [[nodiscard]] std::uint32_t find(const cache_key& key) const noexcept { return reader().find(key); }
+
   // The writer's from here on.
 
-  /// The record of a key; no_record if it has none.
-  [[nodiscard]] std::uint32_t find(const cache_key& key) const noexcept { return reader().find(key); }
   /// A record for a key that has none, without locations; readers see it with its first one. `parent`: the record of
   /// the key in front of it, or no_record. Throws std::bad_alloc and changes nothing.
   std::uint32_t add(const cache_key& key, std::uint32_t parent);

@@ -19,7 +19,7 @@ bool is_mapped(std::size_t bytes) noexcept {
 
 }  // namespace
 
-void line_arena::piece_deleter::operator()(std::byte* memory) const noexcept {
+void line_arena::arena_piece_deleter::operator()(std::byte* memory) const noexcept {
   if (is_mapped(bytes)) {
     huge_pages::unmap(memory, bytes);
   } else {
@@ -27,9 +27,9 @@ void line_arena::piece_deleter::operator()(std::byte* memory) const noexcept {
   }
 }
 
-line_arena::piece line_arena::make_piece(std::size_t bytes) {
+line_arena::arena_piece line_arena::make_piece(std::size_t bytes) {
   void* const memory = is_mapped(bytes) ? huge_pages::map(bytes) : ::operator new(bytes, line_alignment);
-  return piece(static_cast<std::byte*>(memory), piece_deleter{bytes});
+  return arena_piece(static_cast<std::byte*>(memory), arena_piece_deleter{bytes});
 }
 
 void* line_arena::allocate(std::size_t bytes) {

@@ -35,17 +35,17 @@ class line_arena {
   static constexpr std::size_t line = 64;
   static constexpr std::size_t least_piece = 4096;
 
-  struct piece_deleter {
+  struct arena_piece_deleter {
     std::size_t bytes = 0;
 
     void operator()(std::byte* memory) const noexcept;
   };
-  using piece = std::unique_ptr<std::byte, piece_deleter>;
+  using arena_piece = std::unique_ptr<std::byte, arena_piece_deleter>;
 
   [[nodiscard]] void* allocate(std::size_t bytes);
-  [[nodiscard]] static piece make_piece(std::size_t bytes);
+  [[nodiscard]] static arena_piece make_piece(std::size_t bytes);
 
-  std::vector<piece> pieces_{};
+  std::vector<arena_piece> pieces_{};
   std::byte* place_ = nullptr;  ///< in the last piece but those that were asked for whole
   std::size_t rest_ = 0;
   std::size_t bytes_ = 0;

@@ -16,7 +16,7 @@ namespace cenote::manager {
 
 /// A slot has a record's number + 1 below, bits of the hash above, so that a slot of another key seldom costs a look at
 /// its record. What readers need of the slots of a segment is one word.
-struct slot_block {
+struct segment_slots {
   static constexpr std::uint32_t vacant = 0;
 
   std::atomic<std::uint32_t>* slots = nullptr;  ///< on a cache line of their own
@@ -26,7 +26,7 @@ struct slot_block {
   [[nodiscard]] std::uint64_t pack() const noexcept {
     return reinterpret_cast<std::uintptr_t>(slots) | bits | std::uint64_t{number_bits} << number_shift;
   }
-  [[nodiscard]] static slot_block unpack(std::uint64_t word) noexcept {
+  [[nodiscard]] static segment_slots unpack(std::uint64_t word) noexcept {
     constexpr std::uint64_t address = ((std::uint64_t{1} << number_shift) - 1) & ~std::uint64_t{bits_mask};
     return {.slots = reinterpret_cast<std::atomic<std::uint32_t>*>(word & address),
             .bits = static_cast<unsigned>(word & bits_mask),
@@ -94,7 +94,7 @@ class slot_table {
     const std::atomic<std::uint32_t>& changes = changes_[counter_of(hash)];
     for (int look = 0; look < most_looks; ++look) {
       const std::uint32_t begin = changes.load(std::memory_order_acquire);
-      const slot_block block = block_of(hash);
+      const segment_slots block = block_of(hash);
       if (block.slots == nullptr) return no_record;
       const std::uint32_t record = block.probe(hash, is_match);
       if (record != no_record) return record;
@@ -104,11 +104,11 @@ class slot_table {
   }
   /// A number that may be that of the record with this hash, else no_record. Any thread.
   [[nodiscard]] std::uint32_t candidate(std::uint64_t hash) const noexcept {
-    const slot_block block = block_of(hash);
+    const segment_slots block = block_of(hash);
     return block.slots == nullptr ? no_record : block.probe(hash, [](std::uint32_t) { return true; });
   }
   void prefetch(std::uint64_t hash) const noexcept {
-    const slot_block block = block_of(hash);
+    const segment_slots block = block_of(hash);
     if (block.slots != nullptr) __builtin_prefetch(block.slots + block.place(hash));
   }
 
@@ -133,9 +133,9 @@ class slot_table {
   static constexpr unsigned first_bits = 6;  ///< of the slots of the first segment, which grows before it is split
   static constexpr unsigned full_bits = 14;
 
-  using block_word = std::atomic<std::uint64_t>;
-  struct segment {
-    slot_block block{};
+  using slots_word = std::atomic<std::uint64_t>;
+  struct table_segment {
+    segment_slots block{};
     unsigned depth = 0;  ///< bits of a hash that choose it
     std::uint32_t size = 0;
     std::uint32_t most_size = 0;
@@ -146,40 +146,42 @@ class slot_table {
     return static_cast<std::size_t>((hash >> 1) >> (63 - bits));
   }
   [[nodiscard]] static std::size_t counter_of(std::uint64_t hash) noexcept { return prefix(hash, counter_bits); }
-  [[nodiscard]] slot_block block_of(std::uint64_t hash) const noexcept {
+  [[nodiscard]] segment_slots block_of(std::uint64_t hash) const noexcept {
     const std::uint64_t directory = directory_.load(std::memory_order_acquire);
     if (directory == 0) return {};
-    const auto* const words = reinterpret_cast<const block_word*>(directory & ~std::uint64_t{63});
-    return slot_block::unpack(words[prefix(hash, directory & 63)].load(std::memory_order_acquire));
+    const auto* const words = reinterpret_cast<const slots_word*>(directory & ~std::uint64_t{63});
+    return segment_slots::unpack(words[prefix(hash, directory & 63)].load(std::memory_order_acquire));
   }
-  [[nodiscard]] segment& segment_of(std::uint64_t hash) noexcept { return segments_[owners_[prefix(hash, depth_)]]; }
+  [[nodiscard]] table_segment& segment_of(std::uint64_t hash) noexcept {
+    return segments_[owners_[prefix(hash, depth_)]];
+  }
   [[nodiscard]] bool has_room(std::uint64_t hash, std::uint32_t record) noexcept {
     if (segments_.empty()) return false;
-    const segment& target = segment_of(hash);
+    const table_segment& target = segment_of(hash);
     return target.size < target.most_size && record < target.block.number_mask();
   }
 
   template <class Hash, class Prefetch>
   void grow(std::uint64_t hash, std::uint32_t record, Hash&& hash_of, Prefetch&& prefetch);
   template <class Visit, class Prefetch>
-  static void visit_slots(const slot_block& block, Visit&& visit, Prefetch&& prefetch);
+  static void visit_slots(const segment_slots& block, Visit&& visit, Prefetch&& prefetch);
   void stock(unsigned bits, std::size_t count);
-  [[nodiscard]] segment make_segment(std::uint64_t hash, unsigned bits, unsigned depth) noexcept;
+  [[nodiscard]] table_segment make_segment(std::uint64_t hash, unsigned bits, unsigned depth) noexcept;
   void make_directory(unsigned depth);
   void make_first();
   void publish(std::uint64_t hash, std::uint32_t owner) noexcept;
-  void retire(std::uint64_t hash, const segment& old) noexcept;
+  void retire(std::uint64_t hash, const table_segment& old) noexcept;
   void grow_counter(std::size_t counter) noexcept {
     changes_[counter].store(changes_[counter].load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
 
-  std::atomic<std::uint64_t> directory_{0};  ///< the address of a block_word for each prefix, and depth_
+  std::atomic<std::uint64_t> directory_{0};  ///< the address of a slots_word for each prefix, and depth_
   alignas(64) std::array<std::atomic<std::uint32_t>, std::size_t{1} << counter_bits> changes_{};
   line_arena& arena_;
-  std::span<block_word> words_{};
+  std::span<slots_word> words_{};
   unsigned depth_ = 0;
   std::uint32_t most_record_ = 0;
-  std::vector<segment> segments_{};
+  std::vector<table_segment> segments_{};
   std::vector<std::uint32_t> owners_{};                                           ///< numbers of segments by prefix
   std::array<std::vector<std::atomic<std::uint32_t>*>, full_bits + 1> unused_{};  ///< slots by bits of their number
 };
@@ -198,17 +200,17 @@ void slot_table::grow(std::uint64_t hash, std::uint32_t record, Hash&& hash_of, 
   if (is_split && segment_of(hash).depth == depth_) make_directory(depth_ + 1);
   segments_.reserve(segments_.size() + 1);
   const std::uint32_t owner = owners_[slot_table::prefix(hash, depth_)];
-  const segment old = segments_[owner];
+  const table_segment old = segments_[owner];
   const unsigned depth = old.depth + (is_split ? 1U : 0U);
   const std::uint64_t begin = old.depth == 0 ? 0 : hash >> (64 - old.depth) << (64 - old.depth);
   const std::uint64_t middle = begin | std::uint64_t{1} << (63 - old.depth);
-  std::array<segment, 2> fresh{make_segment(begin, bits, depth), {}};
+  std::array<table_segment, 2> fresh{make_segment(begin, bits, depth), {}};
   if (is_split) fresh[1] = make_segment(middle, bits, depth);
   visit_slots(
       old.block,
       [&](std::uint32_t entry) {
         const std::uint64_t entry_hash = hash_of(entry);
-        segment& target = fresh[is_split && entry_hash >= middle ? 1 : 0];
+        table_segment& target = fresh[is_split && entry_hash >= middle ? 1 : 0];
         target.block.put(entry_hash, entry);
         ++target.size;
       },
@@ -223,28 +225,28 @@ void slot_table::grow(std::uint64_t hash, std::uint32_t record, Hash&& hash_of, 
 }
 
 template <class Visit, class Prefetch>
-void slot_table::visit_slots(const slot_block& block, Visit&& visit, Prefetch&& prefetch) {
+void slot_table::visit_slots(const segment_slots& block, Visit&& visit, Prefetch&& prefetch) {
   constexpr std::size_t distance = 32;
   for (std::size_t i = 0; i < block.count(); ++i) {
     if (i + distance < block.count()) {
       const std::uint32_t next = block.slots[i + distance].load(std::memory_order_relaxed);
-      if (next != slot_block::vacant) prefetch(block.record(next));
+      if (next != segment_slots::vacant) prefetch(block.record(next));
     }
     const std::uint32_t slot = block.slots[i].load(std::memory_order_relaxed);
-    if (slot != slot_block::vacant) visit(block.record(slot));
+    if (slot != segment_slots::vacant) visit(block.record(slot));
   }
 }
 
 template <class Hash>
 void slot_table::erase(std::uint64_t hash, std::uint32_t record, Hash&& hash_of) noexcept {
-  segment& target = segment_of(hash);
-  const slot_block block = target.block;
+  table_segment& target = segment_of(hash);
+  const segment_slots block = target.block;
   std::size_t hole = block.place(hash);
   while (block.slots[hole].load(std::memory_order_relaxed) != block.slot(hash, record))
     hole = (hole + 1) & block.wrap();
   for (std::size_t at = (hole + 1) & block.wrap();; at = (at + 1) & block.wrap()) {
     const std::uint32_t slot = block.slots[at].load(std::memory_order_relaxed);
-    if (slot == slot_block::vacant) break;
+    if (slot == segment_slots::vacant) break;
     const std::uint64_t slot_hash = hash_of(block.record(slot));
     const std::size_t distance = (at - block.place(slot_hash)) & block.wrap();
     if (distance < ((at - hole) & block.wrap())) continue;  // it would come to lie in front of its place
@@ -252,7 +254,7 @@ void slot_table::erase(std::uint64_t hash, std::uint32_t record, Hash&& hash_of)
     grow_counter(counter_of(slot_hash));
     hole = at;
   }
-  block.slots[hole].store(slot_block::vacant, std::memory_order_release);
+  block.slots[hole].store(segment_slots::vacant, std::memory_order_release);
   --target.size;
 }
 

@@ -26,8 +26,8 @@ class stable_array {
   ~stable_array() = default;
 
   [[nodiscard]] T& operator[](std::uint32_t number) const noexcept {
-    const chunk_pointer* const directory = directory_.load(std::memory_order_acquire);
-    const place target = place_of(number);
+    const chunk_word* const directory = directory_.load(std::memory_order_acquire);
+    const chunk_place target = place_of(number);
     return directory[target.chunk].load(std::memory_order_acquire)[target.offset];
   }
 
@@ -43,12 +43,12 @@ class stable_array {
   static constexpr std::uint64_t run = 8;    ///< chunks of one size
   static constexpr std::uint64_t shift = run << first_bits;
 
-  struct place {
+  struct chunk_place {
     std::size_t chunk = 0;
     std::size_t offset = 0;
   };
   /// The length of a number that is moved by the size of the first run gives the size of its chunk.
-  [[nodiscard]] static place place_of(std::uint32_t number) noexcept {
+  [[nodiscard]] static chunk_place place_of(std::uint32_t number) noexcept {
     const std::uint64_t moved = number + shift;
     const unsigned bits = chunk_bits(moved);
     return {.chunk = (bits - first_bits) * run + (moved >> bits) - run, .offset = moved & ((1U << bits) - 1)};
@@ -59,7 +59,7 @@ class stable_array {
     return static_cast<unsigned>(std::bit_width(moved / run)) - 1;
   }
 
-  using chunk_pointer = std::atomic<T*>;
+  using chunk_word = std::atomic<T*>;
 
   void grow() {
     if (chunks_ == places_.size()) widen();
@@ -70,7 +70,7 @@ class stable_array {
   }
   /// A directory that is replaced stays for its readers; all of them together are as large as the last.
   void widen() {
-    const std::span<chunk_pointer> wider = arena_.make<chunk_pointer>(std::max<std::size_t>(16, 2 * places_.size()));
+    const std::span<chunk_word> wider = arena_.make<chunk_word>(std::max<std::size_t>(16, 2 * places_.size()));
     for (std::size_t i = 0; i < chunks_; ++i) {
       wider[i].store(places_[i].load(std::memory_order_relaxed), std::memory_order_relaxed);
     }
@@ -78,9 +78,9 @@ class stable_array {
     directory_.store(wider.data(), std::memory_order_release);
   }
 
-  std::atomic<const chunk_pointer*> directory_{nullptr};
+  std::atomic<const chunk_word*> directory_{nullptr};
   line_arena& arena_;
-  std::span<chunk_pointer> places_{};
+  std::span<chunk_word> places_{};
   std::size_t chunks_ = 0;
   std::size_t capacity_ = 0;
 };

@@ -57,20 +57,16 @@ void take_blocks_per_file(std::int32_t count, storage_terms& terms) {
 }
 
 void take_redis(const proto::admin::RedisStorageSpec& spec, storage_terms& terms, field_faults& faults) {
-  if (const auto url = redis::parse_server_url(spec.url()); !url) faults.add("redis.url", url.error().message());
+  if (const auto url = redis::parse_server_url(spec.url()); !url) {
+    faults.add("redis.url", url.error().message());
+  } else if (url->servers.size() != 1) {
+    faults.add("redis.url", "has several servers; a storage is one");
+  }
   if (!spec.auth_file().empty() && !spec.auth_file().starts_with('/')) {
     faults.add("redis.auth_file", "must be an absolute path");
   }
   terms.redis_url = spec.url();
   terms.redis_auth_file = spec.auth_file();
-}
-
-void check_mooncake(const proto::admin::MooncakeStorageSpec& spec, field_faults& faults) {
-  faults.check_name("mooncake.local_hostname", spec.local_hostname());
-  faults.check_name("mooncake.metadata_connstring", spec.metadata_connstring());
-  faults.check_name("mooncake.protocol", spec.protocol());
-  faults.check_name("mooncake.master_service_entry", spec.master_service_entry());
-  if (spec.protocol() == "rdma") faults.check_name("mooncake.rdma_device", spec.rdma_device());
 }
 
 void take_spec(const StorageConfig& config, storage_terms& terms, field_faults& faults) {
@@ -90,8 +86,7 @@ void take_spec(const StorageConfig& config, storage_terms& terms, field_faults& 
       return;
     }
     case StorageConfig::kRedis: take_redis(config.redis(), terms, faults); return;
-    case StorageConfig::kMooncake: check_mooncake(config.mooncake(), faults); return;
-    default: faults.add("storage_spec", "none is given: nfs, threefs, redis or mooncake is needed");
+    default: faults.add("storage_spec", "none is given: nfs, threefs or redis is needed");
   }
 }
 
@@ -128,6 +123,7 @@ rpc_outcome<> check_support(const StorageConfig& config) {
     case storage_type::tair_mempool:
     case storage_type::tair_mempool_ssd:
     case storage_type::vcns_threefs:
+    case storage_type::mooncake:
       return refuse(answer_code::unsupported, "storage_type: " + name + " needs a plug-in that is not there");
     case storage_type::dummy:
       return refuse(answer_code::unsupported, "storage_type: " + name + " is not built; use nfs");

@@ -6,6 +6,7 @@
 #include "config/logging.hpp"
 #include "services/manager/registry/config_snapshot.hpp"
 #include "services/manager/service/registry_command.hpp"
+#include "transport/manager/proto/meta.pb.h"
 
 namespace cenote::manager {
 
@@ -130,7 +131,7 @@ answer_writer admin_calls::get_instance(const proto::GetInstanceInfoRequest& req
 
 answer_writer admin_calls::get_metrics() {
   admin::GetMetricsResponse response;
-  const writer_figures& figures = writer_.figures();
+  const manager_figures& figures = writer_.figures();
   response.set_timestamp(unix_ms());
   const auto add = [&](std::string_view name, const std::atomic<std::uint64_t>& figure) {
     add_metric(response, name, static_cast<std::int64_t>(figure.load(std::memory_order_relaxed)));
@@ -166,6 +167,18 @@ answer_writer admin_calls::get_cluster() {
   leader.set_meta_http_port(identity_.meta_http_port);
   leader.set_admin_rpc_port(identity_.admin_rpc_port);
   leader.set_admin_http_port(identity_.admin_http_port);
+  return response_answer(std::move(response));
+}
+
+answer_writer admin_calls::get_meta_cluster() {
+  proto::meta::GetClusterInfoResponse response;
+  response.set_self_node_id(identity_.name);
+  response.set_leader_node_id(identity_.name);
+  auto& leader = *response.mutable_leader_endpoint();
+  leader.set_node_id(identity_.name);
+  leader.set_host(identity_.host);
+  leader.set_meta_rpc_port(identity_.meta_rpc_port);
+  leader.set_meta_http_port(identity_.meta_http_port);
   return response_answer(std::move(response));
 }
 
@@ -267,6 +280,9 @@ std::expected<void, body_fault> admin_calls::call_reading(enum rpc name, answer_
       return answer(std::type_identity<admin::GetMetricsRequest>{}, [&](const auto&) { return get_metrics(); });
     case rpc::check_health:
       return answer(std::type_identity<admin::CheckHealthRequest>{}, [&](const auto&) { return get_health(); });
+    case rpc::get_cluster_info:
+      return answer(std::type_identity<proto::meta::GetClusterInfoRequest>{},
+                    [&](const auto&) { return get_meta_cluster(); });
     case rpc::get_manager_cluster_info:
       return answer(std::type_identity<admin::GetManagerClusterInfoRequest>{}, [&](const auto&) { return get_cluster(); });
     case rpc::update_logger:
@@ -276,7 +292,7 @@ std::expected<void, body_fault> admin_calls::call_reading(enum rpc name, answer_
       return answer(std::type_identity<admin::GetLeaderElectorConfigRequest>{},
                     [&](const auto&) { return response_answer(admin::GetLeaderElectorConfigResponse{}); });
     default:
-      receive(unsupported(row_of(name).name, "one manager leads alone, and moves no blocks"));
+      receive(unsupported(row_of(name).name, "one manager leads alone, moves no blocks, and has no faults to inject"));
       return {};
   }
 }

@@ -55,6 +55,7 @@ class admin_calls {
   [[nodiscard]] answer_writer get_metrics();
   [[nodiscard]] answer_writer get_health();
   [[nodiscard]] answer_writer get_cluster();
+  [[nodiscard]] answer_writer get_meta_cluster();
 
   manager_writer& writer_;
   view_reader views_;

@@ -7,7 +7,8 @@ namespace cenote::manager {
 
 std::expected<void, body_fault> call_desk::call(const rpc_row& row, answer_form form, std::string_view body,
                                                 const call_access& access, answer_receiver receive) {
-  const bool is_meta = row.service == rpc_service::meta || row.call == rpc::admin_get_cache_meta ||
+  const bool is_meta = (row.service == rpc_service::meta && row.call != rpc::get_cluster_info) ||
+                       row.call == rpc::admin_get_cache_meta ||
                        row.call == rpc::admin_remove_cache;
   if (!is_meta) return admin_.call(row.call, form, body, std::move(receive));
   auto outcome = meta_.call(row.call, form, body, access.rights, std::move(receive));

@@ -118,7 +118,7 @@ void http_face::answer_page(std::string_view path, http::http_reply& reply) {
 }
 
 void http_face::write_metrics(std::string& out) const {
-  const writer_figures& figures = writer_.figures();
+  const manager_figures& figures = writer_.figures();
   const auto add = [&](std::string_view name, std::string_view type, std::string_view about,
                        const std::atomic<std::uint64_t>& figure) {
     const std::string metric = "cenote_manager_" + std::string(name);

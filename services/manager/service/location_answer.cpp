@@ -1,8 +1,8 @@
 #include "services/manager/service/location_answer.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
+#include <utility>
 
 #include "services/manager/service/call_answer.hpp"
 #include "transport/manager/answer_code.hpp"
@@ -15,21 +15,18 @@ namespace proto = ::kv_cache_manager::proto;
 
 constexpr auto ok_code = static_cast<std::uint16_t>(answer_code::ok);
 
-/// The parts of a key, for a list of locations; without any, the asked specs as absent.
+/// The parts of a key that is there, for a list of locations.
 class part_list {
  public:
   explicit part_list(const located_keys& keys) : keys_(keys) {}
 
-  [[nodiscard]] std::span<const location_part> absent() {
-    parts_.assign(1, {.specs = keys_.specs});
-    return parts_;
-  }
   [[nodiscard]] std::span<const location_part> of(const found_key& key) {
-    if (key.parts == 0) return absent();
     parts_.clear();
     for (std::uint32_t i = key.first_part; i < key.first_part + key.parts; ++i) {
       const found_part& part = keys_.found.parts[i];
-      parts_.push_back({.texts = &keys_.instance.texts(part.storage),
+      if (texts_ == nullptr || part.storage != storage_) texts_ = &keys_.instance.texts(part.storage);
+      storage_ = part.storage;
+      parts_.push_back({.texts = texts_,
                         .extent = part.extent,
                         .specs = part.specs & keys_.specs,
                         .position = part.position});
@@ -40,6 +37,8 @@ class part_list {
  private:
   const located_keys& keys_;
   std::vector<location_part> parts_;
+  std::uint8_t storage_ = 0;  ///< of texts_
+  const storage_texts* texts_ = nullptr;
 };
 
 std::string_view status_of(location_state state) noexcept {
@@ -125,10 +124,16 @@ void append_locations(const located_keys& keys, answer_form form, std::string& o
   append_header(form, ok_code, {}, new_request_id(), out);
   location_list list(form, locations_field, "locations", keys.instance.terms(), out);
   part_list parts(keys);
-  for (std::size_t i = 0; i < keys.count; ++i) {
-    const bool is_found = i >= keys.begin && i - keys.begin < keys.found.keys.size();
-    list.add(is_found ? parts.of(keys.found.keys[i - keys.begin]) : parts.absent(), {});
+  std::size_t absent = keys.begin;  // that are not written yet
+  for (const found_key& key : keys.found.keys) {
+    if (key.parts == 0) {
+      ++absent;
+      continue;
+    }
+    list.add_absent(keys.specs, std::exchange(absent, 0));
+    list.add(parts.of(key));
   }
+  list.add_absent(keys.specs, absent + keys.count - keys.begin - keys.found.keys.size());
   list.end();
   append_end(form, out);
 }
@@ -148,7 +153,7 @@ void append_grant(const served_instance& instance, const start_grant& grant, ans
                              .extent = grant.extent,
                              .specs = grant.specs[i],
                              .position = static_cast<std::uint32_t>(i)};
-    list.add({&part, 1}, {});
+    list.add({&part, 1});
   }
   list.end();
   append_end(form, out);

@@ -1,8 +1,10 @@
 #include "services/manager/service/location_text.hpp"
 
-#include <array>
+#include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cstring>
+#include <utility>
 
 #include "transport/manager/answer_code.hpp"
 
@@ -11,19 +13,16 @@ namespace cenote::manager {
 namespace {
 
 // Fields of CacheLocation and LocationSpec.
-constexpr std::uint32_t type_field = 1, size_field = 2, specs_field = 3, id_field = 4, status_field = 5, time_field = 6;
+constexpr std::uint32_t type_field = 1, size_field = 2, specs_field = 3;
 constexpr std::uint32_t name_field = 1, uri_field = 2;
 constexpr std::uint32_t length_kind = 2;
+constexpr std::size_t location_room = 128;  ///< of a location without its specs, in either form
+constexpr std::string_view spec_end = R"(","node_id":"","checksum":"0"},)";
+constexpr std::string_view location_end = R"(],"id":"","status":"","create_time":"0"})";
 
 template <class Visit>
 void each_spec(std::uint64_t specs, Visit&& visit) {
   for (; specs != 0; specs &= specs - 1) visit(static_cast<std::size_t>(std::countr_zero(specs)));
-}
-
-void append_number(std::int64_t number, std::string& out) {
-  std::array<char, 24> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
-  out.append(digits.data(), end);
 }
 
 std::size_t count_of(std::span<const location_part> parts) noexcept {
@@ -35,6 +34,38 @@ std::size_t count_of(std::span<const location_part> parts) noexcept {
 storage_type type_of(std::span<const location_part> parts) noexcept {
   return parts.empty() || parts.front().texts == nullptr ? storage_type::unspecified : parts.front().texts->type();
 }
+
+char* write_text(std::string_view text, char* at) noexcept {
+  std::memcpy(at, text.data(), text.size());
+  return at + text.size();
+}
+
+char* write_varint(std::uint64_t value, char* at) noexcept {
+  for (; value >= 0x80; value >>= 7U) *at++ = static_cast<char>(value | 0x80U);
+  *at++ = static_cast<char>(value);
+  return at;
+}
+
+/// A field with a length that is known once its content is written: two bytes are left for it, which is what most need.
+class open_field {
+ public:
+  open_field(std::uint32_t field, char* at) noexcept : length_(write_varint(field << 3U | length_kind, at)) {}
+
+  [[nodiscard]] char* begin() const noexcept { return length_ + reserved; }
+  /// Writes the length; the end of the field, whose content ended at `end` and may move by some bytes.
+  [[nodiscard]] char* close(char* end) const noexcept {
+    const auto size = static_cast<std::size_t>(end - begin());
+    const std::size_t needed = size < 0x80 ? 1 : size < 0x4000 ? 2 : size < 0x20'0000 ? 3 : 4;
+    if (needed != reserved) std::memmove(length_ + needed, begin(), size);
+    (void)write_varint(size, length_);
+    return length_ + needed + size;
+  }
+
+ private:
+  static constexpr std::size_t reserved = 2;
+
+  char* length_;
+};
 
 }  // namespace
 
@@ -87,6 +118,8 @@ storage_texts::storage_texts(const instance_terms& instance, const storage_terms
     text.json_begin = R"({"name":)";
     append_json_text(spec.name, text.json_begin);
     text.json_begin += R"(,"uri":")";
+    const std::size_t frame = std::max(text.wire_name.size() + 16, text.json_begin.size() + spec_end.size());
+    longest_ = std::max(longest_, frame + text.uri.longest());
     specs_.push_back(std::move(text));
   }
 }
@@ -99,71 +132,92 @@ location_list::location_list(answer_form form, std::uint32_t field, std::string_
   out_ += ":[";
 }
 
-void location_list::add(std::span<const location_part> parts, const location_facts& facts) {
-  if (form_ == answer_form::wire) {
-    add_wire(parts, facts);
-  } else {
-    add_json(parts, facts);
-  }
-}
-
-void location_list::add_wire(std::span<const location_part> parts, const location_facts& facts) {
-  location_.clear();
-  append_field(type_field, static_cast<std::uint64_t>(type_of(parts)), location_);
-  append_field(size_field, count_of(parts), location_);
+std::size_t location_list::room_of(std::span<const location_part> parts) noexcept {
+  std::size_t room = location_room;
   for (const location_part& part : parts) {
-    each_spec(part.specs, [&](std::size_t spec) {
-      spec_.clear();
-      if (part.texts == nullptr) {
-        append_field(name_field, instance_.specs[spec].name, spec_);
-      } else {
-        const auto& text = (*part.texts)[spec];
-        uri_.clear();
-        text.uri.append(part.extent, part.position, uri_);
-        spec_ += text.wire_name;
-        append_field(uri_field, uri_, spec_);
-      }
-      append_field(specs_field, spec_, location_);
-    });
+    room += static_cast<std::size_t>(std::popcount(part.specs)) * part.texts->longest();
   }
-  if (!facts.id.empty()) append_field(id_field, facts.id, location_);
-  if (!facts.status.empty()) append_field(status_field, facts.status, location_);
-  append_field(time_field, static_cast<std::uint64_t>(facts.create_time), location_);
-  append_field(field_, location_, out_);
+  return room;
 }
 
-void location_list::add_json(std::span<const location_part> parts, const location_facts& facts) {
-  if (!is_first_) out_ += ',';
+void location_list::add(std::span<const location_part> parts) {
+  const std::size_t size = out_.size(), room = room_of(parts);
+  if (out_.capacity() < size + room) out_.reserve(std::max(2 * out_.capacity(), size + room));
+  out_.resize_and_overwrite(size + room, [&](char* text, std::size_t /*bytes*/) noexcept {
+    char* const end = form_ == answer_form::wire ? write_wire(parts, text + size) : write_json(parts, text + size);
+    return static_cast<std::size_t>(end - text);
+  });
   is_first_ = false;
-  out_ += R"({"type":")";
-  out_ += name_of(type_of(parts));
-  out_ += R"(","spec_size":)";
-  append_number(static_cast<std::int64_t>(count_of(parts)), out_);
-  out_ += R"(,"location_specs":[)";
-  bool is_first_spec = true;
+}
+
+char* location_list::write_wire(std::span<const location_part> parts, char* at) const noexcept {
+  const open_field location(field_, at);
+  at = location.begin();
+  const auto number = [&](std::uint32_t field, std::uint64_t value) {
+    if (value != 0) at = write_varint(value, write_varint(field << 3U, at));
+  };
+  number(type_field, static_cast<std::uint64_t>(type_of(parts)));
+  number(size_field, count_of(parts));
   for (const location_part& part : parts) {
-    each_spec(part.specs, [&](std::size_t spec) {
-      if (!is_first_spec) out_ += ',';
-      is_first_spec = false;
-      if (part.texts == nullptr) {
-        out_ += R"({"name":)";
-        append_json_text(instance_.specs[spec].name, out_);
-        out_ += R"(,"uri":")";
-      } else {
-        const auto& text = (*part.texts)[spec];
-        out_ += text.json_begin;
-        text.uri.append(part.extent, part.position, out_);
-      }
-      out_ += R"(","node_id":"","checksum":"0"})";
+    each_spec(part.specs, [&](std::size_t number_of_spec) {
+      const auto& text = (*part.texts)[number_of_spec];
+      const open_field spec(specs_field, at);
+      const open_field uri(uri_field, write_text(text.wire_name, spec.begin()));
+      at = spec.close(uri.close(text.uri.write(part.extent, part.position, uri.begin())));
     });
   }
-  out_ += R"(],"id":)";
-  append_json_text(facts.id, out_);
-  out_ += R"(,"status":)";
-  append_json_text(facts.status, out_);
-  out_ += R"(,"create_time":")";
-  append_number(facts.create_time, out_);
-  out_ += R"("})";
+  return location.close(at);
+}
+
+char* location_list::write_json(std::span<const location_part> parts, char* at) const noexcept {
+  if (!is_first_) *at++ = ',';
+  at = write_text(R"({"type":")", at);
+  at = write_text(name_of(type_of(parts)), at);
+  at = write_text(R"(","spec_size":)", at);
+  at = std::to_chars(at, at + 4, count_of(parts)).ptr;
+  at = write_text(R"(,"location_specs":[)", at);
+  const char* const first = at;
+  for (const location_part& part : parts) {
+    each_spec(part.specs, [&](std::size_t number_of_spec) {
+      const auto& text = (*part.texts)[number_of_spec];
+      at = text.uri.write(part.extent, part.position, write_text(text.json_begin, at));
+      at = write_text(spec_end, at);
+    });
+  }
+  if (at != first) --at;  // the last comma
+  return write_text(location_end, at);
+}
+
+void location_list::add_absent(std::uint64_t specs, std::size_t count) {
+  if (count == 0) return;
+  std::string entry;
+  if (form_ == answer_form::wire) {
+    std::string location;
+    append_field(size_field, static_cast<std::uint64_t>(std::popcount(specs)), location);
+    each_spec(specs, [&](std::size_t spec) {
+      std::string name;
+      append_field(name_field, instance_.specs[spec].name, name);
+      append_field(specs_field, name, location);
+    });
+    append_field(field_, location, entry);
+  } else {
+    entry = R"({"type":"ST_UNSPECIFIED","spec_size":)" + std::to_string(std::popcount(specs)) +
+            R"(,"location_specs":[)";
+    each_spec(specs, [&](std::size_t spec) {
+      entry += R"({"name":)";
+      append_json_text(instance_.specs[spec].name, entry);
+      entry += R"(,"uri":")";
+      entry += spec_end;
+    });
+    if (specs != 0) entry.pop_back();
+    entry += location_end;
+    if (!is_first_) out_ += ',';
+    entry += ',';
+  }
+  out_.reserve(out_.size() + count * entry.size());
+  for (std::size_t i = 0; i < count; ++i) out_ += entry;
+  if (form_ == answer_form::json) out_.pop_back();
+  is_first_ = false;
 }
 
 void location_list::end() {

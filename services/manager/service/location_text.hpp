@@ -29,9 +29,12 @@ class storage_texts {
 
   [[nodiscard]] const spec_text& operator[](std::size_t spec) const noexcept { return specs_[spec]; }
   [[nodiscard]] storage_type type() const noexcept { return type_; }
+  /// Bytes of the longest entry of a spec, in either form.
+  [[nodiscard]] std::size_t longest() const noexcept { return longest_; }
 
  private:
   storage_type type_;
+  std::size_t longest_ = 0;
   std::vector<spec_text> specs_;
 };
 
@@ -43,15 +46,8 @@ struct location_part {
   std::uint32_t position = 0;
 };
 
-/// What stands beside the specs of a location.
-struct location_facts {
-  std::string_view id{};
-  std::string_view status{};
-  std::int64_t create_time = 0;
-};
-
-/// Appends locations to one list of an answer, in the form that the messages have (transport/manager/proto). It keeps
-/// its memory. Not thread-safe.
+/// Appends locations to one list of an answer, in the form that the messages have (transport/manager/proto). Not
+/// thread-safe.
 class location_list {
  public:
   /// `field`: the list's number, `name`: its name in JSON.
@@ -59,19 +55,21 @@ class location_list {
                 std::string& out);
 
   /// The parts have no spec in common.
-  void add(std::span<const location_part> parts, const location_facts& facts);
+  void add(std::span<const location_part> parts);
+  /// `count` locations of specs that are absent.
+  void add_absent(std::uint64_t specs, std::size_t count);
   /// Closes the list.
   void end();
 
  private:
-  void add_wire(std::span<const location_part> parts, const location_facts& facts);
-  void add_json(std::span<const location_part> parts, const location_facts& facts);
+  [[nodiscard]] static std::size_t room_of(std::span<const location_part> parts) noexcept;
+  [[nodiscard]] char* write_wire(std::span<const location_part> parts, char* at) const noexcept;
+  [[nodiscard]] char* write_json(std::span<const location_part> parts, char* at) const noexcept;
 
   answer_form form_;
   std::uint32_t field_;
   const instance_terms& instance_;
   std::string& out_;
-  std::string location_, spec_, uri_;  // of the wire, whose lengths come first
   bool is_first_ = true;
 };
 

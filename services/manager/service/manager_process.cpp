@@ -43,7 +43,8 @@ writer_options writer_options_of(const config::manager_section& settings, const 
                                  registry_edit bootstrap) {
   return {.open_journal = opener_of(settings, state_dir),
           .writes = {.write_timeout = duration_of<std::chrono::seconds>(settings.write_timeout),
-                     .max_write_timeout = duration_of<std::chrono::seconds>(settings.max_write_timeout)},
+                     .max_write_timeout = duration_of<std::chrono::seconds>(settings.max_write_timeout),
+                     .quarantine = duration_of<std::chrono::milliseconds>(settings.quarantine)},
           .storages = {.probe_interval = duration_of<std::chrono::milliseconds>(settings.probe_interval),
                        .probe_timeout = duration_of<std::chrono::milliseconds>(settings.probe_timeout)},
           .bootstrap = std::move(bootstrap),

@@ -4,6 +4,7 @@
 
 #include "config/logging.hpp"
 #include "services/manager/storages/file_storage.hpp"
+#include "services/manager/storages/redis_storage.hpp"
 #include "services/manager/writes/departures.hpp"
 #include "services/manager/writes/finish_write.hpp"
 
@@ -16,9 +17,14 @@ using namespace std::chrono_literals;
 constexpr auto look_pause = 100ms;      ///< between two looks at levels, storages and what has come to its end
 constexpr auto recovery_pause = 500ms;  ///< before the store is tried again
 
-std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const std::string& name) {
-  if (!has_files(storage.type)) return nullptr;
-  return std::make_unique<file_storage>(storage.root.empty() ? "/" : storage.root, ".cenote-probe-" + name);
+std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const writer_options& options) {
+  if (has_files(storage.type)) {
+    return std::make_unique<file_storage>(storage.root.empty() ? "/" : storage.root, ".cenote-probe-" + options.name);
+  }
+  auto made = redis_storage::make(storage.redis_url, storage.redis_auth_file, options.storages.probe_timeout);
+  if (made) return std::move(*made);
+  log_warn(logger("manager"), "a storage cannot be opened", {{"storage", storage.name}, {"reason", made.error().message()}});
+  return nullptr;
 }
 
 }  // namespace
@@ -31,7 +37,7 @@ class manager_writer::state_owner {
         rows_(std::move(rows)),
         incarnation_(incarnation),
         make_worker_([this](const storage_terms& storage) { return make_worker(storage); }),
-        removals_(state_),
+        removals_(state_, writer.options_.writes),
         changes_(state_, *rows_, [this](const due_removal& removal) { removals_.add(removal); }),
         reclaimer_(state_),
         parts_{.state = state_,
@@ -80,7 +86,7 @@ class manager_writer::state_owner {
 };
 
 std::unique_ptr<storage_worker> manager_writer::state_owner::make_worker(const storage_terms& storage) {
-  auto backend = backend_of(storage, writer_.options_.name);
+  auto backend = backend_of(storage, writer_.options_);
   if (backend == nullptr) return nullptr;
   return std::make_unique<storage_worker>(
       std::move(backend), writer_.options_.storages,
@@ -170,8 +176,8 @@ void manager_writer::state_owner::end_departures() {
 
 void manager_writer::state_owner::look(write_round& round) {
   for (const auto& storage : state_.storages) {
-    if (storage == nullptr || storage->worker == nullptr) continue;
-    storage->condition = storage->worker->condition();
+    if (storage == nullptr) continue;
+    storage->condition = storage->worker == nullptr ? storage_condition::unhealthy : storage->worker->condition();
     storage->signal->store(storage->condition, std::memory_order_relaxed);
   }
   walk_departures(round);
@@ -226,31 +232,39 @@ void manager_writer::stop() noexcept {
 
 namespace {
 
-void refuse_command(write_command& command, std::string reason) {
-  command.answer(fail(error_code::not_running, std::move(reason)));
+/// `node_restarting`: the manager is not ready; else the journal does not answer.
+void refuse_command(write_command& command, error_code code, std::string reason) {
+  command.answer(fail(code, std::move(reason)));
 }
 
 }  // namespace
 
 void manager_writer::post(std::unique_ptr<write_command> command) {
   if (const auto refused = inbox_.add(std::move(command)); refused != nullptr) {
-    refuse_command(*refused, "the manager stops");
+    refuse_command(*refused, error_code::node_restarting, "the manager stops");
   }
+}
+
+void manager_writer::warn_once(std::string reason) {
+  if (reason == last_warning_) return;
+  log_warn(logger("manager"), reason, {});
+  last_warning_ = std::move(reason);
 }
 
 std::unique_ptr<manager_writer::state_owner> manager_writer::recover() {
   auto rows = options_.open_journal();
   if (!rows) {
-    log_warn(logger("manager"), "the journal cannot be opened", {{"reason", rows.error().message()}});
+    warn_once("the journal cannot be opened: " + rows.error().message());
     return nullptr;
   }
   const std::uint64_t incarnation = figures_.recoveries.fetch_add(1, std::memory_order_relaxed) + 1;
   auto owner = std::make_unique<state_owner>(*this, std::move(*rows), incarnation);
   const auto counts = owner->recover();
   if (!counts) {
-    log_warn(logger("manager"), "the journal cannot be read", {{"reason", counts.error().message()}});
+    warn_once("the journal cannot be read: " + counts.error().message());
     return nullptr;
   }
+  last_warning_.clear();
   figures_.damaged_rows.fetch_add(counts->damaged_rows, std::memory_order_relaxed);
   log_info(logger("manager"), "recovered",
            {{"extents", counts->extents},
@@ -268,9 +282,11 @@ std::unique_ptr<manager_writer::state_owner> manager_writer::recover() {
 
 void manager_writer::run() {
   std::unique_ptr<state_owner> owner;
+  bool has_recovered = false;
   for (;;) {
     const auto now = std::chrono::steady_clock::now();
     if (owner == nullptr) owner = recover();
+    has_recovered = has_recovered || owner != nullptr;
     auto came = inbox_.take(owner == nullptr ? now + recovery_pause : owner->next_event());
     std::vector<std::unique_ptr<write_command>> refused;
     for (auto& command : came.commands) {
@@ -282,15 +298,24 @@ void manager_writer::run() {
     }
     if (came.is_stopping && owner != nullptr) std::ranges::move(owner->take_waiting(), std::back_inserter(refused));
     for (const auto& command : refused) {
-      refuse_command(*command, came.is_stopping ? "the manager stops" : "the journal's store does not answer");
+      const bool is_down = has_recovered && !came.is_stopping;
+      refuse_command(*command, is_down ? error_code::not_running : error_code::node_restarting,
+                     came.is_stopping ? "the manager stops"
+                     : is_down        ? "the journal's store does not answer"
+                                      : "the manager reads its journal; ask again");
     }
     if (came.is_stopping) return;
     if (owner == nullptr) continue;
     for (const storage_news& news : came.news) owner->add(news);
     if (owner->run_round()) continue;
     figures_.failed_rounds.fetch_add(1, std::memory_order_relaxed);
-    for (const auto& command : owner->take_waiting()) refuse_command(*command, "the journal's store does not answer");
-    owner.reset();  // readers keep the view until the next one is whole
+    for (const auto& command : owner->take_waiting()) {
+      refuse_command(*command, error_code::not_running, "the journal's store does not answer");
+    }
+    owner.reset();
+    auto view = std::make_shared<served_view>(*views_.take());  // readers keep it until the next one is whole
+    view->is_ready = false;
+    views_.show(std::move(view));
   }
 }
 

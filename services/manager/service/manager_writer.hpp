@@ -36,7 +36,7 @@ struct writer_options {
 };
 
 /// Figures for pages. Counters since the start.
-struct writer_figures {
+struct manager_figures {
   std::atomic<std::uint64_t> rounds{0};
   std::atomic<std::uint64_t> failed_rounds{0};
   std::atomic<std::uint64_t> recoveries{0};
@@ -62,7 +62,7 @@ class manager_writer {
   void post(std::unique_ptr<write_command> command);
   [[nodiscard]] const view_board& views() const noexcept { return views_; }
   [[nodiscard]] use_list& uses() noexcept { return uses_; }
-  [[nodiscard]] const writer_figures& figures() const noexcept { return figures_; }
+  [[nodiscard]] const manager_figures& figures() const noexcept { return figures_; }
   /// Refuses what waits, and ends the thread.
   void stop() noexcept;
 
@@ -71,13 +71,15 @@ class manager_writer {
 
   void run();
   [[nodiscard]] std::unique_ptr<state_owner> recover();
-  void refuse_waiting();
+  /// The same warning is given once.
+  void warn_once(std::string reason);
 
   writer_options options_;
   view_board views_;
   use_list uses_;
-  writer_figures figures_;
+  manager_figures figures_;
   mailbox inbox_;
+  std::string last_warning_;
   std::thread thread_;
 };
 

@@ -38,6 +38,7 @@ rpc_outcome<query_kind> kind_of(int asked, const instance_terms& terms) {
 
 /// The keys without those that are masked.
 rpc_outcome<std::vector<cache_key>> unmasked(std::vector<cache_key> keys, const proto::BlockMask& mask) {
+  if (mask.info_case() == proto::BlockMask::INFO_NOT_SET) return keys;
   const auto masked = mask_of(mask_of(mask), keys.size(), "block_mask");
   if (!masked) return std::unexpected(masked.error());
   std::size_t kept = 0;

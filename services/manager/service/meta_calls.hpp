@@ -32,6 +32,12 @@ class meta_calls {
   /// The keys of all requests since the last time.
   [[nodiscard]] std::size_t take_key_count() noexcept { return std::exchange(key_count_, 0); }
 
+  // Parts of call(), for requests that are read already; what they give is to be written before the next call.
+  [[nodiscard]] rpc_outcome<answer_writer> get_location(const proto::meta::GetCacheLocationRequest& request,
+                                                        const call_rights& rights);
+  [[nodiscard]] rpc_outcome<answer_writer> get_length(const proto::meta::GetCacheLocationLenRequest& request,
+                                                      const call_rights& rights);
+
  private:
   using instance_pointer = std::shared_ptr<const served_instance>;
   template <class Response>
@@ -46,10 +52,6 @@ class meta_calls {
   [[nodiscard]] rpc_outcome<std::vector<cache_key>> asked_keys(const Request& request, const instance_terms& terms);
   void note_uses(const served_instance& instance);
 
-  [[nodiscard]] rpc_outcome<answer_writer> get_location(const proto::meta::GetCacheLocationRequest& request,
-                                                        const call_rights& rights);
-  [[nodiscard]] rpc_outcome<answer_writer> get_length(const proto::meta::GetCacheLocationLenRequest& request,
-                                                      const call_rights& rights);
   [[nodiscard]] rpc_outcome<answer_writer> get_by_backend(
       const proto::meta::GetCacheLocationsByBackendRequest& request, const call_rights& rights);
   [[nodiscard]] rpc_outcome<answer_writer> get_meta(const proto::GetCacheMetaRequest& request,

@@ -7,6 +7,7 @@ namespace cenote::manager {
 bool registry_command::drop_locations(write_parts& parts, write_round& round, std::uint8_t storage) {
   if (!is_dropping_) {
     is_dropping_ = true;
+    closing_ = storage;
     parts.state.storages[storage]->is_closing = true;
     for (const auto& [number, instance] : parts.state.instances) instances_.push_back(number);
   } else if (instances_.empty()) {
@@ -48,6 +49,7 @@ bool registry_command::advance(write_parts& parts, write_round& round) {
                            }};
   auto change = edit_(basis);
   if (!change) {
+    if (closing_) parts.state.storages[*closing_]->is_closing = false;
     outcome_ = std::unexpected(std::move(change.error()));
     return true;
   }

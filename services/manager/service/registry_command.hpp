@@ -45,6 +45,7 @@ class registry_command final : public write_command {
   std::vector<std::uint64_t> instances_;  ///< whose locations are still to be dropped
   std::optional<extent_walk> walk_;
   bool is_dropping_ = false;
+  std::optional<std::uint8_t> closing_;  ///< storage that takes no new blocks meanwhile
 };
 
 }  // namespace cenote::manager

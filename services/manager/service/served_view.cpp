@@ -27,7 +27,7 @@ use_list::~use_list() { (void)take(); }
 
 void use_list::add(std::uint64_t instance, std::vector<std::uint32_t> records) {
   if (waiting_.load(std::memory_order_relaxed) >= most_waiting) return;
-  waiting_.fetch_add(1, std::memory_order_relaxed);
+  waiting_.fetch_add(records.size(), std::memory_order_relaxed);
   auto used = std::make_unique<used_records>();
   used->instance = instance;
   used->records = std::move(records);
@@ -40,12 +40,14 @@ void use_list::add(std::uint64_t instance, std::vector<std::uint32_t> records) {
 std::vector<std::unique_ptr<use_list::used_records>> use_list::take() {
   std::vector<std::unique_ptr<used_records>> all;
   used_records* next = newest_.exchange(nullptr, std::memory_order_acquire);
+  std::size_t records = 0;
   while (next != nullptr) {
     all.emplace_back(next);
+    records += next->records.size();
     next = next->next;
   }
   std::ranges::reverse(all);
-  waiting_.fetch_sub(all.size(), std::memory_order_relaxed);
+  waiting_.fetch_sub(records, std::memory_order_relaxed);
   return all;
 }
 

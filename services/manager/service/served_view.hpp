@@ -108,7 +108,7 @@ class view_reader {
 /// Records that reads used, on their way to the writer. Any thread adds, one takes; neither waits.
 class use_list {
  public:
-  static constexpr std::size_t most_waiting = 4'096;
+  static constexpr std::size_t most_waiting = std::size_t{4} << 20U;  ///< records
 
   struct used_records {
     std::uint64_t instance = 0;
@@ -121,7 +121,7 @@ class use_list {
   use_list& operator=(const use_list&) = delete;
   ~use_list();
 
-  /// Dropped if most_waiting are there: then uses do not count for a moment.
+  /// Dropped if most_waiting records are there: then uses do not count for a moment.
   void add(std::uint64_t instance, std::vector<std::uint32_t> records);
   /// All that came, the oldest first.
   [[nodiscard]] std::vector<std::unique_ptr<used_records>> take();

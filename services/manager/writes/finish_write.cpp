@@ -65,9 +65,10 @@ rpc_outcome<> finish_write::finish(write_parts& parts, steady_time now) {
   const auto name = session_name::parse(request_.session);
   if (!name) return refuse_session();
   if (!request_.checksums.empty()) {
-    return refuse(answer_code::unsupported, "checksums are not kept; leave them out");
+    return refuse(answer_code::unsupported, "checksums are not kept; leave them out, the session is open still");
   }
-  if (name->extent == 0) {  // nothing was granted
+  if (name->extent == 0) {
+    if (!name->is_empty_of(instance->terms->number)) return refuse_session();
     const auto success = mask_of(request_.success, 0, "success_blocks");
     if (!success) return std::unexpected(success.error());
     return {};

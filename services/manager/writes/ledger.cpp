@@ -71,34 +71,41 @@ bool ledger::publish_block(instance_state& instance, const extent_state& extent,
                            steady_time now) {
   const std::uint32_t record = extent.records[position];
   const location_state next = extent.states[position];
-  instance_index& index = *instance.index;
   location place;  // as readers see it
-  index.visit_locations(record, [&](const location& each) {
+  instance.index->visit_locations(record, [&](const location& each) {
     if (each.extent == extent.table) place = each;
   });
   if (next == place.state) return false;
-  const std::int64_t bytes = instance.bytes_of(index.sets().mask(place.set));
-  const bool was_deleted = is_deleted_alone(instance, record);
-  bool is_gone = false;
   if (next == location_state::serving) {
     serve_block(instance, extent, record, now);
   } else if (next == location_state::deleting) {
-    (void)index.change_state(record, extent.table, place.state, next);
-    if (!is_served(instance, record, extent.storage)) leave_pool(instance, extent.storage, record);
-    charge(state_, instance, extent.storage, 0, bytes);
+    give_up_block(instance, extent, record, place);
   } else {
-    if (place.state == location_state::serving) {  // the parent is known as long as the record is there
-      (void)index.change_state(record, extent.table, place.state, location_state::deleting);
-      if (!is_served(instance, record, extent.storage)) leave_pool(instance, extent.storage, record);
-    }
-    const location_state last = place.state == location_state::serving ? location_state::deleting : place.state;
-    is_gone = index.erase_location(record, extent.table, last).is_key_gone;
-    if (is_gone) forget_record(instance, record);
-    charge(state_, instance, extent.storage, -bytes, place.state == location_state::deleting ? -bytes : 0);
+    forget_block(instance, extent, record, place);
   }
-  const bool is_deleted = !is_gone && is_deleted_alone(instance, record);
-  instance.deleting_keys += static_cast<int>(is_deleted) - static_cast<int>(was_deleted);
   return true;
+}
+
+void ledger::give_up_block(instance_state& instance, const extent_state& extent, std::uint32_t record,
+                           const location& place) {
+  (void)instance.index->change_state(record, extent.table, place.state, location_state::deleting);
+  if (!is_served(instance, record, extent.storage)) leave_pool(instance, extent.storage, record);
+  if (is_deleted_alone(instance, record)) ++instance.deleting_keys;
+  charge(state_, instance, extent.storage, 0, instance.bytes_of(instance.index->sets().mask(place.set)));
+}
+
+void ledger::forget_block(instance_state& instance, const extent_state& extent, std::uint32_t record, location place) {
+  // A record that leaves its pool is there still: its parent is known.
+  const std::int64_t bytes = instance.bytes_of(instance.index->sets().mask(place.set));
+  if (place.state != location_state::deleting) {
+    give_up_block(instance, extent, record, place);
+    place.state = location_state::deleting;
+  }
+  const bool was_deleted = is_deleted_alone(instance, record);
+  const bool is_gone = instance.index->erase_location(record, extent.table, place.state).is_key_gone;
+  if (is_gone) forget_record(instance, record);
+  if (is_gone && was_deleted) --instance.deleting_keys;
+  charge(state_, instance, extent.storage, -bytes, -bytes);
 }
 
 void ledger::publish(dirty_extent& entry, steady_time now) {

@@ -54,6 +54,8 @@ class ledger {
   void publish(dirty_extent& entry, steady_time now);
   /// False: readers see this state already.
   bool publish_block(instance_state& instance, const extent_state& extent, std::uint32_t position, steady_time now);
+  void give_up_block(instance_state& instance, const extent_state& extent, std::uint32_t record, const location& place);
+  void forget_block(instance_state& instance, const extent_state& extent, std::uint32_t record, location place);
   static void serve_block(instance_state& instance, const extent_state& extent, std::uint32_t record, steady_time now);
 
   manager_state& state_;

@@ -35,6 +35,7 @@ void charge(manager_state& state, instance_state& instance, std::uint8_t storage
   };
   add(instance.bytes);
   add(instance.group->bytes);
+  instance.is_touched = instance.group->is_touched = true;
   storage_state* const place = storage < most_storages ? state.storages[storage].get() : nullptr;
   if (place == nullptr) return;
   add(place->bytes);

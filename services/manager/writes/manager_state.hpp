@@ -44,6 +44,7 @@ struct group_state {
   byte_account bytes{};
   std::map<storage_type, byte_account> kinds{};  ///< by type of storage
   std::int64_t wanted_bytes = 0;  ///< that a refused request lacked
+  bool is_touched = true;         ///< something was charged, or refused, since the reclaimer looked
   std::size_t instances = 0;
 };
 
@@ -57,6 +58,7 @@ struct instance_state {
   byte_account bytes{};
   std::int64_t wanted_keys = 0;                                   ///< that a refused request lacked
   std::int64_t deleting_keys = 0;                                 ///< records that have nothing but deleted blocks
+  bool is_touched = true;     ///< as the group's
   bool is_departing = false;  ///< removed; it goes with its last extent
 
   [[nodiscard]] extent_state* extent(std::uint32_t table) const noexcept {

@@ -10,6 +10,8 @@ namespace cenote::manager {
 
 namespace {
 
+constexpr std::chrono::milliseconds whole_pause{100};
+
 /// What has to go so that `goal` stays.
 std::int64_t excess_over(std::int64_t used, std::int64_t goal) noexcept { return std::max<std::int64_t>(0, used - goal); }
 
@@ -25,6 +27,14 @@ std::optional<std::int64_t> follow_goal(std::map<std::string, std::int64_t>& goa
 }
 
 }  // namespace
+
+std::string reclaimer::quota_name(const victim_source& source) {
+  if (source.instance != nullptr) return "keys of " + std::to_string(source.instance->terms->number);
+  const std::string& group = source.group->terms->name;
+  if (source.type) return std::string(name_of(*source.type)) + " of " + group;
+  if (source.storage) return "storage " + std::to_string(*source.storage) + " of " + group;
+  return "bytes of " + group;
+}
 
 level_terms level_of(const group_terms& group) noexcept {
   return {.used_percentage = group.used_percentage > 0 ? group.used_percentage : std::numeric_limits<double>::max(),
@@ -93,6 +103,16 @@ std::optional<std::uint32_t> reclaimer::victim_of(const chosen_pool& chosen) {
   return passed.front();
 }
 
+std::uint64_t reclaimer::write_time(const chosen_pool& chosen, std::uint32_t record) {
+  std::uint32_t last = 0;
+  instance_index& index = *chosen.instance->index;
+  index.visit_locations(record, [&](const location& place) {
+    const extent_info extent = index.extents().get(place.extent);
+    if (place.state == location_state::serving && extent.storage == chosen.storage) last = std::max(last, extent.wrote_at);
+  });
+  return last;
+}
+
 std::int64_t reclaimer::evict(const chosen_pool& chosen, std::uint32_t record, ledger& changes, steady_time now) {
   instance_state& instance = *chosen.instance;
   std::int64_t bytes = 0;
@@ -132,8 +152,9 @@ bool reclaimer::free_keys(instance_state& instance, ledger& changes, write_round
   level_terms share = level;
   share.used_size = 0;
   share.step_size = 0;
-  const std::string name = "keys of " + std::to_string(instance.terms->number);
-  auto goal = follow_goal(goals_, name, is_over_share(use, share), goal_of(use, share), use.used);
+  const bool is_over = is_over_share(use, share);
+  if (!is_over && instance.wanted_keys == 0 && goals_.empty()) return false;
+  auto goal = follow_goal(goals_, quota_name({.instance = &instance}), is_over, goal_of(use, share), use.used);
   if (instance.wanted_keys > 0 && level.used_percentage <= 1) {
     goal = std::min(goal.value_or(use.used), std::max<std::int64_t>(0, use.capacity - instance.wanted_keys));
   }
@@ -159,11 +180,15 @@ bool reclaimer::expire(group_state& group, ledger& changes, write_round& round) 
   const group_terms& terms = *group.terms;
   if (terms.policy != "ttl" || terms.ttl_seconds == 0) return false;
   const std::uint64_t previous = counts_.by_time;
-  const std::uint64_t now = tenths_of(round.now);
+  const std::uint64_t now = tenths_of(round.now), seconds = unix_seconds();
   for (const chosen_pool& chosen : pools_of({.group = &group})) {
     while (round.keys > 0) {
       const auto record = chosen.pool->victim();
-      if (!record || chosen.instance->index->last_use_of(*record) + terms.ttl_seconds * 10 > now) break;
+      if (!record) break;
+      const bool is_over = terms.is_ttl_sliding
+                               ? chosen.instance->index->last_use_of(*record) + terms.ttl_seconds * 10 <= now
+                               : write_time(chosen, *record) + terms.ttl_seconds <= seconds;
+      if (!is_over) break;
       evict(chosen, *record, changes, round.now);
       ++counts_.by_time;
       --round.keys;
@@ -177,7 +202,8 @@ bool reclaimer::run_quota(const quota_use& quota, ledger& changes, write_round& 
   const level_terms level = level_of(terms);
   const bool is_total = !quota.source.type && !quota.source.storage;
   const bool is_over = is_total ? is_over_level(quota.use, level) : is_over_share(quota.use, level);
-  auto goal = follow_goal(goals_, quota.name, is_over, goal_of(quota.use, level), quota.use.used);
+  if (!is_over && quota.wanted == 0 && goals_.empty()) return false;
+  auto goal = follow_goal(goals_, quota_name(quota.source), is_over, goal_of(quota.use, level), quota.use.used);
   if (quota.wanted > 0 && level.used_percentage <= 1) {  // with a level above 1 refusals are what is wanted
     goal = std::min(goal.value_or(quota.use.used), std::max<std::int64_t>(0, quota.use.capacity - quota.wanted));
   }
@@ -192,14 +218,13 @@ bool reclaimer::run_group(group_state& group, ledger& changes, write_round& roun
   const std::int64_t wanted = std::exchange(group.wanted_bytes, 0);
   if (expire(group, changes, round)) return true;
   const level_use total{.capacity = signed_bytes(terms.capacity), .used = group.bytes.staying()};
-  if (run_quota({.name = "bytes of " + terms.name, .source = {.group = &group}, .use = total, .wanted = wanted, .count = counts_.by_bytes},
+  if (run_quota({.source = {.group = &group}, .use = total, .wanted = wanted, .count = counts_.by_bytes},
                 changes, round)) {
     return true;
   }
   for (const type_quota& quota : terms.type_quotas) {
     const level_use use{.capacity = signed_bytes(quota.capacity), .used = group.kinds[quota.type].staying()};
-    const std::string name = std::string(name_of(quota.type)) + " of " + terms.name;
-    if (run_quota({.name = name, .source = {.group = &group, .type = quota.type}, .use = use, .wanted = wanted, .count = counts_.by_type},
+    if (run_quota({.source = {.group = &group, .type = quota.type}, .use = use, .wanted = wanted, .count = counts_.by_type},
                   changes, round)) {
       return true;
     }
@@ -209,7 +234,7 @@ bool reclaimer::run_group(group_state& group, ledger& changes, write_round& roun
     if (storage == nullptr || storage->terms->capacity == 0) continue;
     const level_use use{.capacity = signed_bytes(storage->terms->capacity), .used = storage->bytes.staying()};
     const victim_source source{.group = &group, .storage = storage->terms->number};
-    if (run_quota({.name = "storage " + candidate + " of " + terms.name, .source = source, .use = use, .wanted = wanted, .count = counts_.by_storage},
+    if (run_quota({.source = source, .use = use, .wanted = wanted, .count = counts_.by_storage},
                   changes, round)) {
       return true;
     }
@@ -219,14 +244,19 @@ bool reclaimer::run_group(group_state& group, ledger& changes, write_round& roun
 
 bool reclaimer::run(ledger& changes, write_round& round) {
   bool has_evicted = false;
+  // What nothing was charged to is as it was, but that time goes by.
+  const bool is_whole = !goals_.empty() || round.now >= next_whole_;
+  if (is_whole) next_whole_ = round.now + whole_pause;
   for (const auto& [name, group] : state_.groups) {
-    if (!group->terms->is_paused) has_evicted |= run_group(*group, changes, round);
+    const bool is_touched = std::exchange(group->is_touched, false);
+    if (group->terms->is_paused || (!is_touched && !is_whole)) continue;
+    has_evicted |= run_group(*group, changes, round);
   }
   if (has_evicted) return true;  // quotas of keys are looked at once those bytes are gone
   for (const auto& [number, instance] : state_.instances) {
-    if (!instance->is_departing && !instance->group->terms->is_paused) {
-      has_evicted |= free_keys(*instance, changes, round);
-    }
+    const bool is_touched = std::exchange(instance->is_touched, false);
+    if (instance->is_departing || instance->group->terms->is_paused || (!is_touched && !is_whole)) continue;
+    has_evicted |= free_keys(*instance, changes, round);
   }
   return has_evicted;
 }

@@ -55,7 +55,6 @@ class reclaimer {
 
   /// A quota, what it holds back, and the counter of what goes for it.
   struct quota_use {
-    std::string name{};
     victim_source source{};
     level_use use{};
     std::int64_t wanted = 0;  ///< that a refused request lacked
@@ -71,6 +70,9 @@ class reclaimer {
   bool expire(group_state& group, ledger& changes, write_round& round);
   [[nodiscard]] std::vector<chosen_pool> pools_of(const victim_source& source) const;
   [[nodiscard]] std::size_t choose(const std::vector<chosen_pool>& pools, const group_state& group);
+  [[nodiscard]] static std::string quota_name(const victim_source& source);
+  /// When a block was written in the pool's storage, Unix seconds.
+  [[nodiscard]] static std::uint64_t write_time(const chosen_pool& chosen, std::uint32_t record);
   [[nodiscard]] std::optional<std::uint32_t> victim_of(const chosen_pool& chosen);
   /// Bytes that go with the block.
   std::int64_t evict(const chosen_pool& chosen, std::uint32_t record, ledger& changes, steady_time now);
@@ -79,6 +81,7 @@ class reclaimer {
   reclaim_counts counts_;
   std::map<std::string, std::int64_t> goals_;  ///< what may stay, of what is over its level, by name of the quota
   std::size_t turn_ = 0;
+  steady_time next_whole_{};
 };
 
 /// A group's level as its strategy gives it.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr std::uint32_t prefetch_keys = 64;
 constexpr auto least_rest = 10s;  ///< that a session has after a restart
 
 /// One recovery.
@@ -44,6 +47,12 @@ class journal_reader {
   steady_time now_;
   recovery_counts counts_;
   std::map<extent_name, extent_states> states_;
+  bool has_deleted_ = false;  ///< some block is being deleted
+  // Of the last block, which most are like.
+  const instance_state* last_instance_ = nullptr;
+  std::uint64_t last_specs_ = 0;
+  std::optional<std::uint16_t> last_set_;
+  std::int64_t last_bytes_ = 0;
 };
 
 result<> journal_reader::read_registry() {
@@ -113,7 +122,14 @@ void journal_reader::add_block(instance_state& instance, extent_state& extent, c
     return;
   }
   if (is_new) record = index.add(grant.keys[position], previous);
-  const auto set = index.sets().number_of(grant.specs_at(position));
+  const std::uint64_t specs = grant.specs_at(position);
+  if (specs != last_specs_ || &instance != last_instance_) {
+    last_set_ = index.sets().number_of(specs);
+    last_specs_ = specs;
+    last_instance_ = &instance;
+    last_bytes_ = instance.bytes_of(specs);
+  }
+  const auto set = last_set_;
   const bool is_added = set && index.add_location(record, {.extent = extent.table,
                                                            .position = static_cast<std::uint16_t>(position),
                                                            .state = state,
@@ -128,8 +144,8 @@ void journal_reader::add_block(instance_state& instance, extent_state& extent, c
   extent.records[position] = record;
   previous = record;
   ++counts_.blocks;
-  const std::int64_t bytes = instance.bytes_of(grant.specs_at(position));
-  charge(state_, instance, extent.storage, bytes, state == location_state::deleting ? bytes : 0);
+  charge(state_, instance, extent.storage, last_bytes_, state == location_state::deleting ? last_bytes_ : 0);
+  has_deleted_ = has_deleted_ || state == location_state::deleting;
 }
 
 void journal_reader::add_extent(instance_state& instance, const extent_grant& grant, const extent_states* states) {
@@ -162,6 +178,9 @@ void journal_reader::add_extent(instance_state& instance, const extent_grant& gr
   std::uint32_t previous = no_record;
   auto link = grant.parents.begin();
   for (std::uint32_t i = 0; i < blocks; ++i) {
+    if (i % prefetch_keys == 0) {
+      instance.index->prefetch(std::span(grant.keys).subspan(i, std::min<std::size_t>(prefetch_keys, blocks - i)));
+    }
     if (link != grant.parents.end() && link->position == i) {
       previous = link->has_parent ? instance.index->find(link->parent) : no_record;
       ++link;
@@ -195,14 +214,17 @@ void journal_reader::open_session(extent_state& extent, const extent_grant& gran
 
 void journal_reader::queue_removals(const instance_state& instance, const extent_state& extent) {
   const auto delay = std::chrono::milliseconds(instance.group->terms->delay_before_delete_ms);
-  for (std::uint32_t i = 0; i < extent.states.size(); ++i) {
-    if (extent.states[i] != location_state::deleting) continue;
+  const auto blocks = static_cast<std::uint32_t>(extent.states.size());
+  for (std::uint32_t i = 0; i < blocks; ++i) {
+    const std::uint32_t first = i;
+    while (i < blocks && extent.states[i] == location_state::deleting) ++i;
+    if (i == first) continue;
     parts_.removals({.due = now_ + delay,
                      .instance = extent.name.instance,
                      .extent = extent.name.extent,
                      .table = extent.table,
-                     .first = i,
-                     .count = 1});
+                     .first = first,
+                     .count = i - first});
   }
 }
 
@@ -225,6 +247,7 @@ void journal_reader::fill_pools() {
         enter_pool(*instance, extent->storage, extent->records[i], then);
       }
     }
+    if (!has_deleted_) continue;
     constexpr std::size_t all = ~std::size_t{0};
     (void)instance->index->scan(0, all, [&](std::uint32_t record) {
       if (is_deleted_alone(*instance, record)) ++instance->deleting_keys;

@@ -12,12 +12,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t blocks_at_once = 4'096;
-constexpr auto first_pause = 1s;
-constexpr auto longest_pause = 300s;
-constexpr auto credit_pause = 10ms;  ///< until a storage with all its batches under way is looked at again
+constexpr std::chrono::milliseconds first_pause = 1s;
+constexpr std::chrono::milliseconds longest_pause = 300s;
+constexpr std::chrono::milliseconds credit_pause = 10ms;  ///< until a storage with all its batches under way is looked at again
 
-std::chrono::seconds pause_after(std::uint32_t attempts) noexcept {
-  return attempts >= 9 ? longest_pause : std::min<std::chrono::seconds>(longest_pause, first_pause * (1 << attempts));
+std::chrono::milliseconds pause_after(std::uint32_t attempts) noexcept {
+  return attempts >= 9 ? longest_pause : std::min(longest_pause, first_pause * (1 << attempts));
 }
 
 }  // namespace
@@ -39,7 +39,35 @@ bool removal_queue::is_last_of_file(const extent_state& extent, std::uint32_t po
   return true;
 }
 
-void removal_queue::issue_range(const due_removal& removal, extent_state& extent, storage_state& storage) {
+void removal_queue::repeat_later(const extent_state& extent, const std::vector<removal_item>& items, steady_time now) {
+  const bool is_given_up = extent.is_open || extent.finish_mark == 0;
+  if (!is_given_up || repeated_ + 2 * items.size() > most_repeated) return;
+  repeated_removal removal{.storage = extent.storage};
+  for (const removal_item& item : items) {
+    if (item.scope == removal_scope::whole) removal.items.push_back(item);
+  }
+  if (removal.items.empty()) return;
+  repeated_ += 2 * removal.items.size();
+  removal.due = now + settings_.quarantine;
+  first_.push_back(removal);
+  removal.due = now + 10 * settings_.quarantine;
+  second_.push_back(std::move(removal));
+}
+
+void removal_queue::issue_repeated(steady_time now) {
+  for (auto* const removals : {&first_, &second_}) {
+    while (!removals->empty() && removals->front().due <= now) {
+      repeated_removal& removal = removals->front();
+      repeated_ -= removal.items.size();
+      storage_state* const storage = state_.storages[removal.storage].get();
+      if (storage != nullptr && storage->worker != nullptr) storage->worker->remove({.items = std::move(removal.items)});
+      removals->pop_front();
+    }
+  }
+}
+
+void removal_queue::issue_range(const due_removal& removal, extent_state& extent, storage_state& storage,
+                                steady_time now) {
   const instance_state& instance = *state_.instance(removal.instance);
   if (extent.issued.empty()) extent.issued.resize(extent.states.size());
   const auto each_block = [&](const auto& visit) {
@@ -62,12 +90,14 @@ void removal_queue::issue_range(const due_removal& removal, extent_state& extent
                             .items = static_cast<std::uint32_t>(request.items.size() - items)});
   });
   if (batch.blocks.empty()) return;
+  repeat_later(extent, request.items, now);
   ++storage.batches;
   issued_.emplace(request.number, std::move(batch));
   storage.worker->remove(std::move(request));
 }
 
 void removal_queue::issue(steady_time now) {
+  issue_repeated(now);
   std::size_t blocks = 0;
   while (!waiting_.empty() && waiting_.top().due <= now && blocks < blocks_at_once) {
     due_removal removal = waiting_.top();
@@ -75,9 +105,9 @@ void removal_queue::issue(steady_time now) {
     extent_state* const extent = extent_of(removal);
     if (extent == nullptr) continue;  // forgotten meanwhile
     storage_state* const storage = state_.storages[extent->storage].get();
-    if (storage == nullptr || storage->worker == nullptr) continue;
-    if (storage->batches >= most_batches) {
-      removal.due = now + credit_pause;
+    if (storage == nullptr) continue;
+    if (storage->worker == nullptr || storage->batches >= most_batches) {
+      removal.due = now + (storage->worker == nullptr ? longest_pause : credit_pause);
       waiting_.push(removal);
       continue;
     }
@@ -89,7 +119,7 @@ void removal_queue::issue(steady_time now) {
       removal.count = batch_blocks;
     }
     blocks += removal.count;
-    issue_range(removal, *extent, *storage);
+    issue_range(removal, *extent, *storage, now);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <queue>
@@ -9,17 +10,22 @@
 
 #include "services/manager/writes/ledger.hpp"
 #include "services/manager/writes/manager_state.hpp"
+#include "services/manager/writes/write_settings.hpp"
 
 namespace cenote::manager {
 
 /// Hands due deletions to the storages in batches, in the order of their times. A failure is repeated after a second,
-/// then after twice as long each time, up to five minutes. The writer's alone; all outlive it.
+/// then after twice as long each time, up to five minutes. A client that is late may write what was deleted: what a
+/// session gave up is deleted once more after the quarantine, and after ten times that. The writer's alone; all outlive
+/// it.
 class removal_queue {
  public:
   static constexpr std::uint32_t batch_blocks = 128;
   static constexpr std::uint32_t most_batches = 256;  ///< under way per storage
 
-  explicit removal_queue(manager_state& state) noexcept : state_(state) {}
+  static constexpr std::size_t most_repeated = std::size_t{1} << 20U;  ///< items that wait for their second deletion
+
+  removal_queue(manager_state& state, const write_settings& settings) noexcept : state_(state), settings_(settings) {}
 
   void add(const due_removal& removal) { waiting_.push(removal); }
   /// Hands over what is due, a bounded number of blocks.
@@ -44,12 +50,24 @@ class removal_queue {
     std::vector<issued_block> blocks{};
   };
 
+  /// Items of a session that was given up, which are deleted once more.
+  struct repeated_removal {
+    steady_time due{};
+    std::uint8_t storage = 0;
+    std::vector<removal_item> items{};
+  };
+
   [[nodiscard]] extent_state* extent_of(const due_removal& removal) const;
-  void issue_range(const due_removal& removal, extent_state& extent, storage_state& storage);
+  void repeat_later(const extent_state& extent, const std::vector<removal_item>& items, steady_time now);
+  void issue_repeated(steady_time now);
+  void issue_range(const due_removal& removal, extent_state& extent, storage_state& storage, steady_time now);
   [[nodiscard]] static bool is_last_of_file(const extent_state& extent, std::uint32_t position,
                                             std::uint32_t blocks_per_file);
 
   manager_state& state_;
+  const write_settings& settings_;
+  std::deque<repeated_removal> first_, second_;  ///< by their times
+  std::size_t repeated_ = 0;                     ///< items in both
   std::priority_queue<due_removal, std::vector<due_removal>, later> waiting_;
   std::map<std::uint64_t, issued_batch> issued_;
   std::uint64_t next_batch_ = 1;

@@ -2,6 +2,9 @@
 
 #include <charconv>
 
+#include "core/checksum.hpp"
+#include "core/random_number.hpp"
+
 namespace cenote::manager {
 
 namespace {
@@ -19,7 +22,23 @@ std::optional<std::uint64_t> number_of(std::string_view text) {
   return number;
 }
 
+/// The lower half of the random number of an empty session.
+std::uint32_t empty_mark(std::uint64_t instance, std::uint32_t random) noexcept {
+  const std::uint64_t seed = std::uint64_t{random} << 32U | 0x656d7074U;
+  return static_cast<std::uint32_t>(checksum_of(&instance, sizeof instance, seed));
+}
+
 }  // namespace
+
+session_name session_name::empty(std::uint64_t instance) {
+  const auto random = static_cast<std::uint32_t>(random_number());
+  return {.nonce = std::uint64_t{random} << 32U | empty_mark(instance, random)};
+}
+
+bool session_name::is_empty_of(std::uint64_t instance) const noexcept {
+  const auto random = static_cast<std::uint32_t>(nonce >> 32U);
+  return extent == 0 && static_cast<std::uint32_t>(nonce) == empty_mark(instance, random);
+}
 
 std::string session_name::text() const {
   std::string text;

@@ -20,6 +20,11 @@ struct session_name {
   std::uint64_t extent = 0;  ///< 0: nothing was granted
   std::uint64_t nonce = 0;
 
+  /// That of a session of an instance (its number) which was granted nothing. Nothing is remembered of it: its name
+  /// shows what it is.
+  [[nodiscard]] static session_name empty(std::uint64_t instance);
+  [[nodiscard]] bool is_empty_of(std::uint64_t instance) const noexcept;
+
   [[nodiscard]] std::string text() const;
   /// Nothing if it is not 32 digits.
   [[nodiscard]] static std::optional<session_name> parse(std::string_view text);

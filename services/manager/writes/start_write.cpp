@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 #include <utility>
 
 #include "core/random_number.hpp"
@@ -10,6 +11,8 @@
 namespace cenote::manager {
 
 namespace {
+
+constexpr std::int64_t most_bytes = std::int64_t{1} << 60U;  ///< of a request, so that no sum wraps
 
 std::int64_t unix_ms() noexcept {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -124,6 +127,7 @@ rpc_outcome<std::uint32_t> start_write::record_of(const cache_key& key) {
   const std::size_t count = instance_->index->count();
   if (most == 0 || count < most) return instance_->index->add(key, previous_record_);
   const auto rest = static_cast<std::int64_t>(request_.keys.size() - next_);
+  instance_->is_touched = true;
   instance_->wanted_keys = std::max(instance_->wanted_keys, rest + static_cast<std::int64_t>(grant_.keys.size()));
   return refuse(answer_code::reach_max_entity_capacity,
                 "instance " + request_.instance + " has " + std::to_string(count) + " keys, and max_key_count of group " +
@@ -184,6 +188,9 @@ rpc_outcome<> start_write::grant_key(const write_parts& parts, const cache_key& 
     grant_.keys.push_back(key);
     granted_.specs.push_back(missing);
     bytes_ += instance_->bytes_of(missing);
+    if (bytes_ > most_bytes) {
+      return refuse(answer_code::reach_max_entity_capacity, "the blocks of this request have more bytes than any quota");
+    }
   }
   is_previous_granted_ = missing != 0;
   previous_record_ = *record;
@@ -192,7 +199,12 @@ rpc_outcome<> start_write::grant_key(const write_parts& parts, const cache_key& 
 
 rpc_outcome<> start_write::grant_keys(write_parts& parts, write_round& round) {
   const std::uint64_t all = instance_->terms->all_specs;
+  constexpr std::size_t prefetch_keys = 64;
   for (; next_ < request_.keys.size() && round.keys > 0; ++next_, --round.keys) {
+    if (next_ % prefetch_keys == 0) {
+      instance_->index->prefetch(
+          std::span(request_.keys).subspan(next_, std::min(prefetch_keys, request_.keys.size() - next_)));
+    }
     const std::uint64_t wanted = wanted_.empty() ? all : wanted_[next_];
     if (auto granted = grant_key(parts, request_.keys[next_], wanted); !granted) return granted;
   }
@@ -201,12 +213,16 @@ rpc_outcome<> start_write::grant_keys(write_parts& parts, write_round& round) {
 
 rpc_outcome<> start_write::end(write_parts& parts) {
   granted_.instance = instance_->terms;
-  const std::uint64_t nonce = random_number();
   if (grant_.keys.empty()) {
     drop_extent();
-    granted_.session = session_name{.extent = 0, .nonce = nonce}.text();
+    granted_.session = session_name::empty(number_).text();
     return {};
   }
+  const std::uint64_t nonce = random_number();
+  std::erase_if(storages_, [&](std::uint8_t number) {  // some rounds may have gone by
+    const storage_state* const storage = parts.state.storages[number].get();
+    return storage == nullptr || !storage->is_writable();
+  });
   if (storages_.empty()) {
     return refuse(answer_code::io_error, "no further storage is usable for another replica");
   }
@@ -270,6 +286,7 @@ bool start_write::advance(write_parts& parts, write_round& round) {
       refuse_later({.code = answer_code::instance_not_exist, .message = "there is no instance " + request_.instance});
     }
   }
+  if (phase_ == phase::grant && next_ > 0) previous_record_ = instance_->index->find(request_.keys[next_ - 1]);
   if (phase_ == phase::grant && instance_->is_departing) {
     refuse_later({.code = answer_code::instance_not_exist, .message = "there is no instance " + request_.instance});
   }

@@ -45,6 +45,7 @@ rpc_outcome<std::vector<std::uint8_t>> writable_storages(const manager_state& st
 rpc_outcome<std::uint8_t> reserve_bytes(manager_state& state, instance_state& instance,
                                    const std::vector<std::uint8_t>& storages, std::int64_t bytes) {
   group_state& group = *instance.group;
+  instance.is_touched = group.is_touched = true;
   const group_terms& terms = *group.terms;
   if (!has_room(signed_bytes(terms.capacity), group.bytes.used, bytes)) {
     group.wanted_bytes = std::max(group.wanted_bytes, bytes);

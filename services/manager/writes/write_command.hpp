@@ -12,14 +12,10 @@
 #include "services/manager/writes/registry_state.hpp"
 #include "services/manager/writes/removal_queue.hpp"
 #include "services/manager/writes/sessions.hpp"
+#include "services/manager/writes/write_settings.hpp"
 #include "transport/manager/answer_code.hpp"
 
 namespace cenote::manager {
-
-struct write_settings {
-  std::chrono::seconds write_timeout{30};
-  std::chrono::seconds max_write_timeout{1'800};
-};
 
 /// What commands work on.
 struct write_parts {
@@ -63,6 +59,7 @@ using outcome_receiver = std::function<void(rpc_outcome<T>)>;
 
 /// The rpc_refusal of a change that is not in the journal.
 [[nodiscard]] inline std::unexpected<rpc_refusal> refuse_unwritten(const error& reason) {
+  if (reason.code() == error_code::node_restarting) return refuse(answer_code::service_not_ready, reason.message());
   return refuse(answer_code::io_error,
                 "the journal's store did not take the change: " + reason.message() + "; ask again, or finish again");
 }

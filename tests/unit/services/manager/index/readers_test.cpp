@@ -42,7 +42,7 @@ bool is_of_key(const Part& part, std::uint64_t key) {
 /// Gives keys locations in extents of their own, and takes them away again.
 class moving_writer {
  public:
-  explicit moving_writer(index_world& world) : world_(world) {}
+  moving_writer(index_world& world, std::uint64_t longest) : world_(world), longest_(longest) {}
 
   void put(std::uint64_t key) {
     const std::uint32_t extent = world_.index.extents().add(extent_of(key, ++generation_)).value();
@@ -63,7 +63,7 @@ class moving_writer {
   }
   /// A row of keys, which goes when it is long.
   void pass_one() {
-    if (passed_ - removed_ == 3000) is_growing_ = false;
+    if (passed_ - removed_ == longest_) is_growing_ = false;
     if (passed_ == removed_) is_growing_ = true;
     if (is_growing_) {
       put(first_passing + passed_++);
@@ -83,6 +83,7 @@ class moving_writer {
   }
 
   index_world& world_;
+  std::uint64_t longest_;
   std::mt19937_64 random_{17};
   std::uint64_t generation_ = 0;
   std::uint64_t passed_ = 0;
@@ -125,26 +126,34 @@ reader_report read_all(const index_world& w) {
   return report;
 }
 
-}  // namespace
-
-BOOST_AUTO_TEST_CASE(a_reader_never_sees_what_is_of_another_key_nor_misses_one_that_stays) {
-  index_world w;
-  moving_writer writer(w);
-  for (std::uint64_t key = first_stable; key < first_stable + stable_keys; ++key) writer.put(key);
+/// Runs `read` in two threads and, until both are through, `write` in this one.
+template <class Read, class Write>
+std::array<reader_report, 2> run_beside(Read&& read, Write&& write) {
   std::array<reader_report, 2> reports{};
   std::atomic<int> done = 0;
   std::vector<std::thread> readers;
   for (reader_report& report : reports) {
     readers.emplace_back([&] {
-      report = read_all(w);
+      report = read();
       ++done;
     });
   }
-  while (done < 2) {
-    writer.move_one();
-    writer.pass_one();
-  }
+  while (done < 2) write();
   for (std::thread& each : readers) each.join();
+  return reports;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_reader_never_sees_what_is_of_another_key_nor_misses_one_that_stays) {
+  index_world w;
+  moving_writer writer(w, 3000);
+  for (std::uint64_t key = first_stable; key < first_stable + stable_keys; ++key) writer.put(key);
+  const auto reports = run_beside([&] { return read_all(w); },
+                                  [&] {
+                                    writer.move_one();
+                                    writer.pass_one();
+                                  });
   for (const reader_report& report : reports) {
     BOOST_TEST(report.wrong == 0U);
     BOOST_TEST(report.absent == 0U);

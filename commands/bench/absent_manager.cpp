@@ -1,0 +1,9 @@
+#include "commands/bench/support.hpp"
+
+namespace cenote::bench {
+
+result<void> run_manager_bench(const options& /*options*/, report& /*out*/) {
+  return fail(error_code::unsupported, "this build is without gRPC, which the manager needs");
+}
+
+}  // namespace cenote::bench

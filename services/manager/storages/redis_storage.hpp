@@ -1,0 +1,34 @@
+// Blocks as values of a Redis or Valkey server.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "services/manager/storages/storage_backend.hpp"
+#include "transport/redis/waiting_client.hpp"
+
+namespace cenote::manager {
+
+/// Keys are those of the addresses: "instance/0000000100000002/spec/3". Deletions are UNLINK.
+class redis_storage final : public storage_backend {
+ public:
+  /// `url`: of one server, as redis://host:port/db. Errors: invalid_argument, system.
+  [[nodiscard]] static result<std::unique_ptr<redis_storage>> make(const std::string& url, const std::string& auth_file,
+                                                                   std::chrono::milliseconds timeout);
+
+  [[nodiscard]] result<> remove(const removal_item& item) override;
+  /// The room is `maxmemory`; a server without one has all room.
+  [[nodiscard]] result<storage_room> probe() override;
+
+ private:
+  redis_storage(redis::waiting_client client, std::chrono::milliseconds timeout)
+      : client_(std::move(client)), timeout_(timeout) {}
+
+  [[nodiscard]] result<std::string> ask(const std::string& command);
+
+  redis::waiting_client client_;
+  std::chrono::milliseconds timeout_;
+};
+
+}  // namespace cenote::manager
