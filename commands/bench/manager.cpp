@@ -224,8 +224,8 @@ class manager_bench {
       std::string json_body, json_answer;
       append_message(request, answer_form::json, json_body);
       const stopwatch json_time;
-      (void)desk_->call(row_of(manager::rpc::get_cache_location), answer_form::json, json_body,
-                        {}, [&](const answer_writer& write) { write(answer_form::json, json_answer); });
+      (void)desk_->call(row_of(manager::rpc::get_cache_location), answer_form::json, json_body, {},
+                        [&](const answer_writer& write) { write(answer_form::json, json_answer); });
       json.add(json_time.seconds());
       const stopwatch plain_time;
       meta::GetCacheLocationRequest parsed;
@@ -324,8 +324,8 @@ class manager_bench {
     const stopwatch time;
     while (!is_over.load(std::memory_order_relaxed) && time.seconds() < seconds) {
       answer.clear();
-      (void)desk.call(row_of(manager::rpc::get_cache_location), answer_form::wire, bodies[count++ % bodies.size()],
-                      {}, [&](const answer_writer& write) { write(answer_form::wire, answer); });
+      (void)desk.call(row_of(manager::rpc::get_cache_location), answer_form::wire, bodies[count++ % bodies.size()], {},
+                      [&](const answer_writer& write) { write(answer_form::wire, answer); });
     }
     const double rate = static_cast<double>(count) / time.seconds();
     if (is_done != nullptr) is_done->store(true);
