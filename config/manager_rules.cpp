@@ -17,6 +17,22 @@ struct manager_fault {
   std::string_view reason;
 };
 
+/// Off loopback a password must not be read on its way, and calls without an account need clients that are known.
+std::optional<manager_fault> reach_fault(const manager_section& manager) {
+  if (is_loopback(manager.host) || manager.trusted_network) return std::nullopt;
+  if (manager.tls_cert.empty()) {
+    return manager_fault{"manager.host",
+                         "is not for loopback alone: that needs TLS by manager.tls_cert and manager.tls_key, or "
+                         "manager.trusted_network = true"};
+  }
+  if (!needs_accounts(manager) && manager.tls_client_ca.empty()) {
+    return manager_fault{"manager.auth",
+                         "would let every caller in: off loopback that needs client certificates by "
+                         "manager.tls_client_ca, or manager.trusted_network = true"};
+  }
+  return std::nullopt;
+}
+
 std::optional<manager_fault> fault_of(const manager_section& manager) {
   if (manager.tls_cert.empty() != manager.tls_key.empty()) {
     return manager_fault{manager.tls_cert.empty() ? "manager.tls_key" : "manager.tls_cert",
@@ -25,11 +41,7 @@ std::optional<manager_fault> fault_of(const manager_section& manager) {
   if (!manager.tls_client_ca.empty() && manager.tls_cert.empty()) {
     return manager_fault{"manager.tls_client_ca", "needs manager.tls_cert and manager.tls_key"};
   }
-  if (!is_loopback(manager.host) && manager.tls_client_ca.empty() && !manager.trusted_network) {
-    return manager_fault{"manager.host",
-                         "is not for loopback alone: that needs client certificates by manager.tls_client_ca, or "
-                         "manager.trusted_network = true"};
-  }
+  if (const auto fault = reach_fault(manager)) return fault;
   if (manager.store != "rocksdb" && manager.store != "memory" && !manager.store.starts_with("rocksdb:/")) {
     return manager_fault{"manager.store", "is rocksdb, rocksdb:/DIR, or memory"};
   }
@@ -43,6 +55,10 @@ std::optional<manager_fault> fault_of(const manager_section& manager) {
 }
 
 }  // namespace
+
+bool needs_accounts(const manager_section& manager) {
+  return manager.auth == auth_choice::automatic ? !is_loopback(manager.host) : manager.auth == auth_choice::on;
+}
 
 result<> check_manager(const node_config& config) {
   const auto fault = fault_of(config.manager);

@@ -12,6 +12,9 @@ namespace cenote::config {
 enum class storage_choice { weighted, first };  ///< which of several storages is read
 CENOTE_ENUM_NAMES(storage_choice, weighted, first);
 
+enum class auth_choice { automatic, on, off };  ///< whether calls need an account; automatic: off loopback
+CENOTE_ENUM_NAMES(auth_choice, automatic, on, off);
+
 struct manager_section {
   std::string name;
   std::string host;
@@ -23,7 +26,10 @@ struct manager_section {
   std::string bootstrap;          ///< "default", "none", or the path of a snapshot
   std::string tls_cert, tls_key, tls_client_ca;
   bool trusted_network = false;
+  auth_choice auth = auth_choice::automatic;
+  std::uint32_t rate_requests = 0, rate_keys = 0;  ///< a second and account; 0: any number
   std::uint32_t max_keys = 0;
+  std::uint64_t max_in_flight = 0;  ///< bytes of the requests that are answered at once
   unsigned threads = 0;  ///< that answer; 0: chosen from the machine
   std::chrono::nanoseconds write_timeout{}, max_write_timeout{}, quarantine{}, probe_interval{}, probe_timeout{};
   storage_choice read_choice = storage_choice::weighted;

@@ -61,7 +61,7 @@ class manager_bench {
         folder_(std::move(folder)),
         chains_(std::max<std::uint64_t>(keys / chain_keys, instances)),
         writer_(std::make_unique<manager_writer>(writer_options{.open_journal = opener(), .name = "bench"})),
-        desk_(std::make_unique<call_desk>(*writer_, settings_)),
+        desk_(std::make_unique<call_desk>(*writer_, access_, settings_)),
         reads_(std::make_unique<meta_calls>(*writer_, settings_.limits, settings_.choice)) {}
 
   result<void> run() {
@@ -88,7 +88,7 @@ class manager_bench {
     std::string body, answer;
     append_message(request, form, body);
     std::binary_semaphore is_there(0);
-    const auto called = desk.call(row_of(name), form, body, [&](const answer_writer& write) {
+    const auto called = desk.call(row_of(name), form, body, {}, [&](const answer_writer& write) {
       write(form, answer);
       is_there.release();
     });
@@ -224,7 +224,7 @@ class manager_bench {
       std::string json_body, json_answer;
       append_message(request, answer_form::json, json_body);
       const stopwatch json_time;
-      (void)desk_->call(row_of(manager::rpc::get_cache_location), answer_form::json, json_body,
+      (void)desk_->call(row_of(manager::rpc::get_cache_location), answer_form::json, json_body, {},
                         [&](const answer_writer& write) { write(answer_form::json, json_answer); });
       json.add(json_time.seconds());
       const stopwatch plain_time;
@@ -314,7 +314,7 @@ class manager_bench {
 
   /// Lookups per second of a thread with a desk of its own, until it is to end.
   double read_rate(const std::atomic<bool>& is_over, std::atomic<bool>* is_done, double seconds) {
-    call_desk desk(*writer_, settings_);
+    call_desk desk(*writer_, access_, settings_);
     std::vector<std::string> bodies(64);
     for (std::size_t i = 0; i < bodies.size(); ++i) {
       append_message(with_keys<meta::GetCacheLocationRequest>("one", mixed(i) % chains_), answer_form::wire, bodies[i]);
@@ -324,7 +324,7 @@ class manager_bench {
     const stopwatch time;
     while (!is_over.load(std::memory_order_relaxed) && time.seconds() < seconds) {
       answer.clear();
-      (void)desk.call(row_of(manager::rpc::get_cache_location), answer_form::wire, bodies[count++ % bodies.size()],
+      (void)desk.call(row_of(manager::rpc::get_cache_location), answer_form::wire, bodies[count++ % bodies.size()], {},
                       [&](const answer_writer& write) { write(answer_form::wire, answer); });
     }
     const double rate = static_cast<double>(count) / time.seconds();
@@ -366,7 +366,7 @@ class manager_bench {
     writer_.reset();
     const stopwatch time;
     writer_ = std::make_unique<manager_writer>(writer_options{.open_journal = opener(), .name = "bench"});
-    desk_ = std::make_unique<call_desk>(*writer_, settings_);
+    desk_ = std::make_unique<call_desk>(*writer_, access_, settings_);
     while (!desk_->is_healthy()) {
       if (auto go_on = check_interrupted(); !go_on) return go_on;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -385,6 +385,7 @@ class manager_bench {
   scratch_directory folder_;
   std::uint64_t chains_;
   call_settings settings_;
+  access_desk access_{access_settings{}};
   std::unique_ptr<manager_writer> writer_;
   std::unique_ptr<call_desk> desk_;
   std::unique_ptr<meta_calls> reads_;

@@ -9,6 +9,13 @@
 
 namespace cenote::rpc {
 
+/// Where a call comes from.
+struct call_origin {
+  std::string peer_address{};      ///< of the client, without its port; empty if it has none
+  std::string certificate_name{};  ///< the common name of its certificate, which was checked; empty without one
+  std::string authorization{};     ///< the header of that name; empty without one
+};
+
 /// A call whose request is there. It ends once; whatever follows its end is ignored. Thread-safe.
 class open_call {
  public:
@@ -19,6 +26,8 @@ class open_call {
 
   /// The request's message, valid as long as this object.
   [[nodiscard]] virtual std::string_view request() const noexcept = 0;
+  /// Until the handler returns.
+  [[nodiscard]] virtual call_origin origin() const = 0;
   /// Ends the call with its answer.
   virtual void finish(std::string answer) = 0;
   /// Ends the call without one.

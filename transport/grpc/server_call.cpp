@@ -1,5 +1,8 @@
 #include "transport/grpc/server_call.hpp"
 
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/auth_context.h>
+
 #include <exception>
 #include <new>
 #include <utility>
@@ -20,6 +23,19 @@ grpc::ByteBuffer buffer_of(std::string text) {
   return {&slice, 1};
 }
 
+/// The address of gRPC's "ipv4:127.0.0.1:80", or "ipv6:%5B::1%5D:80" with brackets either way.
+std::string address_of(std::string_view peer) {
+  const bool is_v6 = peer.starts_with("ipv6:");
+  if (!is_v6 && !peer.starts_with("ipv4:")) return {};
+  peer.remove_prefix(5);
+  peer = peer.substr(0, peer.rfind(':'));
+  if (!is_v6) return std::string(peer);
+  for (const std::string_view bracket : {"%5B", "["}) {
+    if (peer.starts_with(bracket)) peer.remove_prefix(bracket.size());
+  }
+  return std::string(peer.substr(0, peer.find_first_of("%]")));
+}
+
 }  // namespace
 
 server_call::server_call(call_table& table, call_handler& handler, const rpc_server_limits& limits,
@@ -34,6 +50,19 @@ void server_call::start() {
 
 std::string_view server_call::request() const noexcept {
   return {reinterpret_cast<const char*>(request_.begin()), request_.size()};
+}
+
+call_origin server_call::origin() const {
+  call_origin origin{.peer_address = address_of(context_.peer())};
+  const auto& headers = context_.client_metadata();
+  if (const auto sent = headers.find("authorization"); sent != headers.end()) {
+    origin.authorization.assign(sent->second.data(), sent->second.size());
+  }
+  const auto security = context_.auth_context();
+  if (security == nullptr || !security->IsPeerAuthenticated()) return origin;
+  const auto names = security->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
+  if (names.size() == 1) origin.certificate_name.assign(names.front().data(), names.front().size());
+  return origin;
 }
 
 void server_call::OnReadDone(bool ok) {

@@ -37,6 +37,7 @@ class server_call final : public grpc::ServerGenericBidiReactor,
   void start();
 
   [[nodiscard]] std::string_view request() const noexcept override;
+  [[nodiscard]] call_origin origin() const override;
   void finish(std::string answer) override;
   void refuse(call_status status, const std::string& reason) override;
   bool send(std::string message) override;

@@ -54,7 +54,14 @@ void reply_text::write_head(const http_reply& reply, const reply_framing& framin
     head_ += "\r\nAllow: ";
     head_ += reply.allow;
   }
-  if (reply.status == 401) head_ += "\r\nWWW-Authenticate: Bearer";
+  if (reply.status == 401) {
+    head_ += "\r\nWWW-Authenticate: ";
+    head_ += reply.challenge;
+  }
+  if (reply.retry_after != 0) {
+    head_ += "\r\nRetry-After: ";
+    append_size(head_, reply.retry_after, 10);
+  }
   head_ += "\r\n\r\n";
 }
 

@@ -54,6 +54,8 @@ void http_reply::clear() {
   content_type = "application/json";
   body.clear();
   allow.clear();
+  challenge = "Bearer";
+  retry_after = 0;
   rest.reset();
   event.reset();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -51,7 +52,9 @@ struct http_request {
   std::string_view content_type;
   std::span<const std::byte> body;  ///< body_padding bytes more may be read
   std::span<const http_field> fields;
-  reply_event* event = nullptr;  ///< that of the reply before, which has fired
+  std::string_view peer_address;      ///< of the client, without its port; empty over a Unix socket
+  std::string_view certificate_name;  ///< the common name of its certificate, which was checked; empty without one
+  reply_event* event = nullptr;       ///< that of the reply before, which has fired
 
   /// The value of the first field of this name, in any case; empty without one.
   [[nodiscard]] std::string_view header(std::string_view name) const noexcept;
@@ -79,6 +82,8 @@ struct http_reply {
   std::string content_type = "application/json";
   std::string body;
   std::string allow;                   ///< value of the header Allow, with 405
+  std::string challenge = "Bearer";    ///< value of the header WWW-Authenticate, with 401
+  std::uint32_t retry_after = 0;       ///< seconds, of the header of that name; 0: without it
   std::unique_ptr<reply_source> rest;  ///< what follows `body`, if anything does
   std::shared_ptr<reply_event> event;  ///< there is no answer yet: the request is to be handled again when it fires
 

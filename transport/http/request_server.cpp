@@ -1,8 +1,10 @@
 #include "transport/http/request_server.hpp"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
@@ -143,6 +145,10 @@ class peer_stream {
   }
 
   [[nodiscard]] bool has_tls() const noexcept { return tls_.has_value(); }
+  /// The client's address, without its port; empty if it has none.
+  [[nodiscard]] std::string peer_address();
+  /// The common name of the client's certificate, behind the handshake; empty if there is not exactly one.
+  [[nodiscard]] std::string certificate_name();
   /// Bytes that wait in the socket.
   [[nodiscard]] std::size_t available() const {
     failure_code wrong;
@@ -214,6 +220,34 @@ class peer_stream {
   stream_socket socket_;
   std::optional<tls_stream> tls_;
 };
+
+std::string peer_stream::peer_address() {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  if (::getpeername(socket_.native_handle(), reinterpret_cast<sockaddr*>(&peer), &size) != 0) return {};
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* number = nullptr;
+  if (peer.ss_family == AF_INET) number = &reinterpret_cast<const sockaddr_in&>(peer).sin_addr;
+  if (peer.ss_family == AF_INET6) number = &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr;
+  if (number == nullptr || ::inet_ntop(peer.ss_family, number, text.data(), text.size()) == nullptr) return {};
+  return text.data();
+}
+
+std::string peer_stream::certificate_name() {
+  if (!tls_) return {};
+  const std::unique_ptr<X509, decltype(&::X509_free)> certificate(::SSL_get1_peer_certificate(tls_->native_handle()),
+                                                                  ::X509_free);
+  if (certificate == nullptr || ::SSL_get_verify_result(tls_->native_handle()) != X509_V_OK) return {};
+  const X509_NAME* const subject = ::X509_get_subject_name(certificate.get());
+  const int place = ::X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+  if (place < 0 || ::X509_NAME_get_index_by_NID(subject, NID_commonName, place) >= 0) return {};
+  unsigned char* bytes = nullptr;
+  const int size = ::ASN1_STRING_to_UTF8(&bytes, ::X509_NAME_ENTRY_get_data(::X509_NAME_get_entry(subject, place)));
+  if (size < 0) return {};
+  std::string name(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size));
+  OPENSSL_free(bytes);
+  return name;
+}
 
 /// A socket that listens.
 struct listening_socket_entry {
@@ -358,6 +392,8 @@ class request_server::connection_state : public std::enable_shared_from_this<con
   service_thread& thread_;
   peer_stream stream_;
   std::list<std::shared_ptr<connection_state>>::iterator place_;
+  const std::string peer_address_;
+  std::string certificate_name_;
   request_stream reader_;
   stage_time time_;
   reply_text text_;
@@ -371,6 +407,7 @@ class request_server::connection_state : public std::enable_shared_from_this<con
 request_server::connection_state::connection_state(service_thread& thread, unique_fd socket, bool has_tls)
     : thread_(thread),
       stream_(thread.loop(), std::move(socket), has_tls ? thread.parts().tls.get() : nullptr),
+      peer_address_(stream_.peer_address()),
       reader_(limits().requests, thread.parts().budget) {}
 
 void request_server::connection_state::start() {
@@ -381,6 +418,7 @@ void request_server::connection_state::start() {
       count(self->thread_.figures().failed_handshakes);
       return self->close();
     }
+    self->certificate_name_ = self->stream_.certificate_name();
     self->time_.enter(peer_stage::idle, self->limits().request);
     self->read();
   });
@@ -506,6 +544,8 @@ bool request_server::connection_state::check_header() {
 /// Has the request handled; false: the answer waits, or is under way.
 bool request_server::connection_state::handle(reply_event* event) {
   http_request request = reader_.request();
+  request.peer_address = peer_address_;
+  request.certificate_name = certificate_name_;
   request.event = event;
   http_reply& reply = thread_.handle(request);
   if (!reply.event) return send(reply);

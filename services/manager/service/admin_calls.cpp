@@ -36,19 +36,27 @@ void add_metric(admin::GetMetricsResponse& response, std::string_view name, std:
 
 }  // namespace
 
-void admin_calls::edit(registry_edit change, answer_receiver receive) {
-  writer_.post(std::make_unique<registry_command>(
+void admin_calls::edit(manager_writer& writer, registry_edit change, answer_receiver receive) {
+  writer.post(std::make_unique<registry_command>(
       std::move(change), [receive = std::move(receive)](rpc_outcome<std::string> outcome) {
         if (!outcome) return receive(refusal_answer<admin::CommonResponse>(std::move(outcome.error())));
         receive(response_answer(admin::CommonResponse{}, std::move(*outcome)));
       }));
 }
 
-void admin_calls::add_account(const admin::AddAccountRequest& request, answer_receiver receive) {
-  const auto secret = make_secret(request.password());
-  if (!secret) return receive(refusal_answer<admin::CommonResponse>(secret.error()));
-  edit([request, secret = *secret](const change_basis& basis) { return basis.settings.add_account(request, secret); },
-       std::move(receive));
+/// The secret is made where passwords are checked.
+void admin_calls::add_account(std::shared_ptr<const admin::AddAccountRequest> request, answer_receiver receive) {
+  const bool has_room = access_.post([&writer = writer_, request = std::move(request), receive] {
+    const auto secret = make_secret(request->password());
+    if (!secret) return receive(refusal_answer<admin::CommonResponse>(secret.error()));
+    edit(
+        writer,
+        [request, secret = *secret](const change_basis& basis) { return basis.settings.add_account(*request, secret); },
+        receive);
+  });
+  if (has_room) return;
+  receive(refusal_answer<admin::CommonResponse>(
+      {.code = answer_code::service_not_ready, .message = "too many passwords wait for their work; try again later"}));
 }
 
 void admin_calls::load_snapshot(const admin::LoadConfigSnapshotRequest& request, answer_receiver receive) {
@@ -233,7 +241,7 @@ std::expected<void, body_fault> admin_calls::call(enum rpc name, answer_form for
       });
     case rpc::add_account:
       return with_shared_request<admin::AddAccountRequest>(
-          form, body, [&](const auto& request) { add_account(*request, std::move(receive)); });
+          form, body, [&](const auto& request) { add_account(request, std::move(receive)); });
     case rpc::load_config_snapshot:
       return with_shared_request<admin::LoadConfigSnapshotRequest>(
           form, body, [&](const auto& request) { load_snapshot(*request, std::move(receive)); });

@@ -1,9 +1,12 @@
 // The calls of AdminService and DebugService.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "services/manager/service/access_desk.hpp"
 #include "services/manager/service/call_answer.hpp"
 #include "services/manager/service/manager_writer.hpp"
 #include "transport/manager/proto/admin.pb.h"
@@ -23,20 +26,24 @@ struct manager_identity {
 /// Answers on one thread at a time; changes go through the writer. Each thread has its own.
 class admin_calls {
  public:
-  admin_calls(manager_writer& writer, const manager_identity& identity)
-      : writer_(writer), views_(writer.views()), identity_(identity) {}
+  admin_calls(manager_writer& writer, access_desk& access, const manager_identity& identity)
+      : writer_(writer), views_(writer.views()), access_(access), identity_(identity) {}
 
   /// Errors: the body was not understood; then nothing is answered.
   [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
                                                      answer_receiver receive);
-  /// The manager has recovered and takes requests.
-  [[nodiscard]] bool is_healthy() { return views_.view()->is_ready; }
+  /// The manager has recovered and takes requests, from accounts where they are needed.
+  [[nodiscard]] bool is_healthy() {
+    const served_view& view = *views_.view();
+    return view.is_ready && access_.control().is_ready(view.settings);
+  }
 
  private:
   [[nodiscard]] std::expected<void, body_fault> call_reading(enum rpc name, answer_form form, std::string_view body,
                                                              const answer_receiver& receive);
-  void edit(registry_edit change, answer_receiver receive);
-  void add_account(const proto::admin::AddAccountRequest& request, answer_receiver receive);
+  void edit(registry_edit change, answer_receiver receive) { edit(writer_, std::move(change), std::move(receive)); }
+  static void edit(manager_writer& writer, registry_edit change, answer_receiver receive);
+  void add_account(std::shared_ptr<const proto::admin::AddAccountRequest> request, answer_receiver receive);
   void load_snapshot(const proto::admin::LoadConfigSnapshotRequest& request, answer_receiver receive);
   void update_logger(const proto::admin::UpdateLoggerRequest& request, const answer_receiver& receive);
   [[nodiscard]] answer_writer list_instances(const proto::admin::ListInstanceInfoRequest& request);
@@ -52,6 +59,7 @@ class admin_calls {
 
   manager_writer& writer_;
   view_reader views_;
+  access_desk& access_;
   const manager_identity& identity_;
 };
 

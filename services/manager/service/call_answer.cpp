@@ -23,6 +23,11 @@ void append_message(const google::protobuf::Message& message, answer_form form, 
   }
 }
 
+void append_refusal(const rpc_refusal& reason, answer_form form, std::string& out) {
+  append_header(form, static_cast<std::uint16_t>(reason.code), reason.message, new_request_id(), out);
+  append_end(form, out);
+}
+
 std::expected<void, body_fault> read_request(answer_form form, std::string_view body,
                                              google::protobuf::Message& request) {
   if (form == answer_form::wire) {

@@ -27,6 +27,9 @@ struct body_fault {
   rpc_refusal cause{};
 };
 
+/// Appends an answer that is a header alone, as every response begins with one.
+void append_refusal(const rpc_refusal& reason, answer_form form, std::string& out);
+
 /// The name by which logs and clients refer to one request: 16 digits.
 [[nodiscard]] std::string new_request_id();
 

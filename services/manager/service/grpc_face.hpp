@@ -14,18 +14,22 @@ namespace cenote::manager {
 /// Answers the methods of a face. gRPC's threads borrow desks, which are made as they are needed.
 class grpc_face final : public ::cenote::rpc::call_handler {
  public:
-  grpc_face(rpc_face face, manager_writer& writer, const call_settings& settings)
-      : face_(face), writer_(writer), settings_(settings) {}
+  grpc_face(rpc_face face, manager_writer& writer, access_desk& access, const call_settings& settings)
+      : face_(face), writer_(writer), access_(access), settings_(settings) {}
 
   [[nodiscard]] bool has_method(std::string_view method) const noexcept override;
   void handle(std::string_view method, const std::shared_ptr<::cenote::rpc::open_call>& call) override;
 
  private:
+  using shared_call = std::shared_ptr<::cenote::rpc::open_call>;
+
+  void answer(const rpc_row& row, const shared_call& call, const access_outcome<call_access>& access);
   [[nodiscard]] std::unique_ptr<call_desk> take_desk();
   void give_back(std::unique_ptr<call_desk> desk);
 
   rpc_face face_;
   manager_writer& writer_;
+  access_desk& access_;
   const call_settings& settings_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<call_desk>> desks_;  ///< that are free

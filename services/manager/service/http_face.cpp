@@ -1,6 +1,7 @@
 #include "services/manager/service/http_face.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -9,9 +10,11 @@ namespace cenote::manager {
 
 namespace {
 
-/// An answer that the writer makes.
+/// An answer that another thread makes, or the access that it waits for.
 struct late_answer final : http::reply_event {
-  answer_writer write{};  ///< set before the event fires
+  std::optional<access_outcome<call_access>> access{};  ///< with `write`, set before the event fires
+  answer_writer write{};
+  request_bytes bytes{};
   std::atomic<bool> is_there{false};
 };
 
@@ -19,31 +22,81 @@ std::string_view text_of(std::span<const std::byte> bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-}  // namespace
-
-void http_face::handle(const http::http_request& request, http::http_reply& reply) {
-  if (request.event != nullptr) {
-    static_cast<late_answer&>(*request.event).write(answer_form::json, reply.body);
-  } else if (!answer_page(request, reply)) {
-    answer_call(request, reply);
-  }
+call_evidence evidence_of(const http::http_request& request) noexcept {
+  return {.address = request.peer_address,
+          .certificate_name = request.certificate_name,
+          .authorization = request.header("Authorization")};
 }
 
-void http_face::answer_call(const http::http_request& request, http::http_reply& reply) {
-  const rpc_row* const row = find_json_path(face_, request.path);
-  if (row == nullptr) return reply.fail(404, "there is no such path; calls are POST /api/<name>");
-  if (request.method != "POST") return reply.refuse_method("POST");
+void refuse_over_http(const access_refusal& refusal, http::http_reply& reply) {
+  rpc_refusal reason{.code = answer_code::permission_denied, .message = refusal.message};
+  switch (refusal.fault) {
+    case access_fault::not_ready: reason.code = answer_code::service_not_ready; break;
+    case access_fault::no_account:
+      reply.status = 401;
+      reply.challenge = R"(Basic realm="cenote", charset="UTF-8")";
+      break;
+    case access_fault::no_right: reply.status = 403; break;
+    case access_fault::too_many:
+      reply.status = 429;
+      reply.retry_after = seconds_of(refusal.retry_after);
+      reason.code = answer_code::rate_limited;
+      break;
+  }
+  append_refusal(reason, answer_form::json, reply.body);
+}
+
+}  // namespace
+
+std::optional<http_face::request_target> http_face::target_of(std::string_view path) const noexcept {
+  if (face_ == rpc_face::admin && path == "/healthz") {
+    return request_target{.role = rpc_role::open, .methods = "GET, HEAD"};
+  }
+  if (face_ == rpc_face::admin && path == "/metrics") return request_target{.methods = "GET, HEAD"};
+  const rpc_row* const row = find_json_path(face_, path);
+  if (row == nullptr) return std::nullopt;
+  return request_target{.row = row, .role = row->role, .methods = "POST"};
+}
+
+void http_face::handle(const http::http_request& request, http::http_reply& reply) {
+  auto* const event = static_cast<late_answer*>(request.event);
+  if (event != nullptr && event->write) return event->write(answer_form::json, reply.body);
+  const auto target = target_of(request.path);
+  if (!target) return reply.fail(404, "there is no such path; calls are POST /api/<name>");
+  if (request.method != (target->row != nullptr ? "POST" : "GET")) return reply.refuse_method(target->methods);
+  const auto access = event != nullptr ? std::move(event->access)
+                                       : access_.control().look(evidence_of(request), desk_.registry(), target->role,
+                                                                std::chrono::steady_clock::now());
+  if (!access) return check_later(request, target->role, reply);
+  if (!*access) return refuse_over_http(access->error(), reply);
+  if (target->row == nullptr) return answer_page(request.path, reply);
+  answer_call(*target->row, request, **access, reply);
+}
+
+void http_face::check_later(const http::http_request& request, rpc_role role, http::http_reply& reply) {
   auto answer = std::make_shared<late_answer>();
-  const auto called = desk_.call(*row, answer_form::json, text_of(request.body), [answer](answer_writer write) {
+  access_.check(evidence_of(request), desk_.registry(), role, [answer](access_outcome<call_access> outcome) {
+    answer->access = std::move(outcome);
+    answer->fire();
+  });
+  reply.event = std::move(answer);
+}
+
+void http_face::answer_call(const rpc_row& row, const http::http_request& request, const call_access& access,
+                            http::http_reply& reply) {
+  auto bytes = access_.control().admit(access, request.body.size(), std::chrono::steady_clock::now());
+  if (!bytes) return refuse_over_http(bytes.error(), reply);
+  auto answer = std::make_shared<late_answer>();
+  answer->bytes = std::move(*bytes);
+  const auto receive = [answer](answer_writer write) {
     answer->write = std::move(write);
     answer->is_there.store(true, std::memory_order_release);
     answer->fire();
-  });
+  };
+  const auto called = desk_.call(row, answer_form::json, text_of(request.body), access, receive);
   if (!called) {
     if (called.error().fault == json_fault::malformed) reply.status = 400;
-    append_header(answer_form::json, static_cast<std::uint16_t>(called.error().cause.code),
-                  called.error().cause.message, new_request_id(), reply.body);
-    append_end(answer_form::json, reply.body);
+    append_refusal(called.error().cause, answer_form::json, reply.body);
   } else if (answer->is_there.load(std::memory_order_acquire)) {
     answer->write(answer_form::json, reply.body);
   } else {
@@ -51,13 +104,8 @@ void http_face::answer_call(const http::http_request& request, http::http_reply&
   }
 }
 
-bool http_face::answer_page(const http::http_request& request, http::http_reply& reply) {
-  const bool is_health = request.path == "/healthz";
-  if (face_ != rpc_face::admin || (!is_health && request.path != "/metrics")) return false;
-  if (request.method != "GET") {
-    reply.refuse_method("GET, HEAD");
-    return true;
-  }
+void http_face::answer_page(std::string_view path, http::http_reply& reply) {
+  const bool is_health = path == "/healthz";
   reply.content_type = is_health ? "text/plain" : "text/plain; version=0.0.4";
   if (!is_health) {
     write_metrics(reply.body);
@@ -67,7 +115,6 @@ bool http_face::answer_page(const http::http_request& request, http::http_reply&
     reply.status = 503;
     reply.body = "the manager recovers\n";
   }
-  return true;
 }
 
 void http_face::write_metrics(std::string& out) const {

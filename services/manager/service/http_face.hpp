@@ -1,7 +1,9 @@
 // The manager's calls over HTTP.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "services/manager/service/call_desk.hpp"
 #include "transport/http/request_handler.hpp"
@@ -11,19 +13,29 @@ namespace cenote::manager {
 /// Answers `POST /api/…` of a face, and on the admin port /healthz and /metrics; one object for each thread.
 class http_face final : public http::request_handler {
  public:
-  http_face(rpc_face face, manager_writer& writer, const call_settings& settings)
-      : face_(face), writer_(writer), desk_(writer, settings) {}
+  http_face(rpc_face face, manager_writer& writer, access_desk& access, const call_settings& settings)
+      : face_(face), writer_(writer), access_(access), desk_(writer, access, settings) {}
 
   void handle(const http::http_request& request, http::http_reply& reply) override;
 
  private:
-  void answer_call(const http::http_request& request, http::http_reply& reply);
-  /// True: the path is a page.
-  bool answer_page(const http::http_request& request, http::http_reply& reply);
+  /// The call or page that a request is for.
+  struct request_target {
+    const rpc_row* row = nullptr;  ///< null: a page
+    rpc_role role = rpc_role::admin;
+    std::string_view methods{};  ///< that it knows
+  };
+
+  [[nodiscard]] std::optional<request_target> target_of(std::string_view path) const noexcept;
+  void check_later(const http::http_request& request, rpc_role role, http::http_reply& reply);
+  void answer_call(const rpc_row& row, const http::http_request& request, const call_access& access,
+                   http::http_reply& reply);
+  void answer_page(std::string_view path, http::http_reply& reply);
   void write_metrics(std::string& out) const;
 
   rpc_face face_;
   manager_writer& writer_;
+  access_desk& access_;
   call_desk desk_;
 };
 

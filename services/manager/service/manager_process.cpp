@@ -1,5 +1,8 @@
 #include "services/manager/service/manager_process.hpp"
 
+#include <google/protobuf/stubs/logging.h>
+
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <thread>
@@ -7,6 +10,7 @@
 #include "config/manager_rules.hpp"
 #include "core/random_number.hpp"
 #include "services/manager/service/bootstrap.hpp"
+#include "services/manager/service/first_account.hpp"
 #include "services/manager/service/http_face.hpp"
 #include "services/manager/store/memory_journal.hpp"
 #include "services/manager/store/rocks_journal.hpp"
@@ -59,6 +63,19 @@ call_settings call_settings_of(const config::manager_section& settings) {
                        .admin_http_port = settings.admin_http_port}};
 }
 
+access_settings access_settings_of(const config::manager_section& settings) {
+  return {.need = config::needs_accounts(settings) ? account_need::all : account_need::none,
+          .rates = {.requests = settings.rate_requests, .keys = settings.rate_keys},
+          .most_bytes = settings.max_in_flight};
+}
+
+/// Bytes of clients write no line; a broken assertion in the library does.
+void write_fatal_line(google::protobuf::LogLevel level, const char* file, int line, const std::string& text) {
+  if (level == google::protobuf::LOGLEVEL_FATAL) {
+    std::fprintf(stderr, "protobuf: %s:%d: %s\n", file, line, text.c_str());
+  }
+}
+
 http::tls_files tls_of(const config::manager_section& settings) {
   return {.certificate = settings.tls_cert, .key = settings.tls_key, .client_ca = settings.tls_client_ca};
 }
@@ -73,9 +90,12 @@ result<> manager_process::open_http(const config::manager_section& settings, rpc
       settings.threads != 0 ? settings.threads
                             : std::min<std::size_t>(most_threads, std::max(1U, std::thread::hardware_concurrency()));
   auto server = http::request_server::bind(
-      {.addresses = {{.host = settings.host, .port = port}}, .tls = tls_of(settings), .threads = threads});
+      {.addresses = {{.host = settings.host, .port = port}},
+       .tls = tls_of(settings),
+       .threads = threads,
+       .limits = {.buffers = settings.max_in_flight}});
   if (!server) return std::unexpected(server.error());
-  (*server)->serve([this, face] { return std::make_unique<http_face>(face, *writer_, settings_); });
+  (*server)->serve([this, face] { return std::make_unique<http_face>(face, *writer_, *access_, settings_); });
   for (const endpoint& each : (*server)->addresses()) addresses_.emplace_back(service_name(face) + " over HTTP", each);
   http_.push_back(std::move(*server));
   return {};
@@ -83,7 +103,7 @@ result<> manager_process::open_http(const config::manager_section& settings, rpc
 
 result<> manager_process::open_grpc(const config::manager_section& settings, rpc_face face, std::uint16_t port) {
   if (port == 0) return {};
-  faces_.push_back(std::make_unique<grpc_face>(face, *writer_, settings_));
+  faces_.push_back(std::make_unique<grpc_face>(face, *writer_, *access_, settings_));
   auto server = ::cenote::rpc::rpc_server::start(
       {.addresses = {{.host = settings.host, .port = port}}, .tls = tls_of(settings)}, *faces_.back());
   if (!server) return std::unexpected(server.error());
@@ -101,7 +121,10 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
   if (made) return fail_errno(made.value(), "mkdir", state_dir);
   auto bootstrap = bootstrap_edit(settings.bootstrap, state_dir);
   if (!bootstrap) return std::unexpected(bootstrap.error());
+  if (config::needs_accounts(settings)) *bootstrap = with_first_account(std::move(*bootstrap), state_dir);
+  google::protobuf::SetLogHandler(write_fatal_line);
   std::unique_ptr<manager_process> process(new manager_process(call_settings_of(settings)));
+  process->access_ = std::make_unique<access_desk>(access_settings_of(settings));
   process->writer_ =
       std::make_unique<manager_writer>(writer_options_of(settings, state_dir, std::move(*bootstrap)));
   for (const auto& [face, rpc_port, http_port] :
@@ -114,9 +137,10 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
 }
 
 void manager_process::stop() noexcept {
-  // The writer last: it answers what the servers wait for.
+  // The desk and the writer last: they answer what the servers wait for.
   for (const auto& server : http_) server->stop();
   for (const auto& server : grpc_) server->stop();
+  if (access_ != nullptr) access_->stop();
   if (writer_ != nullptr) writer_->stop();
   http_.clear();
   grpc_.clear();

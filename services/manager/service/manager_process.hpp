@@ -38,6 +38,7 @@ class manager_process {
   [[nodiscard]] result<> open_grpc(const config::manager_section& settings, rpc_face face, std::uint16_t port);
 
   call_settings settings_;
+  std::unique_ptr<access_desk> access_;
   std::unique_ptr<manager_writer> writer_;
   std::vector<std::unique_ptr<grpc_face>> faces_;
   std::vector<std::unique_ptr<http::request_server>> http_;

@@ -64,8 +64,11 @@ outcome_receiver<void> plain_receiver(answer_receiver receive) {
 
 }  // namespace
 
-bool call_rights::may_see(std::string_view group) const noexcept {
-  return groups.empty() || std::ranges::find(groups, group) != groups.end();
+template <class Request>
+rpc_outcome<std::vector<cache_key>> meta_calls::asked_keys(const Request& request, const instance_terms& terms) {
+  auto keys = keys_of(request, terms.block_tokens, limits_);
+  if (keys) key_count_ += keys->size();
+  return keys;
 }
 
 rpc_outcome<meta_calls::instance_pointer> meta_calls::instance_of(const std::string& id, const call_rights& rights) {
@@ -157,7 +160,7 @@ rpc_outcome<answer_writer> meta_calls::get_location(const meta::GetCacheLocation
   if (!kind) return std::unexpected(kind.error());
   const auto specs = asked_specs((*instance)->terms(), request.location_spec_names());
   if (!specs) return std::unexpected(specs.error());
-  auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  auto keys = asked_keys(request, (*instance)->terms());
   const bool is_prefix = *kind == query_kind::prefix || *kind == query_kind::prefix_with_mamba;
   if (keys && is_prefix) keys = unmasked(std::move(*keys), request.block_mask());
   if (!keys) return std::unexpected(keys.error());
@@ -178,7 +181,7 @@ rpc_outcome<answer_writer> meta_calls::get_length(const meta::GetCacheLocationLe
   if (!instance) return std::unexpected(instance.error());
   const auto kind = kind_of(request.query_type(), (*instance)->terms());
   if (!kind) return std::unexpected(kind.error());
-  auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  auto keys = asked_keys(request, (*instance)->terms());
   if (!keys) return std::unexpected(keys.error());
   meta::GetCacheLocationLenResponse response;
   if (*kind == query_kind::prefix) {
@@ -212,7 +215,7 @@ rpc_outcome<answer_writer> meta_calls::get_by_backend(const meta::GetCacheLocati
     }
     types.push_back(*type);
   }
-  const auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  const auto keys = asked_keys(request, (*instance)->terms());
   if (!keys) return std::unexpected(keys.error());
   return response_answer(locations_by_type(**instance, *keys, types, *specs));
 }
@@ -220,7 +223,7 @@ rpc_outcome<answer_writer> meta_calls::get_by_backend(const meta::GetCacheLocati
 rpc_outcome<answer_writer> meta_calls::get_meta(const proto::GetCacheMetaRequest& request, const call_rights& rights) {
   const auto instance = instance_of(request.instance_id(), rights);
   if (!instance) return std::unexpected(instance.error());
-  auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  auto keys = asked_keys(request, (*instance)->terms());
   if (keys) keys = unmasked(std::move(*keys), request.block_mask());
   if (!keys) return std::unexpected(keys.error());
   return response_answer(states_of_keys(**instance, *keys));
@@ -272,7 +275,7 @@ void meta_calls::start_write(const meta::StartWriteCacheRequest& request, const 
   using response = meta::StartWriteCacheResponse;
   const auto instance = instance_of(request.instance_id(), rights);
   if (!instance) return receive(refusal_answer<response>(instance.error()));
-  auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  auto keys = asked_keys(request, (*instance)->terms());
   if (!keys) return receive(refusal_answer<response>(keys.error()));
   if (request.is_replication()) {
     return receive(refusal_answer<response>({.code = answer_code::unsupported,
@@ -318,7 +321,7 @@ void meta_calls::finish_write(const meta::FinishWriteCacheRequest& request, cons
 void meta_calls::remove(const proto::RemoveCacheRequest& request, const call_rights& rights, answer_receiver receive) {
   const auto instance = instance_of(request.instance_id(), rights);
   if (!instance) return receive(refusal_answer<meta::CommonResponse>(instance.error()));
-  auto keys = keys_of(request, (*instance)->terms().block_tokens, limits_);
+  auto keys = asked_keys(request, (*instance)->terms());
   if (!keys) return receive(refusal_answer<meta::CommonResponse>(keys.error()));
   remove_request removal{
       .instance = request.instance_id(), .keys = std::move(*keys), .spared = mask_of(request.block_mask())};

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "services/manager/service/call_answer.hpp"
+#include "services/manager/service/call_rights.hpp"
 #include "services/manager/service/key_question.hpp"
 #include "services/manager/service/manager_writer.hpp"
 #include "transport/manager/proto/meta.pb.h"
@@ -18,13 +20,6 @@ enum class read_choice : std::uint8_t {
   first,     ///< in the order of the group
 };
 
-/// What a caller of MetaService may see; empty groups: all.
-struct call_rights {
-  std::vector<std::string> groups{};
-
-  [[nodiscard]] bool may_see(std::string_view group) const noexcept;
-};
-
 /// Answers on one thread at a time; reads at once, the others through the writer. Each thread has its own.
 class meta_calls {
  public:
@@ -34,6 +29,8 @@ class meta_calls {
   /// Errors: the body was not understood; then nothing is answered.
   [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
                                                      const call_rights& rights, answer_receiver receive);
+  /// The keys of all requests since the last time.
+  [[nodiscard]] std::size_t take_key_count() noexcept { return std::exchange(key_count_, 0); }
 
   // Parts of call(), for requests that are read already; what they give is to be written before the next call.
   [[nodiscard]] rpc_outcome<answer_writer> get_location(const proto::meta::GetCacheLocationRequest& request,
@@ -50,6 +47,9 @@ class meta_calls {
   [[nodiscard]] read_order order_of(const served_instance& instance);
   [[nodiscard]] static rpc_outcome<std::uint64_t> asked_specs(const instance_terms& terms,
                                                 const google::protobuf::RepeatedPtrField<std::string>& names);
+  /// The keys of a request, which count.
+  template <class Request>
+  [[nodiscard]] rpc_outcome<std::vector<cache_key>> asked_keys(const Request& request, const instance_terms& terms);
   void note_uses(const served_instance& instance);
 
   [[nodiscard]] rpc_outcome<answer_writer> get_by_backend(
@@ -74,6 +74,7 @@ class meta_calls {
   const call_limits limits_;
   const read_choice choice_;
   lookup_answer found_;
+  std::size_t key_count_ = 0;
 };
 
 }  // namespace cenote::manager

@@ -28,6 +28,7 @@ const std::map<std::string, reader> readers{
     {"actors/remote_tier.cpp", {3, "its own reload"}},
     {"actors/tier_options.cpp", {37, "what asks it: dram_tier::reload(), the planner's, nvme_tier's"}},
     {"commands/services/indexer.cpp", {2, "the log: set_levels(); indexer_process::reload() has the rest"}},
+    {"commands/services/manager.cpp", {2, "the log: set_levels(); all else needs a restart"}},
     {"commands/node.cpp", {4, "the keeper, which is handed what the worker accepted; set_levels()"}},
     {"commands/replay/real.cpp", {1, "nothing: a replay has one configuration"}},
     {"worker/access.cpp", {3, "nothing is kept: it is given what holds now"}},

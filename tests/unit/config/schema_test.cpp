@@ -23,7 +23,9 @@ std::string other_value(const key_schema& schema) {
     case value_type::string:
       if (schema.name.ends_with(".listen") || schema.name.ends_with(".grpc")) return "off";
       return schema.name == "log.level" ? "debug" : "other";
-    case value_type::integer: return std::string(schema.name == "node.threads" ? "2" : schema.maximum);
+    case value_type::integer:
+      if (schema.name == "node.threads") return "2";
+      return std::string(schema.maximum == schema.fallback ? schema.minimum : schema.maximum);
     case value_type::boolean: return schema.fallback == "true" ? "false" : "true";
     case value_type::bytes: return "2MiB";
     case value_type::duration: return "7s";

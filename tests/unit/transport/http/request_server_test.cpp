@@ -102,6 +102,25 @@ BOOST_AUTO_TEST_CASE(faults_are_answered_as_json) {
   BOOST_TEST(figures.bytes_out > 0U);
 }
 
+BOOST_AUTO_TEST_CASE(an_answer_asks_for_a_login_or_for_patience) {
+  service_world world;
+  auto client = world.connect();
+  const auto login = client.get("/login");
+  BOOST_TEST(login.status == 401);
+  BOOST_TEST(login.head.find("WWW-Authenticate: Basic realm=\"here\"\r\n") != std::string::npos);
+  BOOST_TEST(login.head.find("Retry-After") == std::string::npos);
+  const auto busy = client.get("/busy");
+  BOOST_TEST(busy.status == 429);
+  BOOST_TEST(busy.head.find("HTTP/1.1 429 Too Many Requests\r\n") != std::string::npos);
+  BOOST_TEST(busy.head.find("Retry-After: 7\r\n") != std::string::npos);
+  BOOST_TEST(client.get("/").head.find("Retry-After") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_handler_sees_the_address_of_its_client) {
+  service_world world;
+  BOOST_TEST(world.connect().get("/peer").body == "127.0.0.1 ");
+}
+
 BOOST_AUTO_TEST_CASE(what_is_no_request_is_400_and_ends_the_connection) {
   service_world world;
   auto client = world.connect();

@@ -97,6 +97,20 @@ class echo_handler final : public request_handler {
     if (request.path == "/post" && request.method != "POST") return reply.refuse_method("POST");
     if (request.path == "/missing") return reply.fail(404, "there is no /missing");
     reply.content_type = "text/plain";
+    if (request.path == "/login") {
+      reply.status = 401;
+      reply.challenge = "Basic realm=\"here\"";
+      return;
+    }
+    if (request.path == "/busy") {
+      reply.status = 429;
+      reply.retry_after = 7;
+      return;
+    }
+    if (request.path == "/peer") {
+      reply.body.append(request.peer_address).append(" ").append(request.certificate_name);
+      return;
+    }
     if (request.path == "/later") return answer_later(request, reply);
     if (request.path == "/never") {
       reply.event = std::make_shared<other_thread_event>();

@@ -176,6 +176,7 @@ BOOST_AUTO_TEST_CASE(with_an_authority_for_clients_only_their_certificates_open)
   const endpoint where = world.server->addresses().front();
   const identity_files stranger(folder, "stranger");
   BOOST_TEST(tls_client(where, authority, &client).ask(last_request("/in")).ends_with("POST /in? "));
+  BOOST_TEST(tls_client(where, authority, &client).ask(last_request("/peer")).ends_with("127.0.0.1 client"));
   BOOST_TEST(tls_client(where, authority).ask(last_request("/in")).empty());
   BOOST_TEST(tls_client(where, authority, &stranger).ask(last_request("/in")).empty());
 }

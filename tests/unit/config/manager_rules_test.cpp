@@ -1,0 +1,59 @@
+// The conditions under which a manager starts, and asks for accounts.
+#include "config/manager_rules.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/unit/config/config_support.hpp"
+
+using namespace cenote;
+using namespace cenote::config;
+using namespace cenote::test;
+
+namespace {
+
+std::string manager_refusal(const std::vector<std::string>& sets) {
+  const auto checked = check_manager(good(load_sets(sets)));
+  return checked ? "" : checked.error().message();
+}
+
+bool asks_for_accounts(const std::vector<std::string>& sets) {
+  return needs_accounts(good(load_sets(sets)).manager);
+}
+
+const std::string outside = "manager.host=10.0.0.7";
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(manager_rules)
+
+BOOST_AUTO_TEST_CASE(off_loopback_a_manager_needs_tls_or_a_trusted_network) {
+  BOOST_TEST(manager_refusal({}) == "");
+  BOOST_TEST(contains(manager_refusal({outside}), "--set: manager.host"));
+  BOOST_TEST(contains(manager_refusal({outside, "manager.auth=on"}), "manager.tls_cert"));
+  BOOST_TEST(manager_refusal({outside, "manager.trusted_network=true"}) == "");
+  BOOST_TEST(manager_refusal({outside, "manager.tls_cert=/c", "manager.tls_key=/k"}) == "");
+}
+
+BOOST_AUTO_TEST_CASE(off_loopback_calls_without_accounts_need_certificates_or_a_trusted_network) {
+  const std::string off = "manager.auth=off";
+  BOOST_TEST(manager_refusal({off}) == "");
+  BOOST_TEST(
+      contains(manager_refusal({outside, off, "manager.tls_cert=/c", "manager.tls_key=/k"}), "--set: manager.auth"));
+  BOOST_TEST(manager_refusal({outside, off, "manager.tls_cert=/c", "manager.tls_key=/k", "manager.tls_client_ca=/a"}) ==
+             "");
+  BOOST_TEST(manager_refusal({outside, off, "manager.trusted_network=true"}) == "");
+}
+
+BOOST_AUTO_TEST_CASE(accounts_are_needed_off_loopback_unless_a_key_decides) {
+  BOOST_TEST(!asks_for_accounts({}));
+  BOOST_TEST(!asks_for_accounts({"manager.host=::1"}));
+  BOOST_TEST(asks_for_accounts({outside}));
+  BOOST_TEST(asks_for_accounts({"manager.host=0.0.0.0"}));
+  BOOST_TEST(asks_for_accounts({"manager.auth=on"}));
+  BOOST_TEST(!asks_for_accounts({outside, "manager.auth=off"}));
+  refused(load_sets({"manager.auth=maybe"}), "manager.auth");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
