@@ -127,7 +127,7 @@ class Writer(threading.Thread):
         super().__init__()
         self.client, self.number, self.end_time = Client(manager), number, end
         self.served: list[int] = []
-        self.away = self.wrong = 0
+        self.failures = self.wrong = 0
 
     def run(self) -> None:
         key = self.number << 32
@@ -140,7 +140,7 @@ class Writer(threading.Thread):
     def write(self, keys: list[int]) -> None:
         started = self.client.call("startWriteCache", instance_id="demo", block_keys=keys)
         if code_of(started) != "OK":
-            self.away += 1
+            self.failures += 1
             time.sleep(0.02)
             return
         for key, location in zip(keys, started["locations"], strict=True):
@@ -155,7 +155,7 @@ class Writer(threading.Thread):
             if code_of(finished) == "OK":
                 self.served += keys
                 return
-            self.away += 1
+            self.failures += 1
             time.sleep(0.05)
 
     def look(self) -> None:
@@ -217,7 +217,7 @@ def main() -> int:
         wrong += sum(writer.wrong for writer in writers)
         manager.kill(signal.SIGTERM)
         times = ", ".join(f"{each:.2f} s" for each in away)
-        print(f"back after a kill in {times}; calls that met it away: {sum(writer.away for writer in writers)}")
+        print(f"back after a kill in {times}; calls that met it away: {sum(writer.failures for writer in writers)}")
         print(f"{len(served)} blocks acknowledged, {lost} lost, {wrong} reads of wrong bytes")
         return 1 if lost or wrong or not served else 0
 

@@ -198,18 +198,18 @@ class manager_bench {
     return {};
   }
 
-  void add(std::string_view name, const samples& times, double most) {
+  void add(std::string_view name, const samples& times, double limit) {
     out_.add({.bench = "manager",
               .name = std::string(name),
               .value = times.median() * microseconds,
               .unit = "us",
               .low = times.quantile(0.1) * microseconds,
               .high = times.quantile(0.9) * microseconds,
-              .promise = {bound::kind::value_at_most, most}});
+              .promise = {bound::kind::value_at_most, limit}});
   }
 
   /// A lookup with all addresses, as bytes of gRPC, and as JSON beside json_util's own parsing and printing.
-  void find_prefixes(std::string_view kind, double most) {
+  void find_prefixes(std::string_view kind, double limit) {
     const std::uint64_t chains = kind == "one" ? chains_ : 10;
     samples wire, json, plain;
     for (unsigned i = 0; i < rounds_ + 50; ++i) {
@@ -236,7 +236,7 @@ class manager_bench {
     }
     const std::string name = std::string("prefix of 1,000 keys with addresses, ") + std::string(kind) + " spec" +
                              (kind == "one" ? "" : "s");
-    add(name, wire, most);
+    add(name, wire, limit);
     out_.add(time_figure("manager", name + ", JSON, beside json_util", json, plain, microseconds, "us",
                          {bound::kind::ratio_at_most, 0.34}));
   }

@@ -13,7 +13,7 @@ struct level_terms {
   std::int64_t step_size = 0;        ///< bytes in place of a percentage; 0: none
 };
 
-/// What counts against a capacity: bytes, or keys.
+/// A use that counts against a capacity: bytes, or keys.
 struct level_use {
   std::int64_t capacity = 0;  ///< 0 and less: full as soon as anything is used
   std::int64_t used = 0;      ///< without what is being deleted
@@ -23,7 +23,7 @@ struct level_use {
 [[nodiscard]] bool is_over_level(const level_use& use, const level_terms& terms) noexcept;
 /// The same for keys and for single types and storages, for which only the percentage counts.
 [[nodiscard]] bool is_over_share(const level_use& use, const level_terms& terms) noexcept;
-/// How much of `use` may stay once its level is reached: the level less the step.
+/// The part of `use` that may stay once its level is reached: the level less the step.
 [[nodiscard]] std::int64_t goal_of(const level_use& use, const level_terms& terms) noexcept;
 
 }  // namespace cenote::manager

@@ -1,4 +1,4 @@
-// What an empty registry begins with.
+// The begin of an empty registry.
 #pragma once
 
 #include <string>

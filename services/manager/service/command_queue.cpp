@@ -2,33 +2,33 @@
 
 namespace cenote::manager {
 
-std::unique_ptr<write_command> mailbox::add(std::unique_ptr<write_command> command) {
+std::unique_ptr<write_command> command_inbox::add(std::unique_ptr<write_command> command) {
   const std::lock_guard lock(mutex_);
-  if (content_.is_stopping) return command;
-  content_.commands.push_back(std::move(command));
+  if (mail_.is_stopping) return command;
+  mail_.commands.push_back(std::move(command));
   wake_.notify_one();
   return nullptr;
 }
 
-void mailbox::add(storage_news news) {
+void command_inbox::add(storage_news news) {
   const std::lock_guard lock(mutex_);
-  content_.news.push_back(std::move(news));
+  mail_.news.push_back(std::move(news));
   wake_.notify_one();
 }
 
-void mailbox::close() {
+void command_inbox::close() {
   const std::lock_guard lock(mutex_);
-  content_.is_stopping = true;
+  mail_.is_stopping = true;
   wake_.notify_one();
 }
 
-mailbox::content mailbox::take(steady_time until) {
+command_inbox::mail command_inbox::take(round_time deadline) {
   std::unique_lock lock(mutex_);
-  wake_.wait_until(lock, until, [this] {
-    return content_.is_stopping || !content_.commands.empty() || !content_.news.empty();
+  wake_.wait_until(lock, deadline, [this] {
+    return mail_.is_stopping || !mail_.commands.empty() || !mail_.news.empty();
   });
-  content all = std::move(content_);
-  content_ = {.is_stopping = all.is_stopping};
+  mail all = std::move(mail_);
+  mail_ = {.is_stopping = all.is_stopping};
   return all;
 }
 

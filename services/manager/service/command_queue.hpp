@@ -16,16 +16,16 @@
 
 namespace cenote::manager {
 
-/// What a storage has answered, and to which of the writer's states.
+/// An outcome of a storage, and to which of the writer's states.
 struct storage_news {
   std::uint64_t incarnation = 0;
   removal_outcome outcome{};
 };
 
-/// What came for the writer. Thread-safe.
-class mailbox {
+/// Commands and news for the writer. Thread-safe.
+class command_inbox {
  public:
-  struct content {
+  struct mail {
     std::vector<std::unique_ptr<write_command>> commands{};
     std::vector<storage_news> news{};
     bool is_stopping = false;
@@ -35,13 +35,13 @@ class mailbox {
   [[nodiscard]] std::unique_ptr<write_command> add(std::unique_ptr<write_command> command);
   void add(storage_news news);
   void close();
-  /// All that came; waits for something until `until`.
-  [[nodiscard]] content take(steady_time until);
+  /// All that came; waits for something until the deadline.
+  [[nodiscard]] mail take(round_time deadline);
 
  private:
   std::mutex mutex_;
   std::condition_variable wake_;
-  content content_;
+  mail mail_;
 };
 
 /// Commands by instance. The writer's alone.

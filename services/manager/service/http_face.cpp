@@ -119,10 +119,10 @@ void http_face::answer_page(std::string_view path, http::http_reply& reply) {
 
 void http_face::write_metrics(std::string& out) const {
   const manager_figures& figures = writer_.figures();
-  const auto add = [&](std::string_view name, std::string_view type, std::string_view about,
+  const auto add = [&](std::string_view name, std::string_view type, std::string_view summary,
                        const std::atomic<std::uint64_t>& figure) {
     const std::string metric = "cenote_manager_" + std::string(name);
-    out += "# HELP " + metric + " " + std::string(about) + "\n# TYPE " + metric + " " + std::string(type) + "\n";
+    out += "# HELP " + metric + " " + std::string(summary) + "\n# TYPE " + metric + " " + std::string(type) + "\n";
     out += metric + " " + std::to_string(figure.load(std::memory_order_relaxed)) + "\n";
   };
   add("journal_batches_total", "counter", "Batches that the journal was given.", figures.rounds);

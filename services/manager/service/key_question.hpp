@@ -24,9 +24,9 @@ struct call_limits {
 };
 
 [[nodiscard]] inline std::unexpected<rpc_refusal> refuse_count(std::string_view field, std::size_t count,
-                                                               std::size_t most) {
+                                                               std::size_t limit) {
   return refuse(answer_code::invalid_argument, std::string(field) + " has " + std::to_string(count) +
-                                                   " elements; at most " + std::to_string(most) + " are allowed");
+                                                   " elements; at most " + std::to_string(limit) + " are allowed");
 }
 
 /// The keys of a request: its block keys, else its keys of 16 bytes, else those of its tokens.

@@ -20,10 +20,10 @@ class part_list {
  public:
   explicit part_list(const located_keys& keys) : keys_(keys) {}
 
-  [[nodiscard]] std::span<const location_part> of(const found_key& key) {
+  [[nodiscard]] std::span<const location_part> parts_of(const found_key& key) {
     parts_.clear();
     for (std::uint32_t i = key.first_part; i < key.first_part + key.parts; ++i) {
-      const found_part& part = keys_.found.parts[i];
+      const found_part& part = keys_.answer.parts[i];
       if (texts_ == nullptr || part.storage != storage_) texts_ = &keys_.instance.texts(part.storage);
       storage_ = part.storage;
       parts_.push_back({.texts = texts_,
@@ -66,10 +66,10 @@ std::string id_of(const key_state& state) {
   return id + "-" + std::to_string(state.position);
 }
 
-void fill_location(const served_instance& instance, const key_state& state, std::uint64_t asked,
+void fill_location(const served_instance& instance, const key_state& state, std::uint64_t mask,
                    proto::CacheLocation& location) {
   const auto& storage = state.storage < most_storages ? instance.storages()[state.storage] : nullptr;
-  const std::uint64_t specs = state.specs & asked;
+  const std::uint64_t specs = state.specs & mask;
   location.set_type(static_cast<proto::StorageType>(storage == nullptr ? storage_type::unspecified : storage->terms->type));
   location.set_spec_size(std::popcount(specs));
   for (std::uint64_t rest = specs; rest != 0; rest &= rest - 1) {
@@ -125,15 +125,15 @@ void append_locations(const located_keys& keys, answer_form form, std::string& o
   location_list list(form, locations_field, "locations", keys.instance.terms(), out);
   part_list parts(keys);
   std::size_t absent = keys.begin;  // that are not written yet
-  for (const found_key& key : keys.found.keys) {
+  for (const found_key& key : keys.answer.keys) {
     if (key.parts == 0) {
       ++absent;
       continue;
     }
     list.add_absent(keys.specs, std::exchange(absent, 0));
-    list.add(parts.of(key));
+    list.add(parts.parts_of(key));
   }
-  list.add_absent(keys.specs, absent + keys.count - keys.begin - keys.found.keys.size());
+  list.add_absent(keys.specs, absent + keys.count - keys.begin - keys.answer.keys.size());
   list.end();
   append_end(form, out);
 }

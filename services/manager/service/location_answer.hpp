@@ -14,9 +14,9 @@ namespace cenote::manager {
 
 struct located_keys {
   const served_instance& instance;
-  const lookup_answer& found;
+  const lookup_answer& answer;
   std::uint64_t specs = 0;  ///< that are asked for
-  std::size_t begin = 0;    ///< keys before the first of `found`, which are absent
+  std::size_t begin = 0;    ///< keys before the first of `answer`, which are absent
   std::size_t count = 0;    ///< of keys
 };
 

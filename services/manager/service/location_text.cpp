@@ -35,21 +35,21 @@ storage_type type_of(std::span<const location_part> parts) noexcept {
   return parts.empty() || parts.front().texts == nullptr ? storage_type::unspecified : parts.front().texts->type();
 }
 
-char* write_text(std::string_view text, char* at) noexcept {
-  std::memcpy(at, text.data(), text.size());
-  return at + text.size();
+char* write_text(std::string_view text, char* out) noexcept {
+  std::memcpy(out, text.data(), text.size());
+  return out + text.size();
 }
 
-char* write_varint(std::uint64_t value, char* at) noexcept {
-  for (; value >= 0x80; value >>= 7U) *at++ = static_cast<char>(value | 0x80U);
-  *at++ = static_cast<char>(value);
-  return at;
+char* write_varint(std::uint64_t value, char* out) noexcept {
+  for (; value >= 0x80; value >>= 7U) *out++ = static_cast<char>(value | 0x80U);
+  *out++ = static_cast<char>(value);
+  return out;
 }
 
 /// A field with a length that is known once its content is written: two bytes are left for it, which is what most need.
 class open_field {
  public:
-  open_field(std::uint32_t field, char* at) noexcept : length_(write_varint(field << 3U | length_kind, at)) {}
+  open_field(std::uint32_t field, char* out) noexcept : length_(write_varint(field << 3U | length_kind, out)) {}
 
   [[nodiscard]] char* begin() const noexcept { return length_ + reserved; }
   /// Writes the length; the end of the field, whose content ended at `end` and may move by some bytes.
@@ -150,42 +150,42 @@ void location_list::add(std::span<const location_part> parts) {
   is_first_ = false;
 }
 
-char* location_list::write_wire(std::span<const location_part> parts, char* at) const noexcept {
-  const open_field location(field_, at);
-  at = location.begin();
+char* location_list::write_wire(std::span<const location_part> parts, char* out) const noexcept {
+  const open_field location(field_, out);
+  out = location.begin();
   const auto number = [&](std::uint32_t field, std::uint64_t value) {
-    if (value != 0) at = write_varint(value, write_varint(field << 3U, at));
+    if (value != 0) out = write_varint(value, write_varint(field << 3U, out));
   };
   number(type_field, static_cast<std::uint64_t>(type_of(parts)));
   number(size_field, count_of(parts));
   for (const location_part& part : parts) {
     each_spec(part.specs, [&](std::size_t number_of_spec) {
       const auto& text = (*part.texts)[number_of_spec];
-      const open_field spec(specs_field, at);
+      const open_field spec(specs_field, out);
       const open_field uri(uri_field, write_text(text.wire_name, spec.begin()));
-      at = spec.close(uri.close(text.uri.write(part.extent, part.position, uri.begin())));
+      out = spec.close(uri.close(text.uri.write(part.extent, part.position, uri.begin())));
     });
   }
-  return location.close(at);
+  return location.close(out);
 }
 
-char* location_list::write_json(std::span<const location_part> parts, char* at) const noexcept {
-  if (!is_first_) *at++ = ',';
-  at = write_text(R"({"type":")", at);
-  at = write_text(name_of(type_of(parts)), at);
-  at = write_text(R"(","spec_size":)", at);
-  at = std::to_chars(at, at + 4, count_of(parts)).ptr;
-  at = write_text(R"(,"location_specs":[)", at);
-  const char* const first = at;
+char* location_list::write_json(std::span<const location_part> parts, char* out) const noexcept {
+  if (!is_first_) *out++ = ',';
+  out = write_text(R"({"type":")", out);
+  out = write_text(name_of(type_of(parts)), out);
+  out = write_text(R"(","spec_size":)", out);
+  out = std::to_chars(out, out + 4, count_of(parts)).ptr;
+  out = write_text(R"(,"location_specs":[)", out);
+  const char* const first = out;
   for (const location_part& part : parts) {
     each_spec(part.specs, [&](std::size_t number_of_spec) {
       const auto& text = (*part.texts)[number_of_spec];
-      at = text.uri.write(part.extent, part.position, write_text(text.json_begin, at));
-      at = write_text(spec_end, at);
+      out = text.uri.write(part.extent, part.position, write_text(text.json_begin, out));
+      out = write_text(spec_end, out);
     });
   }
-  if (at != first) --at;  // the last comma
-  return write_text(location_end, at);
+  if (out != first) --out;  // the last comma
+  return write_text(location_end, out);
 }
 
 void location_list::add_absent(std::uint64_t specs, std::size_t count) {

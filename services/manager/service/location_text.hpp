@@ -16,7 +16,7 @@ namespace cenote::manager {
 /// The form of an answer: a message of gRPC, or JSON over HTTP.
 enum class answer_form : std::uint8_t { wire, json };
 
-/// What is the same in all addresses of an instance in a storage. Immutable.
+/// The texts that are the same in all addresses of an instance in a storage. Immutable.
 class storage_texts {
  public:
   struct spec_text {
@@ -63,8 +63,8 @@ class location_list {
 
  private:
   [[nodiscard]] static std::size_t room_of(std::span<const location_part> parts) noexcept;
-  [[nodiscard]] char* write_wire(std::span<const location_part> parts, char* at) const noexcept;
-  [[nodiscard]] char* write_json(std::span<const location_part> parts, char* at) const noexcept;
+  [[nodiscard]] char* write_wire(std::span<const location_part> parts, char* out) const noexcept;
+  [[nodiscard]] char* write_json(std::span<const location_part> parts, char* out) const noexcept;
 
   answer_form form_;
   std::uint32_t field_;

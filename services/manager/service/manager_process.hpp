@@ -26,7 +26,7 @@ class manager_process {
   manager_process& operator=(const manager_process&) = delete;
   ~manager_process() { stop(); }
 
-  /// What listens where: "MetaService over HTTP", its address.
+  /// The services and their addresses: "MetaService over HTTP", its address.
   [[nodiscard]] const std::vector<std::pair<std::string, endpoint>>& addresses() const noexcept { return addresses_; }
   /// Answers what was asked, and ends within 5 s.
   void stop() noexcept;

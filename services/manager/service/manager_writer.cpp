@@ -56,14 +56,14 @@ class manager_writer::state_owner {
   void add(const storage_news& news);
   /// One round. False: the journal has failed.
   [[nodiscard]] bool run_round();
-  [[nodiscard]] steady_time next_event() const;
+  [[nodiscard]] round_time next_event() const;
   [[nodiscard]] std::vector<std::unique_ptr<write_command>> take_waiting() { return queue_.take_all(); }
 
  private:
   void show_view();
   std::unique_ptr<storage_worker> make_worker(const storage_terms& storage);
   void look(write_round& round);
-  void note_uses(steady_time now);
+  void note_uses(round_time now);
   void walk_departures(write_round& round);
   void end_departures();
   void show_figures();
@@ -73,7 +73,7 @@ class manager_writer::state_owner {
   std::uint64_t incarnation_;
   worker_factory make_worker_;
   manager_state state_;
-  session_table sessions_;
+  write_sessions sessions_;
   removal_queue removals_;
   ledger changes_;
   reclaimer reclaimer_;
@@ -81,7 +81,7 @@ class manager_writer::state_owner {
   command_queue queue_;
   bool has_changed_ = false;
   bool has_more_ = false;  ///< to do at once
-  steady_time next_look_{};
+  round_time next_look_{};
   std::shared_ptr<const storage_table> storages_;
   std::map<std::uint64_t, extent_walk> departures_;
 };
@@ -145,7 +145,7 @@ void manager_writer::state_owner::show_view() {
   writer_.views_.show(std::move(view));
 }
 
-void manager_writer::state_owner::note_uses(steady_time now) {
+void manager_writer::state_owner::note_uses(round_time now) {
   const std::uint32_t tenths = tenths_of(now);
   for (const auto& used : writer_.uses_.take()) {
     instance_state* const instance = state_.instance(used->instance);
@@ -211,9 +211,9 @@ void manager_writer::state_owner::show_figures() {
   writer_.figures_.orphaned.store(reclaimer_.counts().orphaned, std::memory_order_relaxed);
 }
 
-steady_time manager_writer::state_owner::next_event() const {
+round_time manager_writer::state_owner::next_event() const {
   if (has_more_ || !queue_.empty()) return {};
-  steady_time next = next_look_;
+  round_time next = next_look_;
   if (const auto due = removals_.next_due()) next = std::min(next, *due);
   if (const auto deadline = sessions_.next_deadline()) next = std::min(next, *deadline);
   return next;

@@ -78,7 +78,7 @@ class manager_writer {
   view_board views_;
   use_list uses_;
   manager_figures figures_;
-  mailbox inbox_;
+  command_inbox inbox_;
   std::string last_warning_;
   std::thread thread_;
 };

@@ -30,10 +30,10 @@ std::minstd_rand& dice() {
 
 std::string name_text(query_kind kind) { return std::to_string(static_cast<int>(kind)); }
 
-rpc_outcome<query_kind> kind_of(int asked, const instance_terms& terms) {
-  if (asked == 0) return terms.default_kind == query_kind::unspecified ? query_kind::prefix : terms.default_kind;
-  if (asked >= 1 && asked <= 4) return static_cast<query_kind>(asked);
-  return refuse(answer_code::invalid_argument, "query_type is " + std::to_string(asked) + "; right would be 0 to 4");
+rpc_outcome<query_kind> kind_of(int number, const instance_terms& terms) {
+  if (number == 0) return terms.default_kind == query_kind::unspecified ? query_kind::prefix : terms.default_kind;
+  if (number >= 1 && number <= 4) return static_cast<query_kind>(number);
+  return refuse(answer_code::invalid_argument, "query_type is " + std::to_string(number) + "; right would be 0 to 4");
 }
 
 /// The keys without those that are masked.
@@ -123,8 +123,8 @@ rpc_outcome<std::uint64_t> meta_calls::asked_specs(const instance_terms& terms,
 
 void meta_calls::note_uses(const served_instance& instance) {
   std::vector<std::uint32_t> records;
-  records.reserve(found_.keys.size());
-  for (const found_key& key : found_.keys) {
+  records.reserve(lookup_.keys.size());
+  for (const found_key& key : lookup_.keys) {
     if (key.parts != 0) records.push_back(key.record);
   }
   if (!records.empty()) writer_.uses().add(instance.terms().number, std::move(records));
@@ -134,21 +134,21 @@ rpc_outcome<std::size_t> meta_calls::find(const served_instance& instance, query
                                           std::vector<cache_key> keys, std::int64_t window) {
   const read_order order = order_of(instance);
   switch (kind) {
-    case query_kind::batch: instance.index().read_each(keys, order, found_); return 0;
+    case query_kind::batch: instance.index().read_each(keys, order, lookup_); return 0;
     case query_kind::window: {
       if (window < 1 || static_cast<std::uint64_t>(window) > keys.size()) {
         return refuse(answer_code::invalid_argument, "sw_size is " + std::to_string(window) +
                                                          "; right would be 1 to " + std::to_string(keys.size()) +
                                                          ", the number of keys");
       }
-      const auto begin = instance.index().match_window(keys, static_cast<std::size_t>(window), order, found_);
+      const auto begin = instance.index().match_window(keys, static_cast<std::size_t>(window), order, lookup_);
       return begin.value_or(keys.size());
     }
     case query_kind::prefix_with_mamba:
       (void)instance.index().match_prefix(
-          keys, order, {.all = instance.terms().common_specs, .last = instance.terms().all_specs}, found_);
+          keys, order, {.all = instance.terms().common_specs, .last = instance.terms().all_specs}, lookup_);
       return 0;
-    default: (void)instance.index().match_prefix(keys, order, {}, found_); return 0;
+    default: (void)instance.index().match_prefix(keys, order, {}, lookup_); return 0;
   }
 }
 
@@ -170,8 +170,8 @@ rpc_outcome<answer_writer> meta_calls::get_location(const meta::GetCacheLocation
   note_uses(**instance);
   // The list is written before this object answers anything else.
   return [this, instance = *instance, specs = *specs, begin = *begin,
-          count = is_prefix ? found_.keys.size() : count](answer_form form, std::string& out) {
-    append_locations({.instance = *instance, .found = found_, .specs = specs, .begin = begin, .count = count}, form, out);
+          count = is_prefix ? lookup_.keys.size() : count](answer_form form, std::string& out) {
+    append_locations({.instance = *instance, .answer = lookup_, .specs = specs, .begin = begin, .count = count}, form, out);
   };
 }
 
@@ -191,7 +191,7 @@ rpc_outcome<answer_writer> meta_calls::get_length(const meta::GetCacheLocationLe
   }
   const auto begin = find(**instance, *kind, std::move(*keys), request.sw_size());
   if (!begin) return std::unexpected(begin.error());
-  response.set_cache_location_len(std::ranges::count_if(found_.keys, [](const found_key& key) { return key.parts != 0; }));
+  response.set_cache_location_len(std::ranges::count_if(lookup_.keys, [](const found_key& key) { return key.parts != 0; }));
   return response_answer(std::move(response));
 }
 

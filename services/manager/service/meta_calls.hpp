@@ -14,7 +14,7 @@
 
 namespace cenote::manager {
 
-/// How a storage is chosen among those that have a block.
+/// The choice of a storage among those that have a block.
 enum class read_choice : std::uint8_t {
   weighted,  ///< drawn once for a request
   first,     ///< in the order of the group
@@ -65,7 +65,7 @@ class meta_calls {
                     answer_receiver receive);
   void remove(const proto::RemoveCacheRequest& request, const call_rights& rights, answer_receiver receive);
   void trim(const proto::meta::TrimCacheRequest& request, const call_rights& rights, answer_receiver receive);
-  /// The entries of a question in `found_`; how many keys are before the first entry.
+  /// The entries of a question in `lookup_`; how many keys are before the first entry.
   [[nodiscard]] rpc_outcome<std::size_t> find(const served_instance& instance, query_kind kind,
                                               std::vector<cache_key> keys, std::int64_t window);
 
@@ -73,7 +73,7 @@ class meta_calls {
   view_reader views_;
   const call_limits limits_;
   const read_choice choice_;
-  lookup_answer found_;
+  lookup_answer lookup_;
   std::size_t key_count_ = 0;
 };
 

@@ -15,7 +15,7 @@
 
 namespace cenote::manager {
 
-/// What a change needs to be decided.
+/// The basis of a decision about a change.
 struct change_basis {
   const manager_registry& settings;
   /// Whether a storage has locations.

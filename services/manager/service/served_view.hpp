@@ -1,4 +1,4 @@
-// What readers see of a manager: immutable, and replaced as a whole when the registry changes.
+// The view of readers of a manager: immutable, and replaced as a whole when the registry changes.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What a manager does with a storage itself: it deletes what is given up, and looks whether the storage works.
+// The work of a manager on a storage itself: it deletes what is given up, and looks whether the storage works.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct removal_item {
   removal_scope scope = removal_scope::whole;
 };
 
-/// How much room a storage has at present.
+/// The room that a storage has at present.
 struct storage_room {
   std::uint64_t free_bytes = 0;
   std::uint64_t total_bytes = 0;

@@ -36,7 +36,7 @@ struct storage_worker::shared_state {
 
   std::mutex mutex;  ///< of what stands below
   std::condition_variable wake;
-  std::condition_variable ended;
+  std::condition_variable end_signal;
   std::deque<removal_batch> waiting;
   storage_health health;
   std::optional<time_point> operation_begin;
@@ -101,7 +101,7 @@ void storage_worker::run(const std::shared_ptr<shared_state>& state) {
   }
   const std::lock_guard lock(state->mutex);
   state->has_ended = true;
-  state->ended.notify_all();
+  state->end_signal.notify_all();
 }
 
 storage_worker::storage_worker(std::unique_ptr<storage_backend> backend, storage_worker_options options,
@@ -127,7 +127,7 @@ bool storage_worker::has_ended() const {
 storage_worker::~storage_worker() {
   stop();
   std::unique_lock lock(state_->mutex);
-  const bool has_ended = state_->ended.wait_for(lock, stop_limit, [this] { return state_->has_ended; });
+  const bool has_ended = state_->end_signal.wait_for(lock, stop_limit, [this] { return state_->has_ended; });
   lock.unlock();
   if (has_ended) {
     thread_.join();

@@ -24,7 +24,7 @@ struct removal_batch {
   std::vector<removal_item> items{};
 };
 
-/// What became of a batch: item by item, empty where it was deleted.
+/// The outcome of a batch: item by item, empty where it was deleted.
 struct removal_outcome {
   std::uint64_t number = 0;
   std::vector<std::string> failures{};
@@ -51,7 +51,7 @@ class storage_worker {
   /// Takes no more work and delivers nothing; the thread ends by itself.
   void stop() noexcept;
   [[nodiscard]] bool has_ended() const;
-  /// What the probes so far show; a probe that hangs counts from now on.
+  /// The condition by the probes so far; a probe that hangs counts from now on.
   [[nodiscard]] storage_condition condition();
   /// Bytes free at the last probe that worked.
   [[nodiscard]] std::uint64_t free_bytes() const noexcept;

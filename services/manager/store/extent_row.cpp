@@ -33,9 +33,9 @@ void put_keys(byte_writer& out, std::span<const cache_key> keys, bool wide) {
   out.put_raw(std::as_bytes(std::span(words)));
 }
 
-bool get_keys(byte_reader& in, std::size_t count, bool wide, std::vector<cache_key>& keys) {
-  const auto run = in.get_run(count * (wide ? sizeof(cache_key) : sizeof(std::uint64_t)));
-  if (!in.ok()) return false;
+bool get_keys(byte_reader& reader, std::size_t count, bool wide, std::vector<cache_key>& keys) {
+  const auto run = reader.get_run(count * (wide ? sizeof(cache_key) : sizeof(std::uint64_t)));
+  if (!reader.ok()) return false;
   keys.resize(count);
   if (wide) {
     std::memcpy(keys.data(), run.data(), run.size());
@@ -46,25 +46,25 @@ bool get_keys(byte_reader& in, std::size_t count, bool wide, std::vector<cache_k
 }
 
 template <class T>
-bool get_words(byte_reader& in, std::size_t count, std::vector<T>& words) {
-  const auto run = in.get_run(count * sizeof(T));
-  if (!in.ok()) return false;
+bool get_words(byte_reader& reader, std::size_t count, std::vector<T>& words) {
+  const auto run = reader.get_run(count * sizeof(T));
+  if (!reader.ok()) return false;
   words.resize(count);
   if (!run.empty()) std::memcpy(words.data(), run.data(), run.size());
   return true;
 }
 
-bool get_parents(byte_reader& in, std::size_t blocks, std::vector<parent_link>& parents) {
-  const auto count = in.get<std::uint32_t>();
-  if (!in.ok() || count > blocks) return false;
+bool get_parents(byte_reader& reader, std::size_t blocks, std::vector<parent_link>& parents) {
+  const auto count = reader.get<std::uint32_t>();
+  if (!reader.ok() || count > blocks) return false;
   parents.resize(count);
   std::uint32_t least = 0;
   for (parent_link& link : parents) {
-    link.position = in.get<std::uint32_t>();
-    link.has_parent = in.get<std::uint8_t>() != 0;
-    link.parent.low = in.get<std::uint64_t>();
-    link.parent.high = in.get<std::uint64_t>();
-    if (!in.ok() || link.position < least || link.position >= blocks) return false;
+    link.position = reader.get<std::uint32_t>();
+    link.has_parent = reader.get<std::uint8_t>() != 0;
+    link.parent.low = reader.get<std::uint64_t>();
+    link.parent.high = reader.get<std::uint64_t>();
+    if (!reader.ok() || link.position < least || link.position >= blocks) return false;
     least = link.position + 1;
   }
   return true;
@@ -125,18 +125,18 @@ std::optional<extent_grant> read_grant(std::string_view row, std::string_view va
   const auto name = extent_of_row(row);
   const auto content = unsealed(row, value, grant_version);
   if (!name || !content) return std::nullopt;
-  byte_reader in(*content);
+  byte_reader reader(*content);
   extent_grant grant{.name = *name};
-  grant.nonce = in.get<std::uint64_t>();
-  grant.deadline_ms = in.get<std::int64_t>();
-  grant.granted_at = in.get<std::uint32_t>();
-  grant.storage = in.get<std::uint8_t>();
-  const bool wide = in.get<std::uint8_t>() != 0;
-  const auto blocks = in.get<std::uint32_t>();
-  const auto masks = in.get<std::uint32_t>();
-  if (!in.ok() || blocks == 0 || blocks > most_extent_blocks || (masks != 1 && masks != blocks)) return std::nullopt;
-  if (!get_words(in, masks, grant.specs) || !get_keys(in, blocks, wide, grant.keys) ||
-      !get_parents(in, blocks, grant.parents) || in.remaining() != 0) {
+  grant.nonce = reader.get<std::uint64_t>();
+  grant.deadline_ms = reader.get<std::int64_t>();
+  grant.granted_at = reader.get<std::uint32_t>();
+  grant.storage = reader.get<std::uint8_t>();
+  const bool wide = reader.get<std::uint8_t>() != 0;
+  const auto blocks = reader.get<std::uint32_t>();
+  const auto masks = reader.get<std::uint32_t>();
+  if (!reader.ok() || blocks == 0 || blocks > most_extent_blocks || (masks != 1 && masks != blocks)) return std::nullopt;
+  if (!get_words(reader, masks, grant.specs) || !get_keys(reader, blocks, wide, grant.keys) ||
+      !get_parents(reader, blocks, grant.parents) || reader.remaining() != 0) {
     return std::nullopt;
   }
   return grant;
@@ -154,14 +154,14 @@ std::string states_row(std::string_view row, const extent_states& states) {
 std::optional<extent_states> read_states(std::string_view row, std::string_view value) {
   const auto content = unsealed(row, value, states_version);
   if (!content) return std::nullopt;
-  byte_reader in(*content);
+  byte_reader reader(*content);
   extent_states states;
-  states.wrote_at = in.get<std::uint32_t>();
-  states.finish_mark = in.get<std::uint64_t>();
-  const auto blocks = in.get<std::uint32_t>();
+  states.wrote_at = reader.get<std::uint32_t>();
+  states.finish_mark = reader.get<std::uint64_t>();
+  const auto blocks = reader.get<std::uint32_t>();
   std::vector<std::uint64_t> words;
-  if (!in.ok() || blocks == 0 || blocks > most_extent_blocks) return std::nullopt;
-  if (!get_words(in, in.remaining() / 8, words) || in.remaining() != 0 || !states.states.assign(blocks, std::move(words))) {
+  if (!reader.ok() || blocks == 0 || blocks > most_extent_blocks) return std::nullopt;
+  if (!get_words(reader, reader.remaining() / 8, words) || reader.remaining() != 0 || !states.states.assign(blocks, std::move(words))) {
     return std::nullopt;
   }
   return states;

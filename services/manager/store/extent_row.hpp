@@ -79,7 +79,7 @@ class state_mask {
   std::vector<std::uint64_t> words_;
 };
 
-/// What is written each time a block of an extent changes its state.
+/// The row that is written each time a block of an extent changes its state.
 struct extent_states {
   std::uint32_t wrote_at = 0;     ///< Unix seconds of the finish; 0: the session is open
   std::uint64_t finish_mark = 0;  ///< checksum of the mask that the session was finished with

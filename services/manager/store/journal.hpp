@@ -28,7 +28,7 @@ struct journal_row {
 using row_visitor = std::function<void(std::string_view name, std::string_view value)>;
 
 /// A store of rows. One thread uses it, and every call may block, but no longer than the store's timeout. Values are
-/// any bytes; whoever reads them checks them.
+/// any bytes; their reader checks them.
 class journal {
  public:
   journal() = default;

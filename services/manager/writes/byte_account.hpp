@@ -18,9 +18,9 @@ struct byte_account {
   return bytes > std::uint64_t{INT64_MAX} ? INT64_MAX : static_cast<std::int64_t>(bytes);
 }
 
-/// Whether `more` bytes fit; a capacity of 0 or less has room for nothing.
-[[nodiscard]] constexpr bool has_room(std::int64_t capacity, std::int64_t used, std::int64_t more) noexcept {
-  return more == 0 || (capacity > 0 && used <= capacity && more <= capacity - used);
+/// Whether further bytes fit; a capacity of 0 or less has room for nothing.
+[[nodiscard]] constexpr bool has_room(std::int64_t capacity, std::int64_t used, std::int64_t bytes) noexcept {
+  return bytes == 0 || (capacity > 0 && used <= capacity && bytes <= capacity - used);
 }
 
 }  // namespace cenote::manager

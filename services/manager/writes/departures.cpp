@@ -44,7 +44,7 @@ bool restore_departure(manager_state& state, std::string_view key, std::string_v
   if (group != state.groups.end()) {
     instance->group = group->second;
   } else {  // it went after its last instance
-    instance->group = std::make_shared<group_state>();
+    instance->group = std::make_shared<group_usage>();
     instance->group->terms = std::make_shared<const group_terms>();
   }
   instance->is_departing = true;

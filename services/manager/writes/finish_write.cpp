@@ -36,7 +36,7 @@ rpc_outcome<> finish_write::compare(const finished_session& session, const sessi
 }
 
 rpc_outcome<> finish_write::finish_open(write_parts& parts, const session_name& name, const session_place& place,
-                                   steady_time now) {
+                                   round_time now) {
   instance_state& instance = *parts.state.instance(place.instance);
   extent_state& extent = *instance.extent(place.table);
   if (extent.nonce != name.nonce) return refuse_session();
@@ -53,11 +53,11 @@ rpc_outcome<> finish_write::finish_open(write_parts& parts, const session_name& 
                                         .nonce = name.nonce,
                                         .finish_mark = mark,
                                         .blocks = static_cast<std::uint32_t>(success->size()),
-                                        .until = now + session_table::memory});
+                                        .expiry = now + write_sessions::memory});
   return {};
 }
 
-rpc_outcome<> finish_write::finish(write_parts& parts, steady_time now) {
+rpc_outcome<> finish_write::finish(write_parts& parts, round_time now) {
   const instance_state* const instance = parts.state.instance_called(request_.instance);
   if (instance == nullptr) {
     return refuse(answer_code::instance_not_exist, "there is no instance " + request_.instance);
@@ -96,7 +96,7 @@ void finish_write::answer(const result<>& committed) {
   }
 }
 
-void expire_session(write_parts& parts, std::uint64_t number, steady_time /*now*/) {
+void expire_session(write_parts& parts, std::uint64_t number, round_time /*now*/) {
   const session_place* const place = parts.sessions.find(number);
   if (place == nullptr) return;
   instance_state& instance = *parts.state.instance(place->instance);

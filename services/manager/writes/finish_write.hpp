@@ -20,9 +20,9 @@ class finish_write final : public write_command {
   [[nodiscard]] std::string_view instance() const noexcept override { return request_.instance; }
 
  private:
-  [[nodiscard]] rpc_outcome<> finish(write_parts& parts, steady_time now);
+  [[nodiscard]] rpc_outcome<> finish(write_parts& parts, round_time now);
   [[nodiscard]] rpc_outcome<> finish_open(write_parts& parts, const session_name& name, const session_place& place,
-                                              steady_time now);
+                                              round_time now);
   [[nodiscard]] rpc_outcome<> compare(const finished_session& session, const session_name& name,
                                           std::uint64_t instance) const;
   [[nodiscard]] std::unexpected<rpc_refusal> refuse_session() const;
@@ -36,6 +36,6 @@ class finish_write final : public write_command {
 [[nodiscard]] std::uint64_t finish_mark_of(const std::vector<bool>& success);
 
 /// Ends a session as failed, since its time is over.
-void expire_session(write_parts& parts, std::uint64_t extent, steady_time now);
+void expire_session(write_parts& parts, std::uint64_t extent, round_time now);
 
 }  // namespace cenote::manager

@@ -42,7 +42,7 @@ void ledger::write_states(const extent_state& extent) {
   batch_.push_back({.name = row, .value = states_row(row, states)});
 }
 
-result<> ledger::commit(steady_time now) {
+result<> ledger::commit(round_time now) {
   for (const dirty_extent& entry : dirty_) write_states(*entry.extent);
   if (!batch_.empty()) {
     const auto written = rows_.write(batch_);
@@ -60,7 +60,7 @@ result<> ledger::commit(steady_time now) {
 }
 
 void ledger::serve_block(instance_state& instance, const extent_state& extent, std::uint32_t record,
-                         steady_time now) {
+                         round_time now) {
   const std::uint32_t tenths = tenths_of(now);
   (void)instance.index->change_state(record, extent.table, location_state::writing, location_state::serving);
   instance.index->note_use(record, tenths);
@@ -68,7 +68,7 @@ void ledger::serve_block(instance_state& instance, const extent_state& extent, s
 }
 
 bool ledger::publish_block(instance_state& instance, const extent_state& extent, std::uint32_t position,
-                           steady_time now) {
+                           round_time now) {
   const std::uint32_t record = extent.records[position];
   const location_state next = extent.states[position];
   location place;  // as readers see it
@@ -108,7 +108,7 @@ void ledger::forget_block(instance_state& instance, const extent_state& extent, 
   charge(state_, instance, extent.storage, -bytes, -bytes);
 }
 
-void ledger::publish(dirty_extent& entry, steady_time now) {
+void ledger::publish(dirty_extent& entry, round_time now) {
   instance_state& instance = *entry.instance;
   extent_state& extent = *entry.extent;
   if (extent.wrote_at != 0) instance.index->extents().set_wrote_at(extent.table, extent.wrote_at);

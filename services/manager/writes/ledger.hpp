@@ -12,7 +12,7 @@ namespace cenote::manager {
 
 /// Deletions that are due once the delay of their group is over: those of the positions whose state is `deleting`.
 struct due_removal {
-  steady_time due{};
+  round_time due{};
   std::uint64_t instance = 0;  ///< its number
   std::uint64_t extent = 0;    ///< its number
   std::uint32_t table = 0;
@@ -40,7 +40,7 @@ class ledger {
   [[nodiscard]] bool is_empty() const noexcept { return batch_.empty() && dirty_.empty(); }
 
   /// Writes the round. After an error nothing of it is visible, and the state has to be recovered from the store.
-  [[nodiscard]] result<> commit(steady_time now);
+  [[nodiscard]] result<> commit(round_time now);
 
  private:
   struct dirty_extent {
@@ -51,12 +51,12 @@ class ledger {
 
   [[nodiscard]] dirty_extent& dirty(instance_state& instance, extent_state& extent);
   void write_states(const extent_state& extent);
-  void publish(dirty_extent& entry, steady_time now);
+  void publish(dirty_extent& entry, round_time now);
   /// False: readers see this state already.
-  bool publish_block(instance_state& instance, const extent_state& extent, std::uint32_t position, steady_time now);
+  bool publish_block(instance_state& instance, const extent_state& extent, std::uint32_t position, round_time now);
   void give_up_block(instance_state& instance, const extent_state& extent, std::uint32_t record, const location& place);
   void forget_block(instance_state& instance, const extent_state& extent, std::uint32_t record, location place);
-  static void serve_block(instance_state& instance, const extent_state& extent, std::uint32_t record, steady_time now);
+  static void serve_block(instance_state& instance, const extent_state& extent, std::uint32_t record, round_time now);
 
   manager_state& state_;
   journal& rows_;

@@ -50,7 +50,7 @@ bool is_deleted_alone(const instance_state& instance, std::uint32_t record) {
   return has_deleted && !has_live;
 }
 
-std::uint32_t tenths_of(steady_time now) noexcept {
+std::uint32_t tenths_of(round_time now) noexcept {
   const auto tenths = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() / 100;
   return static_cast<std::uint32_t>(tenths);
 }

@@ -20,16 +20,16 @@
 
 namespace cenote::manager {
 
-using steady_time = std::chrono::steady_clock::time_point;
+using round_time = std::chrono::steady_clock::time_point;
 
-/// What a write session was granted. The writer's view: readers see a state once it is in the journal.
+/// The grant of a write session. The writer's view: readers see a state once it is in the journal.
 struct extent_state {
   extent_name name{};
   std::uint64_t nonce = 0;
   std::uint32_t table = 0;  ///< its number in the index's table
   std::uint8_t storage = 0;
   bool is_open = true;  ///< the session may be finished
-  steady_time deadline{};
+  round_time deadline{};
   std::uint32_t granted_at = 0;   ///< Unix seconds
   std::uint32_t wrote_at = 0;     ///< Unix seconds; 0: open
   std::uint64_t finish_mark = 0;  ///< checksum of the mask of its finish
@@ -39,7 +39,7 @@ struct extent_state {
   std::vector<bool> issued{};            ///< by position, once a deletion was handed to the storage; else empty
 };
 
-struct group_state {
+struct group_usage {
   std::shared_ptr<const group_terms> terms{};
   byte_account bytes{};
   std::map<storage_type, byte_account> kinds{};  ///< by type of storage
@@ -51,7 +51,7 @@ struct group_state {
 struct instance_state {
   std::shared_ptr<const instance_terms> terms{};
   std::shared_ptr<instance_index> index{};
-  std::shared_ptr<group_state> group{};
+  std::shared_ptr<group_usage> group{};
   std::vector<std::unique_ptr<extent_state>> extents{};  ///< by table number
   std::map<std::uint8_t, std::unique_ptr<reclaim_pool>> pools{};  ///< of what is served, by storage
   std::vector<std::uint16_t> served_children{};                   ///< by record
@@ -98,7 +98,7 @@ struct manager_state {
   std::uint32_t next_extent = 1;  ///< the lower half of the next extent's number
   std::unordered_map<std::uint64_t, std::unique_ptr<instance_state>> instances{};  ///< by number
   std::map<std::string, std::uint64_t, std::less<>> instance_numbers{};            ///< of those that can be asked
-  std::map<std::string, std::shared_ptr<group_state>, std::less<>> groups{};
+  std::map<std::string, std::shared_ptr<group_usage>, std::less<>> groups{};
   std::array<std::unique_ptr<storage_state>, most_storages> storages{};  ///< by number
   std::map<std::string, std::uint8_t, std::less<>> storage_numbers{};
   std::uint64_t worker_changes = 0;  ///< workers that came or went so far
@@ -120,7 +120,7 @@ void charge(manager_state& state, instance_state& instance, std::uint8_t storage
 [[nodiscard]] bool is_deleted_alone(const instance_state& instance, std::uint32_t record);
 
 /// Tenths of a second since the machine's start, the time of policies.
-[[nodiscard]] std::uint32_t tenths_of(steady_time now) noexcept;
+[[nodiscard]] std::uint32_t tenths_of(round_time now) noexcept;
 /// Seconds since 1970.
 [[nodiscard]] std::uint32_t unix_seconds() noexcept;
 

@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::chrono::milliseconds whole_pause{100};
 
-/// What has to go so that `goal` stays.
+/// The amount that has to go so that `goal` stays.
 std::int64_t excess_over(std::int64_t used, std::int64_t goal) noexcept { return std::max<std::int64_t>(0, used - goal); }
 
-/// Whether room is made for a request that was refused: with a level above 1 refusals are what is wanted, and what
+/// Whether room is made for a request that was refused: with a level above 1 refusals are what is lack, and what
 /// exceeds the whole quota does not fit in whatever goes.
-bool can_serve(std::int64_t wanted, const level_use& use, const level_terms& level) noexcept {
-  return wanted > 0 && wanted <= use.capacity && level.used_percentage <= 1;
+bool can_serve(std::int64_t lack, const level_use& use, const level_terms& level) noexcept {
+  return lack > 0 && lack <= use.capacity && level.used_percentage <= 1;
 }
 
 /// The goal of a quota: what stays of the last round as long as it is not reached, a new one at its level.
@@ -70,7 +70,7 @@ std::vector<reclaimer::chosen_pool> reclaimer::pools_of(const victim_source& sou
   return pools;
 }
 
-std::size_t reclaimer::choose(const std::vector<chosen_pool>& pools, const group_state& group) {
+std::size_t reclaimer::choose(const std::vector<chosen_pool>& pools, const group_usage& group) {
   const auto oldest = [&](std::size_t place) {
     const auto record = pools[place].pool->victim();
     return record ? pools[place].instance->index->last_use_of(*record) : std::numeric_limits<std::uint32_t>::max();
@@ -91,35 +91,35 @@ std::size_t reclaimer::choose(const std::vector<chosen_pool>& pools, const group
   return best;
 }
 
-std::optional<std::uint32_t> reclaimer::victim_of(const chosen_pool& chosen) {
-  instance_state& instance = *chosen.instance;
+std::optional<std::uint32_t> reclaimer::victim_of(const chosen_pool& choice) {
+  instance_state& instance = *choice.instance;
   std::vector<std::uint32_t> passed;
-  std::optional<std::uint32_t> victim = chosen.pool->victim();
+  std::optional<std::uint32_t> victim = choice.pool->victim();
   while (victim && has_served_child(instance, *victim) && passed.size() < most_passed_over) {
     passed.push_back(*victim);
-    chosen.pool->forget(*victim);
-    victim = chosen.pool->victim();
+    choice.pool->forget(*victim);
+    victim = choice.pool->victim();
   }
   const bool is_found = victim && !has_served_child(instance, *victim);
   for (auto record = passed.rbegin(); record != passed.rend(); ++record) {
-    chosen.pool->put_back(*record, instance.index->last_use_of(*record), instance.index->uses_of(*record));
+    choice.pool->put_back(*record, instance.index->last_use_of(*record), instance.index->uses_of(*record));
   }
   if (is_found || passed.empty()) return victim;
   ++counts_.orphaned;
   return passed.front();
 }
 
-std::int64_t reclaimer::evict(const chosen_pool& chosen, std::uint32_t record, ledger& changes, steady_time now) {
-  instance_state& instance = *chosen.instance;
+std::int64_t reclaimer::evict(const chosen_pool& choice, std::uint32_t record, ledger& changes, round_time now) {
+  instance_state& instance = *choice.instance;
   std::int64_t bytes = 0;
   instance.index->visit_locations(record, [&](const location& place) {
     extent_state* const extent = instance.extent(place.extent);
-    if (place.state != location_state::serving || extent == nullptr || extent->storage != chosen.storage) return;
+    if (place.state != location_state::serving || extent == nullptr || extent->storage != choice.storage) return;
     if (extent->states[place.position] != location_state::serving) return;
     bytes += instance.bytes_of(instance.index->sets().mask(place.set));
     changes.set_state(instance, *extent, place.position, location_state::deleting);
   });
-  evict_from_pool(instance, chosen.storage, record, tenths_of(now));
+  evict_from_pool(instance, choice.storage, record, tenths_of(now));
   return bytes;
 }
 
@@ -172,16 +172,16 @@ bool reclaimer::free_keys(instance_state& instance, ledger& changes, write_round
   return counts_.by_keys != previous;
 }
 
-bool reclaimer::expire(group_state& group, ledger& changes, write_round& round) {
+bool reclaimer::expire(group_usage& group, ledger& changes, write_round& round) {
   const group_terms& terms = *group.terms;
   if (terms.policy != "ttl" || terms.ttl_seconds == 0) return false;
   const std::uint64_t previous = counts_.by_time;
   const std::uint64_t now = tenths_of(round.now);
-  for (const chosen_pool& chosen : pools_of({.group = &group})) {
+  for (const chosen_pool& choice : pools_of({.group = &group})) {
     while (round.keys > 0) {
-      const auto record = chosen.pool->victim();
-      if (!record || chosen.instance->index->last_use_of(*record) + terms.ttl_seconds * 10 > now) break;
-      evict(chosen, *record, changes, round.now);
+      const auto record = choice.pool->victim();
+      if (!record || choice.instance->index->last_use_of(*record) + terms.ttl_seconds * 10 > now) break;
+      evict(choice, *record, changes, round.now);
       ++counts_.by_time;
       --round.keys;
     }
@@ -194,10 +194,10 @@ bool reclaimer::run_quota(const quota_use& quota, ledger& changes, write_round& 
   const level_terms level = level_of(terms);
   const bool is_total = !quota.source.type && !quota.source.storage;
   const bool is_over = is_total ? is_over_level(quota.use, level) : is_over_share(quota.use, level);
-  if (!is_over && quota.wanted == 0 && goals_.empty()) return false;
+  if (!is_over && quota.lack == 0 && goals_.empty()) return false;
   auto goal = follow_goal(goals_, quota_name(quota.source), is_over, goal_of(quota.use, level), quota.use.used);
-  if (can_serve(quota.wanted, quota.use, level)) {
-    goal = std::min(goal.value_or(quota.use.used), quota.use.capacity - quota.wanted);
+  if (can_serve(quota.lack, quota.use, level)) {
+    goal = std::min(goal.value_or(quota.use.used), quota.use.capacity - quota.lack);
   }
   if (!goal) return false;
   const std::uint64_t previous = quota.count;
@@ -205,18 +205,18 @@ bool reclaimer::run_quota(const quota_use& quota, ledger& changes, write_round& 
   return quota.count != previous;
 }
 
-bool reclaimer::run_group(group_state& group, ledger& changes, write_round& round) {
+bool reclaimer::run_group(group_usage& group, ledger& changes, write_round& round) {
   const group_terms& terms = *group.terms;
-  const std::int64_t wanted = std::exchange(group.wanted_bytes, 0);
+  const std::int64_t lack = std::exchange(group.wanted_bytes, 0);
   if (expire(group, changes, round)) return true;
   const level_use total{.capacity = signed_bytes(terms.capacity), .used = group.bytes.staying()};
-  if (run_quota({.source = {.group = &group}, .use = total, .wanted = wanted, .count = counts_.by_bytes},
+  if (run_quota({.source = {.group = &group}, .use = total, .lack = lack, .count = counts_.by_bytes},
                 changes, round)) {
     return true;
   }
   for (const type_quota& quota : terms.type_quotas) {
     const level_use use{.capacity = signed_bytes(quota.capacity), .used = group.kinds[quota.type].staying()};
-    if (run_quota({.source = {.group = &group, .type = quota.type}, .use = use, .wanted = wanted, .count = counts_.by_type},
+    if (run_quota({.source = {.group = &group, .type = quota.type}, .use = use, .lack = lack, .count = counts_.by_type},
                   changes, round)) {
       return true;
     }
@@ -226,7 +226,7 @@ bool reclaimer::run_group(group_state& group, ledger& changes, write_round& roun
     if (storage == nullptr || storage->terms->capacity == 0 || relieved_.contains(storage->terms->number)) continue;
     const level_use use{.capacity = signed_bytes(storage->terms->capacity), .used = storage->bytes.staying()};
     const victim_source source{.group = &group, .storage = storage->terms->number};
-    if (run_quota({.source = source, .use = use, .wanted = wanted, .count = counts_.by_storage},
+    if (run_quota({.source = source, .use = use, .lack = lack, .count = counts_.by_storage},
                   changes, round)) {
       relieved_.insert(storage->terms->number);
       return true;
@@ -238,7 +238,7 @@ bool reclaimer::run_group(group_state& group, ledger& changes, write_round& roun
 bool reclaimer::run(ledger& changes, write_round& round) {
   bool has_evicted = false;
   relieved_.clear();
-  // What nothing was charged to is as it was, but that time goes by.
+  // A quota that nothing was charged to is as it was, but that time goes by.
   const bool is_whole = !goals_.empty() || round.now >= next_whole_;
   if (is_whole) next_whole_ = round.now + whole_pause;
   for (const auto& [name, group] : state_.groups) {

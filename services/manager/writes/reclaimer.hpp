@@ -43,7 +43,7 @@ class reclaimer {
  private:
   /// Where victims come from.
   struct victim_source {
-    group_state* group = nullptr;
+    group_usage* group = nullptr;
     instance_state* instance = nullptr;   ///< null: all of the group
     std::optional<storage_type> type{};   ///< nothing: all
     std::optional<std::uint8_t> storage{};
@@ -58,30 +58,30 @@ class reclaimer {
   struct quota_use {
     victim_source source{};
     level_use use{};
-    std::int64_t wanted = 0;  ///< that a refused request lacked
+    std::int64_t lack = 0;  ///< that a refused request lacked
     std::uint64_t& count;
   };
 
   // True: something was evicted. Quotas that overlap are looked at one after the other, a round each.
-  bool run_group(group_state& group, ledger& changes, write_round& round);
+  bool run_group(group_usage& group, ledger& changes, write_round& round);
   bool run_quota(const quota_use& quota, ledger& changes, write_round& round);
   void free_bytes(const victim_source& source, std::int64_t excess, std::uint64_t& count, ledger& changes,
                   write_round& round);
   bool free_keys(instance_state& instance, ledger& changes, write_round& round);
-  bool expire(group_state& group, ledger& changes, write_round& round);
+  bool expire(group_usage& group, ledger& changes, write_round& round);
   [[nodiscard]] std::vector<chosen_pool> pools_of(const victim_source& source) const;
-  [[nodiscard]] std::size_t choose(const std::vector<chosen_pool>& pools, const group_state& group);
+  [[nodiscard]] std::size_t choose(const std::vector<chosen_pool>& pools, const group_usage& group);
   [[nodiscard]] static std::string quota_name(const victim_source& source);
-  [[nodiscard]] std::optional<std::uint32_t> victim_of(const chosen_pool& chosen);
+  [[nodiscard]] std::optional<std::uint32_t> victim_of(const chosen_pool& choice);
   /// Bytes that go with the block.
-  std::int64_t evict(const chosen_pool& chosen, std::uint32_t record, ledger& changes, steady_time now);
+  std::int64_t evict(const chosen_pool& choice, std::uint32_t record, ledger& changes, round_time now);
 
   manager_state& state_;
   reclaim_counts counts_;
   std::map<std::string, std::int64_t> goals_;  ///< what may stay, of what is over its level, by name of the quota
   std::set<std::uint8_t> relieved_;  ///< storages that some group made room in, in this round
   std::size_t turn_ = 0;
-  steady_time next_whole_{};
+  round_time next_whole_{};
 };
 
 /// A group's level as its strategy gives it.

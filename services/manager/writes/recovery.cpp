@@ -24,7 +24,7 @@ constexpr auto least_rest = 10s;  ///< that a session has after a restart
 /// One recovery.
 class journal_reader {
  public:
-  journal_reader(journal& rows, recovery_parts& parts, steady_time now)
+  journal_reader(journal& rows, recovery_parts& parts, round_time now)
       : rows_(rows), parts_(parts), state_(parts.state), now_(now) {}
 
   result<> read_registry();
@@ -45,7 +45,7 @@ class journal_reader {
   journal& rows_;
   recovery_parts& parts_;
   manager_state& state_;
-  steady_time now_;
+  round_time now_;
   recovery_counts counts_;
   std::map<extent_name, extent_states> states_;
   bool has_deleted_ = false;  ///< some block is being deleted
@@ -219,12 +219,12 @@ void journal_reader::remember_session(const extent_state& extent) {
   if (extent.is_open || extent.finish_mark == 0) return;
   const std::uint32_t seconds = unix_seconds();
   const std::chrono::seconds age(seconds > extent.wrote_at ? seconds - extent.wrote_at : 0);
-  if (age > session_table::memory) return;
+  if (age > write_sessions::memory) return;
   parts_.sessions.remember(extent.name.extent, {.instance = extent.name.instance,
                                                 .nonce = extent.nonce,
                                                 .finish_mark = extent.finish_mark,
                                                 .blocks = static_cast<std::uint32_t>(extent.states.size()),
-                                                .until = now_ + session_table::memory - age});
+                                                .expiry = now_ + write_sessions::memory - age});
 }
 
 void journal_reader::queue_removals(const instance_state& instance, const extent_state& extent) {
@@ -272,7 +272,7 @@ void journal_reader::fill_pools() {
 
 }  // namespace
 
-result<recovery_counts> recover(journal& rows, recovery_parts& parts, steady_time now) {
+result<recovery_counts> recover(journal& rows, recovery_parts& parts, round_time now) {
   const auto epoch = rows.raise_epoch();
   if (!epoch) return std::unexpected(epoch.error());
   parts.state.epoch = *epoch;

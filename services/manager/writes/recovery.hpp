@@ -22,7 +22,7 @@ struct recovery_counts {
 
 struct recovery_parts {
   manager_state& state;
-  session_table& sessions;
+  write_sessions& sessions;
   ledger::removal_receiver removals;
   worker_factory make_worker;
 };
@@ -30,6 +30,6 @@ struct recovery_parts {
 /// Begins an epoch and rebuilds all that the journal holds: registry, extents, accounts, open sessions, deletions that
 /// were not done. `parts.state` is as new. A session has at least 10 s left. Damaged rows are skipped and counted.
 /// Errors: those of the journal.
-[[nodiscard]] result<recovery_counts> recover(journal& rows, recovery_parts& parts, steady_time now);
+[[nodiscard]] result<recovery_counts> recover(journal& rows, recovery_parts& parts, round_time now);
 
 }  // namespace cenote::manager

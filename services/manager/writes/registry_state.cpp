@@ -44,7 +44,7 @@ void adopt_storages(manager_state& state, const worker_factory& make_worker) {
 void adopt_groups(manager_state& state) {
   for (const auto& [name, entry] : state.settings.groups()) {
     auto& group = state.groups[name];
-    if (group == nullptr) group = std::make_shared<group_state>();
+    if (group == nullptr) group = std::make_shared<group_usage>();
     const std::string policy(group->terms == nullptr ? "" : pool_policy(*group->terms));
     group->terms = std::shared_ptr<const group_terms>(entry, &entry->terms);
     group->is_touched = true;
@@ -59,10 +59,10 @@ void adopt_groups(manager_state& state) {
 }
 
 /// One that is not in the registry, as its row was damaged, has room for nothing until it is created again.
-std::shared_ptr<group_state> group_called(manager_state& state, const std::string& name) {
+std::shared_ptr<group_usage> group_called(manager_state& state, const std::string& name) {
   auto& group = state.groups[name];
   if (group == nullptr) {
-    group = std::make_shared<group_state>();
+    group = std::make_shared<group_usage>();
     group->terms = std::make_shared<const group_terms>(group_terms{.name = name});
   }
   return group;

@@ -1,4 +1,4 @@
-// What the registry means to the writer: its storages, groups and instances with what is stored in them.
+// The registry as the writer has it: its storages, groups and instances with what is stored in them.
 #pragma once
 
 #include <functional>

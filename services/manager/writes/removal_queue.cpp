@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "services/manager/writes/block_place.hpp"
+#include "services/manager/writes/block_site.hpp"
 
 namespace cenote::manager {
 
@@ -39,7 +39,7 @@ bool removal_queue::is_last_of_file(const extent_state& extent, std::uint32_t po
   return true;
 }
 
-void removal_queue::repeat_later(const extent_state& extent, const std::vector<removal_item>& items, steady_time now) {
+void removal_queue::repeat_later(const extent_state& extent, const std::vector<removal_item>& items, round_time now) {
   const bool is_given_up = extent.is_open || extent.finish_mark == 0;
   if (!is_given_up || repeated_ + 2 * items.size() > most_repeated) return;
   repeated_removal removal{.storage = extent.storage};
@@ -54,7 +54,7 @@ void removal_queue::repeat_later(const extent_state& extent, const std::vector<r
   second_.push_back(std::move(removal));
 }
 
-void removal_queue::issue_repeated(steady_time now) {
+void removal_queue::issue_repeated(round_time now) {
   for (auto* const removals : {&first_, &second_}) {
     while (!removals->empty() && removals->front().due <= now) {
       repeated_removal& removal = removals->front();
@@ -67,7 +67,7 @@ void removal_queue::issue_repeated(steady_time now) {
 }
 
 void removal_queue::issue_range(const due_removal& removal, extent_state& extent, storage_state& storage,
-                                steady_time now) {
+                                round_time now) {
   const instance_state& instance = *state_.instance(removal.instance);
   if (extent.issued.empty()) extent.issued.resize(extent.states.size());
   const auto each_block = [&](const auto& visit) {
@@ -107,7 +107,7 @@ void removal_queue::drop_unanswered() {
   std::erase_if(issued_, [this](const auto& batch) { return storage_of(batch.second) == nullptr; });
 }
 
-void removal_queue::issue(steady_time now) {
+void removal_queue::issue(round_time now) {
   drop_unanswered();
   issue_repeated(now);
   std::size_t blocks = 0;
@@ -135,7 +135,7 @@ void removal_queue::issue(steady_time now) {
   }
 }
 
-void removal_queue::complete(const removal_outcome& outcome, ledger& changes, steady_time now) {
+void removal_queue::complete(const removal_outcome& outcome, ledger& changes, round_time now) {
   const auto batch = issued_.find(outcome.number);
   if (batch == issued_.end()) return;
   storage_state* const storage = storage_of(batch->second);
@@ -161,7 +161,7 @@ void removal_queue::complete(const removal_outcome& outcome, ledger& changes, st
   issued_.erase(batch);
 }
 
-std::optional<steady_time> removal_queue::next_due() const {
+std::optional<round_time> removal_queue::next_due() const {
   if (waiting_.empty()) return std::nullopt;
   return waiting_.top().due;
 }

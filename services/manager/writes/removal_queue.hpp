@@ -29,14 +29,14 @@ class removal_queue {
 
   void add(const due_removal& removal) { waiting_.push(removal); }
   /// Hands over what is due, a bounded number of blocks.
-  void issue(steady_time now);
+  void issue(round_time now);
   /// A storage has answered: what is gone leaves the ledger, what failed waits.
-  void complete(const removal_outcome& outcome, ledger& changes, steady_time now);
-  [[nodiscard]] std::optional<steady_time> next_due() const;
+  void complete(const removal_outcome& outcome, ledger& changes, round_time now);
+  [[nodiscard]] std::optional<round_time> next_due() const;
   [[nodiscard]] std::size_t size() const noexcept { return waiting_.size() + issued_.size(); }
 
  private:
-  struct later {
+  struct due_order {
     bool operator()(const due_removal& one, const due_removal& other) const noexcept { return one.due > other.due; }
   };
   /// A block of a batch, and how many items it has there.
@@ -53,7 +53,7 @@ class removal_queue {
 
   /// Items of a session that was given up, which are deleted once more.
   struct repeated_removal {
-    steady_time due{};
+    round_time due{};
     std::uint8_t storage = 0;
     std::vector<removal_item> items{};
   };
@@ -63,9 +63,9 @@ class removal_queue {
   [[nodiscard]] storage_state* storage_of(const issued_batch& batch) const noexcept;
   /// Batches of workers that are gone have no outcome.
   void drop_unanswered();
-  void repeat_later(const extent_state& extent, const std::vector<removal_item>& items, steady_time now);
-  void issue_repeated(steady_time now);
-  void issue_range(const due_removal& removal, extent_state& extent, storage_state& storage, steady_time now);
+  void repeat_later(const extent_state& extent, const std::vector<removal_item>& items, round_time now);
+  void issue_repeated(round_time now);
+  void issue_range(const due_removal& removal, extent_state& extent, storage_state& storage, round_time now);
   [[nodiscard]] static bool is_last_of_file(const extent_state& extent, std::uint32_t position,
                                             std::uint32_t blocks_per_file);
 
@@ -73,7 +73,7 @@ class removal_queue {
   const write_settings& settings_;
   std::deque<repeated_removal> first_, second_;  ///< by their times
   std::size_t repeated_ = 0;                     ///< items in both
-  std::priority_queue<due_removal, std::vector<due_removal>, later> waiting_;
+  std::priority_queue<due_removal, std::vector<due_removal>, due_order> waiting_;
   std::map<std::uint64_t, issued_batch> issued_;
   std::uint64_t next_batch_ = 1;
   std::uint64_t worker_changes_ = 0;  ///< as many as were looked at

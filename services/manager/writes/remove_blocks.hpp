@@ -39,7 +39,7 @@ class extent_walk {
     std::optional<std::uint8_t> storage{};
   };
 
-  extent_walk(action act, filter chosen) noexcept : action_(act), filter_(chosen) {}
+  extent_walk(action act, filter extents) noexcept : action_(act), filter_(extents) {}
 
   /// True: all extents were visited.
   [[nodiscard]] bool advance(write_parts& parts, instance_state& instance, write_round& round);

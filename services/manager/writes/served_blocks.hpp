@@ -1,4 +1,4 @@
-// Which records can be evicted, in which order, and which of them have children that are served.
+// The records that can be evicted, their order, and their children that are served.
 #pragma once
 
 #include <cstdint>

@@ -55,18 +55,18 @@ std::optional<session_name> session_name::parse(std::string_view text) {
   return session_name{.extent = *extent, .nonce = *nonce};
 }
 
-void session_table::open(std::uint64_t extent, const session_place& place, steady_time deadline) {
+void write_sessions::open(std::uint64_t extent, const session_place& place, round_time deadline) {
   open_.emplace(extent, place);
   deadlines_.emplace(deadline, extent);
   blocks_ += place.blocks;
 }
 
-const session_place* session_table::find(std::uint64_t extent) const {
+const session_place* write_sessions::find(std::uint64_t extent) const {
   const auto found = open_.find(extent);
   return found == open_.end() ? nullptr : &found->second;
 }
 
-void session_table::close(std::uint64_t extent, steady_time deadline) {
+void write_sessions::close(std::uint64_t extent, round_time deadline) {
   const auto found = open_.find(extent);
   if (found == open_.end()) return;
   blocks_ -= found->second.blocks;
@@ -74,27 +74,27 @@ void session_table::close(std::uint64_t extent, steady_time deadline) {
   deadlines_.erase({deadline, extent});
 }
 
-void session_table::remember(std::uint64_t extent, const finished_session& session) {
+void write_sessions::remember(std::uint64_t extent, const finished_session& session) {
   while (!finished_order_.empty()) {  // those of a minute ago go
     const auto oldest = finished_.find(finished_order_.front());
-    if (oldest != finished_.end() && oldest->second.until > session.until - memory) break;
+    if (oldest != finished_.end() && oldest->second.expiry > session.expiry - memory) break;
     if (oldest != finished_.end()) finished_.erase(oldest);
     finished_order_.pop_front();
   }
   if (finished_.insert_or_assign(extent, session).second) finished_order_.push_back(extent);
 }
 
-const finished_session* session_table::find_finished(std::uint64_t extent, steady_time now) {
+const finished_session* write_sessions::find_finished(std::uint64_t extent, round_time now) {
   const auto found = finished_.find(extent);
-  return found == finished_.end() || found->second.until < now ? nullptr : &found->second;
+  return found == finished_.end() || found->second.expiry < now ? nullptr : &found->second;
 }
 
-std::optional<std::uint64_t> session_table::expired(steady_time now) const {
+std::optional<std::uint64_t> write_sessions::expired(round_time now) const {
   if (deadlines_.empty() || deadlines_.begin()->first > now) return std::nullopt;
   return deadlines_.begin()->second;
 }
 
-std::optional<steady_time> session_table::next_deadline() const {
+std::optional<round_time> write_sessions::next_deadline() const {
   if (deadlines_.empty()) return std::nullopt;
   return deadlines_.begin()->first;
 }

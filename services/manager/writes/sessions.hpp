@@ -43,11 +43,11 @@ struct finished_session {
   std::uint64_t nonce = 0;
   std::uint64_t finish_mark = 0;
   std::uint32_t blocks = 0;
-  steady_time until{};
+  round_time expiry{};
 };
 
 /// Plain; time is an argument. The writer's alone.
-class session_table {
+class write_sessions {
  public:
   static constexpr std::size_t most_sessions = 65'536;
   static constexpr std::size_t most_blocks = std::size_t{16} << 20U;
@@ -56,19 +56,19 @@ class session_table {
   [[nodiscard]] bool has_room(std::size_t blocks) const noexcept {
     return open_.size() < most_sessions && blocks + blocks_ <= most_blocks;
   }
-  void open(std::uint64_t extent, const session_place& place, steady_time deadline);
+  void open(std::uint64_t extent, const session_place& place, round_time deadline);
   [[nodiscard]] const session_place* find(std::uint64_t extent) const;
-  void close(std::uint64_t extent, steady_time deadline);
+  void close(std::uint64_t extent, round_time deadline);
   void remember(std::uint64_t extent, const finished_session& session);
-  [[nodiscard]] const finished_session* find_finished(std::uint64_t extent, steady_time now);
+  [[nodiscard]] const finished_session* find_finished(std::uint64_t extent, round_time now);
   /// The session whose deadline is over; it stays open until close().
-  [[nodiscard]] std::optional<std::uint64_t> expired(steady_time now) const;
-  [[nodiscard]] std::optional<steady_time> next_deadline() const;
+  [[nodiscard]] std::optional<std::uint64_t> expired(round_time now) const;
+  [[nodiscard]] std::optional<round_time> next_deadline() const;
   [[nodiscard]] std::size_t size() const noexcept { return open_.size(); }
 
  private:
   std::unordered_map<std::uint64_t, session_place> open_;
-  std::set<std::pair<steady_time, std::uint64_t>> deadlines_;
+  std::set<std::pair<round_time, std::uint64_t>> deadlines_;
   std::unordered_map<std::uint64_t, finished_session> finished_;
   std::deque<std::uint64_t> finished_order_;
   std::size_t blocks_ = 0;

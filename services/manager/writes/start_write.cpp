@@ -56,7 +56,7 @@ rpc_outcome<> start_write::read_groups() {
                       " names; right would be none, or one for each of the " + std::to_string(request_.keys.size()) +
                       " keys");
   }
-  wanted_.reserve(request_.keys.size());
+  asked_specs_.reserve(request_.keys.size());
   for (const std::string& name : request_.groups) {
     const auto& groups = instance_->terms->groups;
     const auto found = std::ranges::find(groups, name, &spec_group_terms::name);
@@ -65,7 +65,7 @@ rpc_outcome<> start_write::read_groups() {
                     "location_spec_group_names has '" + name + "', which instance " + request_.instance +
                         " does not have");
     }
-    wanted_.push_back(found->specs);
+    asked_specs_.push_back(found->specs);
   }
   return {};
 }
@@ -97,7 +97,7 @@ rpc_outcome<> start_write::begin(write_parts& parts, write_round& round) {
   return open_extent(parts);
 }
 
-std::uint64_t start_write::missing_specs(const write_parts& parts, std::uint32_t record, std::uint64_t wanted) {
+std::uint64_t start_write::missing_specs(const write_parts& parts, std::uint32_t record, std::uint64_t specs) {
   std::uint64_t present = 0;
   bool is_mine = false;                                          // the request has the key twice
   std::vector<std::pair<std::uint8_t, std::uint64_t>> replicas;  // specs by storage
@@ -108,17 +108,17 @@ std::uint64_t start_write::missing_specs(const write_parts& parts, std::uint32_t
     const bool is_undecided = number == undecided_storage;
     const storage_state* const storage = is_undecided ? nullptr : parts.state.storages[number].get();
     if (is_mine || (!is_undecided && (storage == nullptr || !storage->is_readable()))) return;
-    const std::uint64_t specs = instance_->index->sets().mask(place.set);
-    present |= specs;
-    if (request_.replicas > 1) add_replica(replicas, number, specs);
+    const std::uint64_t mask = instance_->index->sets().mask(place.set);
+    present |= mask;
+    if (request_.replicas > 1) add_replica(replicas, number, mask);
   });
   if (is_mine) return 0;
-  if (request_.replicas <= 1) return wanted & ~present;
+  if (request_.replicas <= 1) return specs & ~present;
   const auto complete =
-      std::ranges::count_if(replicas, [&](const auto& replica) { return (wanted & ~replica.second) == 0; });
+      std::ranges::count_if(replicas, [&](const auto& replica) { return (specs & ~replica.second) == 0; });
   if (complete >= request_.replicas) return 0;
-  for (const auto& [number, specs] : replicas) std::erase(storages_, number);  // a further one goes elsewhere
-  return wanted;
+  for (const auto& [number, mask] : replicas) std::erase(storages_, number);  // a further one goes elsewhere
+  return specs;
 }
 
 rpc_outcome<std::uint32_t> start_write::record_of(const cache_key& key) {
@@ -168,14 +168,14 @@ rpc_outcome<> start_write::mark_block(std::uint32_t record, std::uint64_t specs)
   return {};
 }
 
-rpc_outcome<> start_write::grant_key(const write_parts& parts, const cache_key& key, std::uint64_t wanted) {
-  if (wanted == 0) {
+rpc_outcome<> start_write::grant_key(const write_parts& parts, const cache_key& key, std::uint64_t specs) {
+  if (specs == 0) {
     granted_.masked.push_back(true);
     return {};
   }
   const auto record = record_of(key);
   if (!record) return std::unexpected(record.error());
-  const std::uint64_t missing = missing_specs(parts, *record, wanted);
+  const std::uint64_t missing = missing_specs(parts, *record, specs);
   granted_.masked.push_back(missing == 0);
   if (missing != 0) {
     if (auto marked = mark_block(*record, missing); !marked) {
@@ -206,8 +206,8 @@ rpc_outcome<> start_write::grant_keys(write_parts& parts, write_round& round) {
       instance_->index->prefetch(
           std::span(request_.keys).subspan(next_, std::min(prefetch_keys, request_.keys.size() - next_)));
     }
-    const std::uint64_t wanted = wanted_.empty() ? all : wanted_[next_];
-    if (auto granted = grant_key(parts, request_.keys[next_], wanted); !granted) return granted;
+    const std::uint64_t specs = asked_specs_.empty() ? all : asked_specs_[next_];
+    if (auto granted = grant_key(parts, request_.keys[next_], specs); !granted) return granted;
   }
   return {};
 }
@@ -256,7 +256,7 @@ rpc_outcome<> start_write::end(write_parts& parts) {
 
 void start_write::refuse_later(rpc_refusal reason) {
   refusal_ = std::move(reason);
-  phase_ = phase::undo;
+  phase_ = start_phase::undo;
 }
 
 void start_write::drop_extent() {
@@ -280,9 +280,9 @@ void start_write::undo(write_round& round) {
 }
 
 bool start_write::advance(write_parts& parts, write_round& round) {
-  if (phase_ == phase::begin) {
+  if (phase_ == start_phase::begin) {
     const auto begun = begin(parts, round);
-    phase_ = phase::grant;
+    phase_ = start_phase::grant;
     if (!begun) refuse_later(begun.error());
   } else {
     instance_ = parts.state.instance(number_);
@@ -292,23 +292,23 @@ bool start_write::advance(write_parts& parts, write_round& round) {
       refuse_later({.code = answer_code::instance_not_exist, .message = "there is no instance " + request_.instance});
     }
   }
-  if (phase_ == phase::grant && instance_->is_departing) {
+  if (phase_ == start_phase::grant && instance_->is_departing) {
     refuse_later({.code = answer_code::instance_not_exist, .message = "there is no instance " + request_.instance});
   }
-  if (phase_ == phase::grant) {
+  if (phase_ == start_phase::grant) {
     if (const auto granted = grant_keys(parts, round); !granted) {
       refuse_later(granted.error());
     } else if (next_ == request_.keys.size()) {
       const auto ended = end(parts);
-      phase_ = phase::end;
+      phase_ = start_phase::end;
       if (!ended) refuse_later(ended.error());
     }
   }
-  if (phase_ == phase::undo) {
+  if (phase_ == start_phase::undo) {
     undo(round);
-    if (extent_ == nullptr) phase_ = phase::end;
+    if (extent_ == nullptr) phase_ = start_phase::end;
   }
-  return phase_ == phase::end;
+  return phase_ == start_phase::end;
 }
 
 void start_write::answer(const result<>& committed) {

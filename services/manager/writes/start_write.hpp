@@ -23,15 +23,15 @@ class start_write final : public write_command {
   [[nodiscard]] std::string_view instance() const noexcept override { return request_.instance; }
 
  private:
-  enum class phase : std::uint8_t { begin, grant, undo, end };
+  enum class start_phase : std::uint8_t { begin, grant, undo, end };
 
   [[nodiscard]] rpc_outcome<> begin(write_parts& parts, write_round& round);
   [[nodiscard]] rpc_outcome<> read_groups();
   [[nodiscard]] rpc_outcome<> open_extent(write_parts& parts);
   [[nodiscard]] rpc_outcome<> grant_keys(write_parts& parts, write_round& round);
-  [[nodiscard]] rpc_outcome<> grant_key(const write_parts& parts, const cache_key& key, std::uint64_t wanted);
+  [[nodiscard]] rpc_outcome<> grant_key(const write_parts& parts, const cache_key& key, std::uint64_t specs);
   [[nodiscard]] rpc_outcome<std::uint32_t> record_of(const cache_key& key);
-  [[nodiscard]] std::uint64_t missing_specs(const write_parts& parts, std::uint32_t record, std::uint64_t wanted);
+  [[nodiscard]] std::uint64_t missing_specs(const write_parts& parts, std::uint32_t record, std::uint64_t specs);
   [[nodiscard]] rpc_outcome<> mark_block(std::uint32_t record, std::uint64_t specs);
   void note_parent();
   [[nodiscard]] rpc_outcome<> end(write_parts& parts);
@@ -41,10 +41,10 @@ class start_write final : public write_command {
 
   start_request request_;
   outcome_receiver<start_grant> receive_;
-  phase phase_ = phase::begin;
+  start_phase phase_ = start_phase::begin;
   std::uint64_t number_ = 0;            ///< of the instance
   instance_state* instance_ = nullptr;  ///< looked up anew each round
-  std::vector<std::uint64_t> wanted_;   ///< specs by key; empty: all specs
+  std::vector<std::uint64_t> asked_specs_;   ///< specs by key; empty: all specs
   std::vector<std::uint8_t> storages_;
   std::unique_ptr<extent_state> extent_;
   extent_grant grant_;

@@ -14,14 +14,14 @@ std::int64_t capacity_of(const group_terms& group, storage_type type) {
   return quota == nullptr ? INT64_MAX : signed_bytes(quota->capacity);
 }
 
-std::string numbers_text(std::int64_t used, std::int64_t more, std::int64_t capacity) {
-  return std::to_string(used) + " bytes are used, " + std::to_string(more) + " more are asked for, and " +
+std::string numbers_text(std::int64_t used, std::int64_t bytes, std::int64_t capacity) {
+  return std::to_string(used) + " bytes are used, " + std::to_string(bytes) + " more are asked for, and " +
          std::to_string(capacity) + " are allowed";
 }
 
 }  // namespace
 
-rpc_outcome<std::vector<std::uint8_t>> writable_storages(const manager_state& state, const group_state& group) {
+rpc_outcome<std::vector<std::uint8_t>> writable_storages(const manager_state& state, const group_usage& group) {
   const preference_rule rule = group.terms->preference;
   const storage_type preferred = group.terms->preferred_type;
   std::vector<std::uint8_t> usable;
@@ -44,7 +44,7 @@ rpc_outcome<std::vector<std::uint8_t>> writable_storages(const manager_state& st
 
 rpc_outcome<std::uint8_t> reserve_bytes(manager_state& state, instance_state& instance,
                                    const std::vector<std::uint8_t>& storages, std::int64_t bytes) {
-  group_state& group = *instance.group;
+  group_usage& group = *instance.group;
   instance.is_touched = group.is_touched = true;
   const group_terms& terms = *group.terms;
   if (!has_room(signed_bytes(terms.capacity), group.bytes.used, bytes)) {

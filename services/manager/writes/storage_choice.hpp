@@ -1,4 +1,4 @@
-// Which storage takes a new extent.
+// The storage that takes a new extent.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace cenote::manager {
 
 /// The storages that a group's new blocks may go to, in the order of its preference. Errors: io_error (none is usable).
-[[nodiscard]] rpc_outcome<std::vector<std::uint8_t>> writable_storages(const manager_state& state, const group_state& group);
+[[nodiscard]] rpc_outcome<std::vector<std::uint8_t>> writable_storages(const manager_state& state, const group_usage& group);
 
 /// Charges `bytes` to the instance, its group, and to the first of these storages that has room for them, in itself and in its type.
 /// Errors: reach_max_entity_capacity; nothing is charged then, and the group's reclaimer gets what is missing.

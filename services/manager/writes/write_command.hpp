@@ -1,4 +1,4 @@
-// What the writer does for a request, piece by piece.
+// The work of the writer for a request, piece by piece.
 #pragma once
 
 #include <chrono>
@@ -17,12 +17,12 @@
 
 namespace cenote::manager {
 
-/// What commands work on.
+/// The parts that commands work on.
 struct write_parts {
   manager_state& state;
   ledger& changes;
   removal_queue& removals;
-  session_table& sessions;
+  write_sessions& sessions;
   const write_settings& settings;
   const worker_factory& make_worker;
   bool& has_new_registry;  ///< readers get another view after this round
@@ -33,7 +33,7 @@ struct write_round {
   static constexpr std::size_t piece = 4'096;
 
   std::size_t keys = piece;
-  steady_time now{};
+  round_time now{};
 };
 
 /// A request that changes something. The writer calls advance() once a round until it is complete, commits the round,

@@ -30,7 +30,7 @@ struct start_request {
   std::int64_t replicas = 0;          ///< storages that are to have a key
 };
 
-/// What a session was granted.
+/// The grant of a session.
 struct start_grant {
   std::string session{};
   std::vector<bool> masked{};  ///< by key: it is not to be written

@@ -1,4 +1,4 @@
-// Commands on their way to the writer: turns of instances, and the mailbox.
+// Commands on their way to the writer: turns of instances, and the command_inbox.
 #include "services/manager/service/command_queue.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ struct queue_world {
   command_queue queue;
   memory_journal rows;
   manager_state state;
-  session_table sessions;
+  write_sessions sessions;
   removal_queue removals{state};
   ledger changes{state, rows, [](const due_removal&) {}};
   write_settings settings;
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(all_that_wait_can_be_taken_back) {
 }
 
 BOOST_AUTO_TEST_CASE(a_mailbox_gives_what_came_in_its_order_and_ends_closed) {
-  mailbox box;
+  command_inbox box;
   BOOST_TEST(box.add(command("i", 1, "a")) == nullptr);
   BOOST_TEST(box.add(command("j", 1, "b")) == nullptr);
   box.add(storage_news{.incarnation = 3, .outcome = {.number = 7}});
@@ -156,14 +156,14 @@ BOOST_AUTO_TEST_CASE(a_mailbox_gives_what_came_in_its_order_and_ends_closed) {
   const auto refused = box.add(command("k", 1, "d"));
   BOOST_TEST_REQUIRE(refused != nullptr);
   BOOST_TEST(refused->instance() == "k");
-  came = box.take(steady_time::max());
+  came = box.take(round_time::max());
   BOOST_TEST((came.is_stopping && came.commands.size() == 1U));
-  came = box.take(steady_time::max());  // a closed box never waits
+  came = box.take(round_time::max());  // a closed box never waits
   BOOST_TEST((came.is_stopping && came.commands.empty()));
 }
 
 BOOST_AUTO_TEST_CASE(a_mailbox_loses_nothing_of_many_threads) {
-  mailbox box;
+  command_inbox box;
   constexpr int thread_count = 4, commands_each = 500;
   std::vector<std::thread> threads;
   for (int i = 0; i < thread_count; ++i) {
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(a_mailbox_loses_nothing_of_many_threads) {
   }
   std::vector<std::string> instances;
   while (instances.size() < thread_count * commands_each) {
-    for (const auto& each : box.take(steady_time::max()).commands) instances.emplace_back(each->instance());
+    for (const auto& each : box.take(round_time::max()).commands) instances.emplace_back(each->instance());
   }
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < thread_count; ++i) {

@@ -72,31 +72,31 @@ BOOST_AUTO_TEST_CASE(the_same_call_again_is_fine_for_a_minute_and_another_mask_i
 }
 
 BOOST_AUTO_TEST_CASE(sessions_that_ended_long_ago_are_forgotten) {
-  session_table table;
-  const steady_time begin{};
+  write_sessions table;
+  const round_time begin{};
   for (std::uint64_t extent = 1; extent <= 10; ++extent) {
-    table.remember(extent, {.blocks = 1, .until = begin + std::chrono::seconds(extent) + session_table::memory});
+    table.remember(extent, {.blocks = 1, .expiry = begin + std::chrono::seconds(extent) + write_sessions::memory});
   }
   BOOST_TEST((table.find_finished(1, begin + 61s) != nullptr && table.find_finished(1, begin + 62s) == nullptr));
-  table.remember(1, {.blocks = 2, .until = begin + 100s + session_table::memory});
+  table.remember(1, {.blocks = 2, .expiry = begin + 100s + write_sessions::memory});
   BOOST_TEST_REQUIRE(table.find_finished(1, begin + 100s) != nullptr);
   BOOST_TEST(table.find_finished(1, begin + 100s)->blocks == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(sessions_and_their_blocks_have_bounds) {
-  session_table table;
-  BOOST_TEST(table.has_room(session_table::most_blocks));
-  BOOST_TEST(!table.has_room(session_table::most_blocks + 1));
-  table.open(1, {.blocks = static_cast<std::uint32_t>(session_table::most_blocks) - 10}, steady_time{});
+  write_sessions table;
+  BOOST_TEST(table.has_room(write_sessions::most_blocks));
+  BOOST_TEST(!table.has_room(write_sessions::most_blocks + 1));
+  table.open(1, {.blocks = static_cast<std::uint32_t>(write_sessions::most_blocks) - 10}, round_time{});
   BOOST_TEST((table.has_room(10) && !table.has_room(11)));
-  table.open(2, {.blocks = 20}, steady_time{});  // of a batch that began before
+  table.open(2, {.blocks = 20}, round_time{});  // of a batch that began before
   BOOST_TEST((!table.has_room(0) && !table.has_room(1)));
-  table.close(1, steady_time{});
-  BOOST_TEST(table.has_room(session_table::most_blocks - 20));
-  for (std::uint64_t extent = 3; extent <= session_table::most_sessions; ++extent)
-    table.open(extent, {}, steady_time{});
+  table.close(1, round_time{});
+  BOOST_TEST(table.has_room(write_sessions::most_blocks - 20));
+  for (std::uint64_t extent = 3; extent <= write_sessions::most_sessions; ++extent)
+    table.open(extent, {}, round_time{});
   BOOST_TEST(table.has_room(1));
-  table.open(session_table::most_sessions + 1, {}, steady_time{});
+  table.open(write_sessions::most_sessions + 1, {}, round_time{});
   BOOST_TEST(!table.has_room(0));
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 struct recovered_rows {
   manager_state state;
-  session_table sessions;
+  write_sessions sessions;
   recovery_counts counts{};
 };
 
@@ -33,7 +33,7 @@ std::unique_ptr<recovered_rows> recovered(const row_map& rows) {
                        .sessions = all->sessions,
                        .removals = [](const due_removal&) {},
                        .make_worker = [](const storage_terms&) { return std::unique_ptr<storage_worker>(); }};
-  const auto counts = recover(journal, parts, steady_time{} + 1'000h);
+  const auto counts = recover(journal, parts, round_time{} + 1'000h);
   BOOST_TEST_REQUIRE(counts.has_value());
   all->counts = *counts;
   return all;
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(deadlines_far_away_or_long_ago_are_cut) {
     const auto all = recovered(rows);
     const auto next = all->sessions.next_deadline();
     BOOST_TEST_REQUIRE(next.has_value());
-    BOOST_TEST((*next >= steady_time{} + 1'000h + 10s && *next <= steady_time{} + 1'024h));
+    BOOST_TEST((*next >= round_time{} + 1'000h + 10s && *next <= round_time{} + 1'024h));
   }
 }
 

@@ -74,7 +74,7 @@ struct epoch_world {
   epoch_world& operator=(const epoch_world&) = delete;
 
   manager_state state;
-  session_table sessions;
+  write_sessions sessions;
   std::vector<due_removal> queued;  ///< at recovery
   removal_queue removals;
   ledger changes;
@@ -92,7 +92,7 @@ class write_world {
   switched_journal rows;
   std::shared_ptr<removal_log> log = std::make_shared<removal_log>();
   write_settings settings;
-  steady_time now = steady_time{} + std::chrono::hours(1'000);
+  round_time now = round_time{} + std::chrono::hours(1'000);
   bool reclaims = false;
   bool has_evicted = false;  ///< in the last round
   std::unique_ptr<epoch_world> live;
@@ -134,7 +134,7 @@ class write_world {
   [[nodiscard]] std::unique_ptr<epoch_world> recovered_copy();
 
   [[nodiscard]] instance_state& instance(std::string_view id = "i") const;
-  [[nodiscard]] const group_state& group(std::string_view name = "g") const {
+  [[nodiscard]] const group_usage& group(std::string_view name = "g") const {
     return *live->state.groups.find(name)->second;
   }
   /// The locations of a key, as "serving s1 3" with the mask of its specs, sorted.

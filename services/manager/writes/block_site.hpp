@@ -9,7 +9,7 @@
 
 namespace cenote::manager {
 
-struct block_place {
+struct block_site {
   const instance_state& instance;
   const storage_terms& storage;
   const extent_state& extent;
@@ -17,6 +17,6 @@ struct block_place {
 };
 
 /// Appends an item for each spec of a block.
-void add_removal_items(const block_place& place, removal_scope scope, std::vector<removal_item>& items);
+void add_removal_items(const block_site& place, removal_scope scope, std::vector<removal_item>& items);
 
 }  // namespace cenote::manager

@@ -1,4 +1,4 @@
-#include "services/manager/writes/block_place.hpp"
+#include "services/manager/writes/block_site.hpp"
 
 #include <bit>
 #include <utility>
@@ -9,7 +9,7 @@ namespace cenote::manager {
 
 namespace {
 
-uri_writer writer_of(const block_place& place, const spec_terms& spec) {
+uri_writer writer_of(const block_site& place, const spec_terms& spec) {
   return uri_writer({.type = place.storage.type,
                      .storage = place.storage.name,
                      .root = place.storage.root,
@@ -21,7 +21,7 @@ uri_writer writer_of(const block_place& place, const spec_terms& spec) {
 
 }  // namespace
 
-void add_removal_items(const block_place& place, removal_scope scope, std::vector<removal_item>& items) {
+void add_removal_items(const block_site& place, removal_scope scope, std::vector<removal_item>& items) {
   std::uint64_t specs = 0;
   place.instance.index->visit_locations(place.extent.records[place.position], [&](const location& each) {
     if (each.extent == place.extent.table) specs = place.instance.index->sets().mask(each.set);
