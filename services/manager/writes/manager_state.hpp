@@ -75,7 +75,8 @@ struct storage_state {
       std::make_shared<std::atomic<storage_condition>>(storage_condition::healthy);
   std::unique_ptr<storage_worker> worker{};
   bool is_closing = false;             ///< its locations are dropped: no new writes
-  std::uint32_t batches = 0;           ///< deletions under way
+  std::uint64_t worker_number = 0;     ///< another one for each worker
+  std::uint32_t batches = 0;           ///< deletions under way at this worker
   std::uint64_t failed_deletions = 0;  ///< so far
 
   [[nodiscard]] bool is_readable() const noexcept {
@@ -98,6 +99,7 @@ struct manager_state {
   std::map<std::string, std::shared_ptr<group_state>, std::less<>> groups{};
   std::array<std::unique_ptr<storage_state>, most_storages> storages{};  ///< by number
   std::map<std::string, std::uint8_t, std::less<>> storage_numbers{};
+  std::uint64_t worker_changes = 0;  ///< workers that came or went so far
   std::vector<std::unique_ptr<storage_worker>> retired_workers{};  ///< of storages that were removed
 
   [[nodiscard]] instance_state* instance(std::uint64_t number) const noexcept;

@@ -26,6 +26,8 @@ void adopt_storages(manager_state& state, const worker_factory& make_worker) {
     }
     storage->condition = storage_condition::healthy;
     storage->is_closing = false;
+    storage->batches = 0;  // a worker that is stopped answers for none
+    storage->worker_number = ++state.worker_changes;
     storage->worker = make_worker(entry->terms);
   }
   for (const auto& [name, number] : state.storage_numbers) {
@@ -33,6 +35,7 @@ void adopt_storages(manager_state& state, const worker_factory& make_worker) {
     if (const auto& worker = state.storages[number]->worker; worker != nullptr) worker->stop();
     state.retired_workers.push_back(std::move(state.storages[number]->worker));
     state.storages[number].reset();
+    ++state.worker_changes;
   }
   std::erase_if(state.retired_workers, [](const auto& worker) { return worker == nullptr || worker->has_ended(); });
   state.storage_numbers = std::move(numbers);

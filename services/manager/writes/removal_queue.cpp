@@ -48,7 +48,7 @@ void removal_queue::issue_range(const due_removal& removal, extent_state& extent
     }
   };
   each_block([&](std::uint32_t position) { extent.issued[position] = true; });
-  issued_batch batch{.storage = extent.storage};
+  issued_batch batch{.storage = extent.storage, .worker = storage.worker_number};
   removal_batch request{.number = next_batch_++};
   each_block([&](std::uint32_t position) {
     const std::size_t items = request.items.size();
@@ -67,7 +67,19 @@ void removal_queue::issue_range(const due_removal& removal, extent_state& extent
   storage.worker->remove(std::move(request));
 }
 
+storage_state* removal_queue::storage_of(const issued_batch& batch) const noexcept {
+  storage_state* const storage = state_.storages[batch.storage].get();
+  return storage != nullptr && storage->worker_number == batch.worker ? storage : nullptr;
+}
+
+void removal_queue::drop_unanswered() {
+  if (worker_changes_ == state_.worker_changes) return;
+  worker_changes_ = state_.worker_changes;
+  std::erase_if(issued_, [this](const auto& batch) { return storage_of(batch.second) == nullptr; });
+}
+
 void removal_queue::issue(steady_time now) {
+  drop_unanswered();
   std::size_t blocks = 0;
   while (!waiting_.empty() && waiting_.top().due <= now && blocks < blocks_at_once) {
     due_removal removal = waiting_.top();
@@ -96,7 +108,7 @@ void removal_queue::issue(steady_time now) {
 void removal_queue::complete(const removal_outcome& outcome, ledger& changes, steady_time now) {
   const auto batch = issued_.find(outcome.number);
   if (batch == issued_.end()) return;
-  storage_state* const storage = state_.storages[batch->second.storage].get();
+  storage_state* const storage = storage_of(batch->second);
   if (storage != nullptr) --storage->batches;
   std::size_t item = 0;
   for (const issued_block& block : batch->second.blocks) {

@@ -41,10 +41,15 @@ class removal_queue {
   };
   struct issued_batch {
     std::uint8_t storage = 0;
+    std::uint64_t worker = 0;
     std::vector<issued_block> blocks{};
   };
 
   [[nodiscard]] extent_state* extent_of(const due_removal& removal) const;
+  /// The storage of a batch, if its worker is still there; else null.
+  [[nodiscard]] storage_state* storage_of(const issued_batch& batch) const noexcept;
+  /// Batches of workers that are gone have no outcome.
+  void drop_unanswered();
   void issue_range(const due_removal& removal, extent_state& extent, storage_state& storage);
   [[nodiscard]] static bool is_last_of_file(const extent_state& extent, std::uint32_t position,
                                             std::uint32_t blocks_per_file);
@@ -53,6 +58,7 @@ class removal_queue {
   std::priority_queue<due_removal, std::vector<due_removal>, later> waiting_;
   std::map<std::uint64_t, issued_batch> issued_;
   std::uint64_t next_batch_ = 1;
+  std::uint64_t worker_changes_ = 0;  ///< as many as were looked at
 };
 
 }  // namespace cenote::manager
