@@ -1,0 +1,191 @@
+// The state out of a journal, also out of one with damage.
+#include "services/manager/writes/recovery.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <random>
+#include <string>
+
+#include "services/manager/store/extent_row.hpp"
+#include "services/manager/store/row_seal.hpp"
+#include "tests/unit/services/manager/writes/write_world.hpp"
+
+namespace cenote::manager::test {
+
+using enum answer_code;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct recovered_rows {
+  manager_state state;
+  session_table sessions;
+  recovery_counts counts{};
+};
+
+/// A state out of any rows.
+std::unique_ptr<recovered_rows> recovered(const row_map& rows) {
+  memory_journal journal;
+  std::vector<journal_row> changes;
+  for (const auto& [name, value] : rows) changes.push_back({.name = name, .value = value});
+  (void)journal.write(changes);
+  auto all = std::make_unique<recovered_rows>();
+  recovery_parts parts{.state = all->state,
+                       .sessions = all->sessions,
+                       .removals = [](const due_removal&) {},
+                       .make_worker = [](const storage_terms&) { return std::unique_ptr<storage_worker>(); }};
+  const auto counts = recover(journal, parts, steady_time{} + 1'000h);
+  BOOST_TEST_REQUIRE(counts.has_value());
+  all->counts = *counts;
+  return all;
+}
+
+/// A world with an extent of each kind.
+row_map some_rows() {
+  write_world world({.delay_ms = 1'000'000});
+  world.write({1, 2, 3});
+  world.write({3, 4}, {.groups = {"a", "b"}});
+  (void)world.start({5, 6});
+  (void)world.remove({2});
+  return world.rows.rows();
+}
+
+std::string first_row(const row_map& rows, std::string_view begin) {
+  const auto row = rows.lower_bound(std::string(begin));
+  BOOST_TEST_REQUIRE((row != rows.end() && row->first.starts_with(begin)));
+  return row->first;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(recovery_of_states)
+
+BOOST_AUTO_TEST_CASE(an_empty_journal_is_an_empty_state) {
+  const auto all = recovered({});
+  BOOST_TEST((all->state.instances.empty() && all->state.epoch == 1U));
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_extent_is_skipped_and_counted) {
+  row_map rows = some_rows();
+  rows[first_row(rows, "e")].back() ^= 1;
+  const auto all = recovered(rows);
+  BOOST_TEST((all->counts.damaged_rows == 1U && all->counts.extents == 2U));
+  check_counts(all->state);
+}
+
+BOOST_AUTO_TEST_CASE(an_extent_without_its_states_is_an_open_session) {
+  row_map rows = some_rows();
+  rows.erase(first_row(rows, "m"));
+  const auto all = recovered(rows);
+  BOOST_TEST(all->sessions.size() == 2U);
+  check_counts(all->state);
+}
+
+BOOST_AUTO_TEST_CASE(states_without_their_extent_are_nothing) {
+  row_map rows = some_rows();
+  rows.erase(first_row(rows, "e"));
+  const auto all = recovered(rows);
+  BOOST_TEST(all->counts.extents == 2U);
+  check_counts(all->state);
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_whose_group_is_damaged_stays_and_takes_nothing_new) {
+  row_map rows = some_rows();
+  rows["rg/g"].back() ^= 1;
+  const auto all = recovered(rows);
+  BOOST_TEST(all->counts.damaged_rows == 1U);
+  BOOST_TEST_REQUIRE(all->state.instance_called("i") != nullptr);
+  BOOST_TEST(all->state.instance_called("i")->index->count() == 6U);
+  check_counts(all->state);
+  const auto change = all->state.settings.create_group(test::group(json_of({})));
+  BOOST_TEST_REQUIRE(change.has_value());
+  adopt_registry(all->state, change->next, [](const storage_terms&) { return std::unique_ptr<storage_worker>(); });
+  BOOST_TEST(all->state.instance_called("i")->group.get() == all->state.groups.at("g").get());
+  BOOST_TEST(all->state.instance_called("i")->group->terms->capacity > 0U);
+  check_counts(all->state);
+}
+
+BOOST_AUTO_TEST_CASE(extents_of_an_instance_or_a_storage_that_is_damaged_are_counted) {
+  row_map rows = some_rows();
+  row_map without_instance = rows, without_storage = rows;
+  without_instance["ri/i"].back() ^= 1;
+  without_storage["rs/s1"].back() ^= 1;
+  BOOST_TEST((recovered(without_instance)->counts.orphaned_rows == 3U));
+  const auto all = recovered(without_storage);
+  BOOST_TEST((all->counts.orphaned_rows == 3U && all->counts.damaged_rows == 1U));
+  check_counts(all->state);
+}
+
+// Rows with a sound seal that no manager wrote.
+BOOST_AUTO_TEST_CASE(extents_that_contradict_the_registry_or_themselves_are_skipped) {
+  row_map rows = some_rows();
+  const std::string row = first_row(rows, "e");
+  const auto grant = read_grant(row, rows[row]);
+  BOOST_TEST_REQUIRE(grant.has_value());
+  const auto check = [&](const extent_grant& changed) {
+    row_map other = rows;
+    other[row] = grant_row(row, changed);
+    const auto all = recovered(other);
+    BOOST_TEST(all->counts.damaged_rows + all->counts.orphaned_rows > 0U);
+    check_counts(all->state);
+  };
+  extent_grant changed = *grant;
+  changed.specs = {4};  // no such spec
+  check(changed);
+  changed.specs = {0};
+  check(changed);
+  changed = *grant;
+  changed.storage = 254;
+  check(changed);
+  changed.storage = 255;
+  check(changed);
+  changed = *grant;
+  changed.keys = {{.low = 7}, {.low = 7}, {.low = 7}};
+  check(changed);
+  changed = *grant;
+  changed.keys.push_back({.low = 8});  // the states are of fewer blocks
+  check(changed);
+}
+
+BOOST_AUTO_TEST_CASE(deadlines_far_away_or_long_ago_are_cut) {
+  write_world world;
+  (void)world.start({1});
+  row_map rows = world.rows.rows();
+  const std::string row = first_row(rows, "e");
+  for (const std::int64_t deadline : {INT64_MIN, INT64_MAX, std::int64_t{0}}) {
+    extent_grant grant = read_grant(row, rows[row]).value();
+    grant.deadline_ms = deadline;
+    rows[row] = grant_row(row, grant);
+    const auto all = recovered(rows);
+    const auto next = all->sessions.next_deadline();
+    BOOST_TEST_REQUIRE(next.has_value());
+    BOOST_TEST((*next >= steady_time{} + 1'000h + 10s && *next <= steady_time{} + 1'024h));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_thousand_random_damages_leave_a_sound_state) {
+  const row_map rows = some_rows();
+  std::mt19937_64 random(28);
+  for (int i = 0; i < 1'000; ++i) {
+    row_map damaged = rows;
+    for (std::size_t hit = 0; hit <= random() % 3; ++hit) {
+      auto row = std::next(damaged.begin(), static_cast<std::ptrdiff_t>(random() % damaged.size()));
+      std::string& value = row->second;
+      const std::size_t place = random() % (value.size() + 1);
+      if (random() % 4 == 0) {
+        value.resize(place);
+      } else if (place < value.size()) {
+        value[place] = static_cast<char>(random());
+      }
+      // A sound seal lets the content in.
+      if (row->first[0] != 'r' && value.size() > seal_bytes && random() % 2 == 0) {
+        const std::string content = value.substr(seal_bytes);
+        value = sealed(row->first, std::as_bytes(std::span(content)), 1);
+      }
+    }
+    check_counts(recovered(damaged)->state);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::manager::test
