@@ -6,6 +6,7 @@
 #include "services/manager/storages/file_storage.hpp"
 #include "services/manager/writes/departures.hpp"
 #include "services/manager/writes/finish_write.hpp"
+#include "services/manager/writes/served_blocks.hpp"
 
 namespace cenote::manager {
 
@@ -142,11 +143,7 @@ void manager_writer::state_owner::note_uses(steady_time now) {
   const std::uint32_t tenths = tenths_of(now);
   for (const auto& used : writer_.uses_.take()) {
     instance_state* const instance = state_.instance(used->instance);
-    if (instance == nullptr) continue;
-    for (auto record = used->records.rbegin(); record != used->records.rend(); ++record) {  // tail to head
-      instance->index->note_use(*record, tenths);
-      for (const auto& [storage, pool] : instance->pools) pool->touch(*record, tenths);
-    }
+    if (instance != nullptr) manager::note_uses(*instance, used->records, tenths);
   }
 }
 

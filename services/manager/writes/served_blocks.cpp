@@ -28,6 +28,15 @@ std::string_view pool_policy(const group_terms& group) noexcept {
   return group.is_ttl_sliding ? "lru" : "fifo";
 }
 
+void note_uses(instance_state& instance, std::span<const std::uint32_t> records, std::uint32_t now) {
+  const group_terms& group = *instance.group->terms;
+  if (group.policy == "ttl" && !group.is_ttl_sliding) return;
+  for (auto record = records.rbegin(); record != records.rend(); ++record) {  // no parent is older than its child
+    instance.index->note_use(*record, now);
+    for (const auto& [storage, pool] : instance.pools) pool->touch(*record, now);
+  }
+}
+
 void enter_pool(instance_state& instance, std::uint8_t storage, std::uint32_t record, std::uint32_t now) {
   auto& pool = instance.pools[storage];
   if (pool == nullptr) pool = std::move(*reclaim_pool::make(pool_policy(*instance.group->terms)));

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 #include "services/manager/writes/manager_state.hpp"
 
@@ -9,6 +11,9 @@ namespace cenote::manager {
 
 /// The order of a group's blocks, by the name of a policy. Under "ttl" the oldest are those whose time is over first.
 [[nodiscard]] std::string_view pool_policy(const group_terms& group) noexcept;
+
+/// Reads used these records, head to tail; some may be gone. A time that a use does not begin anew goes on.
+void note_uses(instance_state& instance, std::span<const std::uint32_t> records, std::uint32_t now);
 
 /// A record has its first served location in the storage.
 void enter_pool(instance_state& instance, std::uint8_t storage, std::uint32_t record, std::uint32_t now);
