@@ -212,11 +212,12 @@ bool reclaimer::run_group(group_state& group, ledger& changes, write_round& roun
   }
   for (const std::string& candidate : terms.candidates) {
     const storage_state* const storage = state_.storage_called(candidate);
-    if (storage == nullptr || storage->terms->capacity == 0) continue;
+    if (storage == nullptr || storage->terms->capacity == 0 || relieved_.contains(storage->terms->number)) continue;
     const level_use use{.capacity = signed_bytes(storage->terms->capacity), .used = storage->bytes.staying()};
     const victim_source source{.group = &group, .storage = storage->terms->number};
     if (run_quota({.name = "storage " + candidate + " of " + terms.name, .source = source, .use = use, .wanted = wanted, .count = counts_.by_storage},
                   changes, round)) {
+      relieved_.insert(storage->terms->number);
       return true;
     }
   }
@@ -225,6 +226,7 @@ bool reclaimer::run_group(group_state& group, ledger& changes, write_round& roun
 
 bool reclaimer::run(ledger& changes, write_round& round) {
   bool has_evicted = false;
+  relieved_.clear();
   for (const auto& [name, group] : state_.groups) {
     if (!group->terms->is_paused) has_evicted |= run_group(*group, changes, round);
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,7 @@ class reclaimer {
   manager_state& state_;
   reclaim_counts counts_;
   std::map<std::string, std::int64_t> goals_;  ///< what may stay, of what is over its level, by name of the quota
+  std::set<std::uint8_t> relieved_;  ///< storages that some group made room in, in this round
   std::size_t turn_ = 0;
 };
 
