@@ -24,8 +24,9 @@ class removal_log {
   };
 
   [[nodiscard]] result<> remove(const std::string& storage, const removal_item& item) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     ++attempts_;
+    came_.wait(lock, [this] { return !is_holding_; });
     if (failing_.contains(storage)) return fail(error_code::system, storage + " fails");
     done_.push_back({.storage = storage, .item = item});
     return {};
@@ -49,6 +50,16 @@ class removal_log {
     const std::lock_guard lock(mutex_);
     failing_.clear();
   }
+  /// Deletions hang from now on.
+  void hold() {
+    const std::lock_guard lock(mutex_);
+    is_holding_ = true;
+  }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    is_holding_ = false;
+    came_.notify_all();
+  }
   [[nodiscard]] std::vector<entry> take_done() {
     const std::lock_guard lock(mutex_);
     return std::exchange(done_, {});
@@ -65,6 +76,7 @@ class removal_log {
   std::vector<entry> done_;
   std::set<std::string> failing_;
   std::uint64_t attempts_ = 0;
+  bool is_holding_ = false;
 };
 
 class fake_storage final : public storage_backend {

@@ -37,9 +37,7 @@ std::vector<std::uint64_t> served(const write_world& world, const std::vector<st
 /// A read of a key, as the writer hears of it.
 void use(write_world& world, std::uint64_t key) {
   instance_state& instance = world.instance();
-  const std::uint32_t record = instance.index->find({.low = key});
-  instance.index->note_use(record, tenths_of(world.now));
-  for (const auto& [storage, pool] : instance.pools) pool->touch(record, tenths_of(world.now));
+  note_uses(instance, std::vector{instance.index->find({.low = key})}, tenths_of(world.now));
 }
 
 /// Makes the reclaimer free `blocks` at the next round: the level is what is used, and the goal so much less.
@@ -301,6 +299,39 @@ BOOST_AUTO_TEST_CASE(a_time_that_is_over_takes_blocks_below_any_level) {
   world.settle();
   BOOST_TEST(served(world, {1, 2}).empty());
   BOOST_TEST(world.live->reclaim.counts().by_time == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_read_begins_a_time_anew_only_where_it_slides) {
+  for (const bool is_sliding : {false, true}) {
+    write_world world({.strategy = std::string(R"(,"reclaim_policy":"POLICY_TTL","ttl_seconds":10,"ttl_sliding":)") +
+                                   (is_sliding ? "true" : "false")});
+    world.reclaims = true;
+    world.write({1});
+    world.pass(3s);
+    world.write({2});
+    world.pass(3s);
+    use(world, 1);
+    world.pass(6s);
+    world.settle();
+    const std::vector<std::uint64_t> stay = is_sliding ? numbers(1, 2) : numbers(2, 1);
+    BOOST_TEST(served(world, {1, 2}) == stay, boost::test_tools::per_element());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(groups_that_share_a_storage_over_its_level_do_not_all_make_the_whole_room) {
+  write_world world;
+  BOOST_TEST_REQUIRE(world.add_storage(storage_json("small", 1, 10 * block)) == ok);
+  BOOST_TEST_REQUIRE(world.update_group({.candidates = R"("small")"}) == ok);
+  BOOST_TEST_REQUIRE(world.change([](const change_basis& basis) {
+    return basis.settings.create_group(test::group(json_of({.name = "h", .candidates = R"("small")"})));
+  }) == ok);
+  BOOST_TEST_REQUIRE(world.add_instance(instance_json("j", "h")) == ok);
+  write_apart(world, numbers(0, 5));
+  write_apart(world, numbers(0, 4), "j");
+  world.reclaims = true;
+  world.settle();
+  // Nine of ten: one block has to go.
+  BOOST_TEST(served(world, numbers(0, 5)).size() + served(world, numbers(0, 4), "j").size() == 8U);
 }
 
 BOOST_AUTO_TEST_CASE(a_group_that_changes_its_policy_keeps_its_blocks_in_the_order_of_their_last_use) {

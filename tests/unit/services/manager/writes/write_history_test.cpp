@@ -66,7 +66,10 @@ class random_history {
     world_.settle();
     check();
     BOOST_TEST((world_.group().bytes.used == 0 && world_.live->sessions.size() == 0));
-    for (const auto& [name, value] : world_.rows.rows()) BOOST_TEST(name.front() == 'r');
+    BOOST_TEST(world_.has_registry_alone());
+    // A history without any of these would show little.
+    BOOST_TEST_MESSAGE(grants_ << ' ' << refusals_ << ' ' << ends_ << ' ' << world_.evictions);
+    BOOST_TEST((grants_ > 100 && refusals_ > 20 && ends_ > 100 && world_.evictions > 20));
   }
 
  private:
@@ -91,7 +94,12 @@ class random_history {
       for (std::size_t i = 0; i < keys.size(); ++i) request.groups.emplace_back(std::vector{"a", "b", "ab"}[draw(3)]);
     }
     auto grant = world_.start(keys, request);
-    if (grant) open_.push_back({.instance = request.instance, .grant = std::move(*grant)});
+    if (grant) {
+      grants_ += static_cast<std::size_t>(!grant->specs.empty());
+      open_.push_back({.instance = request.instance, .grant = std::move(*grant)});
+    } else {
+      refusals_ += static_cast<std::size_t>(grant.error().code == reach_max_entity_capacity);
+    }
   }
   void finish() {
     if (open_.empty()) return;
@@ -102,6 +110,7 @@ class random_history {
     (void)world_.finish(chosen.grant, bools(std::vector<bool>(mask.size() + 1)), chosen.instance);
     const answer_code code = world_.finish(chosen.grant, bools(mask), chosen.instance);
     BOOST_TEST((code == ok || code == session_not_found));
+    ends_ += static_cast<std::size_t>(code == ok);
     if (code == ok) BOOST_TEST(world_.finish(chosen.grant, bools(mask), chosen.instance) == ok);
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(place));
   }
@@ -159,6 +168,9 @@ class random_history {
                        .delay_ms = 1'500};
   write_world world_{{}, 4};
   std::vector<open_grant> open_;
+  std::size_t grants_ = 0;
+  std::size_t refusals_ = 0;  ///< for a quota
+  std::size_t ends_ = 0;
 };
 
 }  // namespace

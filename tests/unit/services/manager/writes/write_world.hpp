@@ -94,7 +94,9 @@ class write_world {
   write_settings settings;
   round_time now = round_time{} + std::chrono::hours(1'000);
   bool reclaims = false;
-  bool has_evicted = false;  ///< in the last round
+  bool awaits = true;         ///< the storages' outcomes, at the begin of a round
+  bool has_evicted = false;   ///< in the last round
+  std::size_t evictions = 0;  ///< rounds with some
   std::unique_ptr<epoch_world> live;
 
   explicit write_world(const group_values& group = {}, std::uint32_t blocks_per_file = 1);
