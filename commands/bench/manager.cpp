@@ -234,8 +234,8 @@ class manager_bench {
       (void)google::protobuf::util::MessageToJsonString(response, &printed);
       plain.add(plain_time.seconds());
     }
-    const std::string name = std::string("prefix of 1,000 keys with addresses, ") + std::string(kind) + " spec" +
-                             (kind == "one" ? "" : "s");
+    const std::string name =
+        std::string("prefix of 1,000 keys with addresses, ") + std::string(kind) + " spec" + (kind == "one" ? "" : "s");
     add(name, wire, limit);
     out_.add(time_figure("manager", name + ", JSON, beside json_util", json, plain, microseconds, "us",
                          {bound::kind::ratio_at_most, 0.34}));

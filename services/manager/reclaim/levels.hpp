@@ -7,10 +7,10 @@ namespace cenote::manager {
 
 /// A group's level, as its reclaim strategy gives it.
 struct level_terms {
-  double used_percentage = 0.9;      ///< part of the capacity; above 1: never before that much is used
-  std::int64_t used_size = 0;        ///< bytes; 0: none
-  double step_percentage = 0.05;     ///< how far below the level it goes
-  std::int64_t step_size = 0;        ///< bytes in place of a percentage; 0: none
+  double used_percentage = 0.9;   ///< part of the capacity; above 1: never before that much is used
+  std::int64_t used_size = 0;     ///< bytes; 0: none
+  double step_percentage = 0.05;  ///< how far below the level it goes
+  std::int64_t step_size = 0;     ///< bytes in place of a percentage; 0: none
 };
 
 /// A use that counts against a capacity: bytes, or keys.

@@ -61,8 +61,8 @@ void admin_calls::add_account(std::shared_ptr<const admin::AddAccountRequest> re
 
 void admin_calls::load_snapshot(const admin::LoadConfigSnapshotRequest& request, answer_receiver receive) {
   edit(
-      [text = request.config_snapshot(), is_dry = request.dry_run()](
-          const change_basis& basis) -> rpc_outcome<registry_change> {
+      [text = request.config_snapshot(),
+       is_dry = request.dry_run()](const change_basis& basis) -> rpc_outcome<registry_change> {
         auto change = manager::load_snapshot(basis.settings, text, basis.use);
         if (change && is_dry) return registry_change{.next = basis.settings, .note = std::move(change->note)};
         return change;
@@ -196,23 +196,27 @@ std::expected<void, body_fault> admin_calls::call(enum rpc name, answer_form for
         return basis.settings.add_storage(request.storage());
       });
     case rpc::update_storage:
-      return change(std::type_identity<admin::UpdateStorageRequest>{}, [](const change_basis& basis, const auto& request) {
-        return basis.settings.update_storage(request.storage(), basis.use(request.storage().global_unique_name()),
-                                             force_of(request.force_update()));
-      });
+      return change(
+          std::type_identity<admin::UpdateStorageRequest>{}, [](const change_basis& basis, const auto& request) {
+            return basis.settings.update_storage(request.storage(), basis.use(request.storage().global_unique_name()),
+                                                 force_of(request.force_update()));
+          });
     case rpc::enable_storage:
-      return change(std::type_identity<admin::EnableStorageRequest>{}, [](const change_basis& basis, const auto& request) {
-        return basis.settings.switch_storage(request.storage_unique_name(), storage_switch::enabled);
-      });
+      return change(std::type_identity<admin::EnableStorageRequest>{},
+                    [](const change_basis& basis, const auto& request) {
+                      return basis.settings.switch_storage(request.storage_unique_name(), storage_switch::enabled);
+                    });
     case rpc::disable_storage:
-      return change(std::type_identity<admin::DisableStorageRequest>{}, [](const change_basis& basis, const auto& request) {
-        return basis.settings.switch_storage(request.storage_unique_name(), storage_switch::disabled);
-      });
+      return change(std::type_identity<admin::DisableStorageRequest>{},
+                    [](const change_basis& basis, const auto& request) {
+                      return basis.settings.switch_storage(request.storage_unique_name(), storage_switch::disabled);
+                    });
     case rpc::remove_storage:
-      return change(std::type_identity<admin::RemoveStorageRequest>{}, [](const change_basis& basis, const auto& request) {
-        return basis.settings.remove_storage(request.storage_unique_name(), basis.use(request.storage_unique_name()),
-                                             force_of(request.force()));
-      });
+      return change(
+          std::type_identity<admin::RemoveStorageRequest>{}, [](const change_basis& basis, const auto& request) {
+            return basis.settings.remove_storage(request.storage_unique_name(),
+                                                 basis.use(request.storage_unique_name()), force_of(request.force()));
+          });
     case rpc::create_instance_group:
       return change(std::type_identity<admin::CreateInstanceGroupRequest>{},
                     [](const change_basis& basis, const auto& request) {
@@ -232,13 +236,15 @@ std::expected<void, body_fault> admin_calls::call(enum rpc name, answer_form for
           std::type_identity<proto::RegisterInstanceRequest>{},
           [](const change_basis& basis, const auto& request) { return basis.settings.register_instance(request); });
     case rpc::remove_instance:
-      return change(std::type_identity<admin::RemoveInstanceRequest>{}, [](const change_basis& basis, const auto& request) {
-        return basis.settings.remove_instance(request.instance_group(), request.instance_id());
-      });
+      return change(std::type_identity<admin::RemoveInstanceRequest>{},
+                    [](const change_basis& basis, const auto& request) {
+                      return basis.settings.remove_instance(request.instance_group(), request.instance_id());
+                    });
     case rpc::delete_account:
-      return change(std::type_identity<admin::DeleteAccountRequest>{}, [](const change_basis& basis, const auto& request) {
-        return basis.settings.delete_account(request.user_name());
-      });
+      return change(std::type_identity<admin::DeleteAccountRequest>{},
+                    [](const change_basis& basis, const auto& request) {
+                      return basis.settings.delete_account(request.user_name());
+                    });
     case rpc::add_account:
       return with_shared_request<admin::AddAccountRequest>(
           form, body, [&](const auto& request) { add_account(request, std::move(receive)); });
@@ -284,10 +290,11 @@ std::expected<void, body_fault> admin_calls::call_reading(enum rpc name, answer_
       return answer(std::type_identity<proto::meta::GetClusterInfoRequest>{},
                     [&](const auto&) { return get_meta_cluster(); });
     case rpc::get_manager_cluster_info:
-      return answer(std::type_identity<admin::GetManagerClusterInfoRequest>{}, [&](const auto&) { return get_cluster(); });
+      return answer(std::type_identity<admin::GetManagerClusterInfoRequest>{},
+                    [&](const auto&) { return get_cluster(); });
     case rpc::update_logger:
-      return with_shared_request<admin::UpdateLoggerRequest>(form, body,
-                                               [&](const auto& request) { update_logger(*request, receive); });
+      return with_shared_request<admin::UpdateLoggerRequest>(
+          form, body, [&](const auto& request) { update_logger(*request, receive); });
     case rpc::get_leader_elector_config:
       return answer(std::type_identity<admin::GetLeaderElectorConfigRequest>{},
                     [&](const auto&) { return response_answer(admin::GetLeaderElectorConfigResponse{}); });

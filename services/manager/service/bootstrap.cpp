@@ -72,8 +72,9 @@ result<registry_edit> bootstrap_edit(const std::string& choice, const std::strin
   }
   std::ifstream file(choice, std::ios::binary);
   if (!file) {
-    return fail(error_code::invalid_config, "manager.bootstrap: cannot read " + choice + "; right would be `default`, "
-                                            "`none`, or the path of a snapshot");
+    return fail(error_code::invalid_config, "manager.bootstrap: cannot read " + choice +
+                                                "; right would be `default`, "
+                                                "`none`, or the path of a snapshot");
   }
   std::string text{std::istreambuf_iterator<char>(file), {}};
   return [text = std::move(text)](const change_basis& basis) -> rpc_outcome<registry_change> {

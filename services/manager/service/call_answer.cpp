@@ -32,10 +32,10 @@ std::expected<void, body_fault> read_request(answer_form form, std::string_view 
                                              google::protobuf::Message& request) {
   if (form == answer_form::wire) {
     if (request.ParseFromArray(body.data(), static_cast<int>(body.size()))) return {};
-    return std::unexpected(body_fault{
-        .fault = json_fault::no_object,
-        .cause = {.code = answer_code::invalid_argument,
-                  .message = "the request is no " + std::string(request.GetDescriptor()->name())}});
+    return std::unexpected(
+        body_fault{.fault = json_fault::no_object,
+                   .cause = {.code = answer_code::invalid_argument,
+                             .message = "the request is no " + std::string(request.GetDescriptor()->name())}});
   }
   if (auto read = read_json(body, request); !read) {
     return std::unexpected(body_fault{.fault = read.error().fault, .cause = std::move(read.error().cause)});

@@ -24,9 +24,8 @@ void command_inbox::close() {
 
 command_inbox::mail command_inbox::take(round_time deadline) {
   std::unique_lock lock(mutex_);
-  wake_.wait_until(lock, deadline, [this] {
-    return mail_.is_stopping || !mail_.commands.empty() || !mail_.news.empty();
-  });
+  wake_.wait_until(lock, deadline,
+                   [this] { return mail_.is_stopping || !mail_.commands.empty() || !mail_.news.empty(); });
   mail all = std::move(mail_);
   mail_ = {.is_stopping = all.is_stopping};
   return all;

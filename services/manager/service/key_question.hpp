@@ -35,25 +35,28 @@ template <class Request>
                                                           const call_limits& limits) {
   const auto most = static_cast<int>(limits.keys);
   std::vector<cache_key> keys;
-  if (request.block_keys_size() > most) return refuse_count("block_keys", static_cast<std::size_t>(request.block_keys_size()), limits.keys);
+  if (request.block_keys_size() > most)
+    return refuse_count("block_keys", static_cast<std::size_t>(request.block_keys_size()), limits.keys);
   if (request.block_keys_size() > 0) {
     keys.reserve(static_cast<std::size_t>(request.block_keys_size()));
     for (const std::int64_t key : request.block_keys()) keys.push_back({.low = static_cast<std::uint64_t>(key)});
     return keys;
   }
-  if (request.byte_keys_size() > most) return refuse_count("byte_keys", static_cast<std::size_t>(request.byte_keys_size()), limits.keys);
+  if (request.byte_keys_size() > most)
+    return refuse_count("byte_keys", static_cast<std::size_t>(request.byte_keys_size()), limits.keys);
   for (const std::string& bytes : request.byte_keys()) {
     cache_key key;
     if (bytes.size() != sizeof key) {
-      return refuse(answer_code::invalid_argument, "byte_keys has a key of " + std::to_string(bytes.size()) +
-                                                       " bytes; right would be 16");
+      return refuse(answer_code::invalid_argument,
+                    "byte_keys has a key of " + std::to_string(bytes.size()) + " bytes; right would be 16");
     }
     std::memcpy(&key, bytes.data(), sizeof key);
     keys.push_back(key);
   }
   if (!keys.empty()) return keys;
   if (request.token_ids_size() == 0) {
-    return refuse(answer_code::invalid_argument, "block_keys, byte_keys and token_ids are all empty; one of them is needed");
+    return refuse(answer_code::invalid_argument,
+                  "block_keys, byte_keys and token_ids are all empty; one of them is needed");
   }
   const auto tokens = static_cast<std::size_t>(request.token_ids_size());
   if (tokens > limits.tokens) return refuse_count("token_ids", tokens, limits.tokens);

@@ -26,10 +26,8 @@ class part_list {
       const found_part& part = keys_.answer.parts[i];
       if (texts_ == nullptr || part.storage != storage_) texts_ = &keys_.instance.texts(part.storage);
       storage_ = part.storage;
-      parts_.push_back({.texts = texts_,
-                        .extent = part.extent,
-                        .specs = part.specs & keys_.specs,
-                        .position = part.position});
+      parts_.push_back(
+          {.texts = texts_, .extent = part.extent, .specs = part.specs & keys_.specs, .position = part.position});
     }
     return parts_;
   }
@@ -70,7 +68,8 @@ void fill_location(const served_instance& instance, const key_state& state, std:
                    proto::CacheLocation& location) {
   const auto& storage = state.storage < most_storages ? instance.storages()[state.storage] : nullptr;
   const std::uint64_t specs = state.specs & mask;
-  location.set_type(static_cast<proto::StorageType>(storage == nullptr ? storage_type::unspecified : storage->terms->type));
+  location.set_type(
+      static_cast<proto::StorageType>(storage == nullptr ? storage_type::unspecified : storage->terms->type));
   location.set_spec_size(std::popcount(specs));
   for (std::uint64_t rest = specs; rest != 0; rest &= rest - 1) {
     const auto spec = static_cast<std::size_t>(std::countr_zero(rest));
@@ -184,7 +183,8 @@ proto::meta::GetCacheMetaResponse states_of_keys(const served_instance& instance
   proto::meta::GetCacheMetaResponse response;
   std::vector<key_state> states;
   instance.index().read_states(keys, states);
-  std::ranges::stable_sort(states, {}, [](const key_state& state) { return std::pair(state.key, order_of(state.state)); });
+  std::ranges::stable_sort(states, {},
+                           [](const key_state& state) { return std::pair(state.key, order_of(state.state)); });
   auto state = states.begin();
   for (std::uint32_t key = 0; key < keys.size(); ++key) {
     proto::CacheLocation& location = *response.add_locations();

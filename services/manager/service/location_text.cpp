@@ -201,8 +201,8 @@ void location_list::add_absent(std::uint64_t specs, std::size_t count) {
     });
     append_field(field_, location, entry);
   } else {
-    entry = R"({"type":"ST_UNSPECIFIED","spec_size":)" + std::to_string(std::popcount(specs)) +
-            R"(,"location_specs":[)";
+    entry =
+        R"({"type":"ST_UNSPECIFIED","spec_size":)" + std::to_string(std::popcount(specs)) + R"(,"location_specs":[)";
     each_spec(specs, [&](std::size_t spec) {
       entry += R"({"name":)";
       append_json_text(instance_.specs[spec].name, entry);

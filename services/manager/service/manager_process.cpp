@@ -80,7 +80,9 @@ http::tls_files tls_of(const config::manager_section& settings) {
   return {.certificate = settings.tls_cert, .key = settings.tls_key, .client_ca = settings.tls_client_ca};
 }
 
-std::string service_name(rpc_face face) { return face == rpc_face::meta ? "MetaService" : "AdminService"; }
+std::string service_name(rpc_face face) {
+  return face == rpc_face::meta ? "MetaService" : "AdminService";
+}
 
 }  // namespace
 
@@ -89,11 +91,10 @@ result<> manager_process::open_http(const config::manager_section& settings, rpc
   const std::size_t threads =
       settings.threads != 0 ? settings.threads
                             : std::min<std::size_t>(most_threads, std::max(1U, std::thread::hardware_concurrency()));
-  auto server = http::request_server::bind(
-      {.addresses = {{.host = settings.host, .port = port}},
-       .tls = tls_of(settings),
-       .threads = threads,
-       .limits = {.buffers = settings.max_in_flight}});
+  auto server = http::request_server::bind({.addresses = {{.host = settings.host, .port = port}},
+                                            .tls = tls_of(settings),
+                                            .threads = threads,
+                                            .limits = {.buffers = settings.max_in_flight}});
   if (!server) return std::unexpected(server.error());
   (*server)->serve([this, face] { return std::make_unique<http_face>(face, *writer_, *access_, settings_); });
   for (const endpoint& each : (*server)->addresses()) addresses_.emplace_back(service_name(face) + " over HTTP", each);
@@ -125,8 +126,7 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
   google::protobuf::SetLogHandler(write_fatal_line);
   std::unique_ptr<manager_process> process(new manager_process(call_settings_of(settings)));
   process->access_ = std::make_unique<access_desk>(access_settings_of(settings));
-  process->writer_ =
-      std::make_unique<manager_writer>(writer_options_of(settings, state_dir, std::move(*bootstrap)));
+  process->writer_ = std::make_unique<manager_writer>(writer_options_of(settings, state_dir, std::move(*bootstrap)));
   for (const auto& [face, rpc_port, http_port] :
        {std::tuple(rpc_face::meta, settings.meta_rpc_port, settings.meta_http_port),
         std::tuple(rpc_face::admin, settings.admin_rpc_port, settings.admin_http_port)}) {

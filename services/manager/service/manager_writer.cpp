@@ -24,7 +24,8 @@ std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const 
   }
   auto made = redis_storage::make(storage.redis_url, storage.redis_auth_file, options.storages.probe_timeout);
   if (made) return std::move(*made);
-  log_warn(logger("manager"), "a storage cannot be opened", {{"storage", storage.name}, {"reason", made.error().message()}});
+  log_warn(logger("manager"), "a storage cannot be opened",
+           {{"storage", storage.name}, {"reason", made.error().message()}});
   return nullptr;
 }
 
@@ -120,8 +121,8 @@ void manager_writer::state_owner::show_view() {
     if (previous != nullptr && previous->terms == storage->terms && previous->signal == storage->signal) {
       (*table)[i] = previous;
     } else {
-      (*table)[i] = std::make_shared<const served_storage>(
-          served_storage{.terms = storage->terms, .signal = storage->signal});
+      (*table)[i] =
+          std::make_shared<const served_storage>(served_storage{.terms = storage->terms, .signal = storage->signal});
     }
   }
   if (storages_ == nullptr || *storages_ != *table) storages_ = std::move(table);
@@ -134,8 +135,8 @@ void manager_writer::state_owner::show_view() {
   for (const auto& [id, number] : state_.instance_numbers) {
     const instance_state& instance = *state_.instance(number);
     const auto same = previous->instances.find(id);
-    if (same != previous->instances.end() && same->second->is_of(instance.terms.get(), instance.group->terms.get(),
-                                                                 instance.index.get(), storages_.get())) {
+    if (same != previous->instances.end() &&
+        same->second->is_of(instance.terms.get(), instance.group->terms.get(), instance.index.get(), storages_.get())) {
       view->instances.emplace(id, same->second);
     } else {
       view->instances.emplace(id, std::make_shared<const served_instance>(instance.terms, instance.group->terms,
@@ -219,8 +220,7 @@ round_time manager_writer::state_owner::next_event() const {
   return next;
 }
 
-manager_writer::manager_writer(writer_options options)
-    : options_(std::move(options)), thread_([this] { run(); }) {}
+manager_writer::manager_writer(writer_options options) : options_(std::move(options)), thread_([this] { run(); }) {}
 
 void manager_writer::stop() noexcept {
   inbox_.close();

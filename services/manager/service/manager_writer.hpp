@@ -32,7 +32,7 @@ struct writer_options {
   write_settings writes{};
   storage_worker_options storages{};
   registry_edit bootstrap{};  ///< tried after each recovery; null: none
-  std::string name{};  ///< of this process, in the names of files that probes write
+  std::string name{};         ///< of this process, in the names of files that probes write
 };
 
 /// Figures for pages. Counters since the start.

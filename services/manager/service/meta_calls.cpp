@@ -28,7 +28,9 @@ std::minstd_rand& dice() {
   return random;
 }
 
-std::string name_text(query_kind kind) { return std::to_string(static_cast<int>(kind)); }
+std::string name_text(query_kind kind) {
+  return std::to_string(static_cast<int>(kind));
+}
 
 rpc_outcome<query_kind> kind_of(int number, const instance_terms& terms) {
   if (number == 0) return terms.default_kind == query_kind::unspecified ? query_kind::prefix : terms.default_kind;
@@ -76,7 +78,8 @@ rpc_outcome<meta_calls::instance_pointer> meta_calls::instance_of(const std::str
   const auto found = view->instances.find(id);
   if (found == view->instances.end() || !rights.may_see(found->second->terms().group)) {
     if (!view->is_ready) return refuse(answer_code::service_not_ready, "the manager recovers; ask again");
-    if (id.empty()) return refuse(answer_code::invalid_argument, "instance_id is empty; the id of an instance is needed");
+    if (id.empty())
+      return refuse(answer_code::invalid_argument, "instance_id is empty; the id of an instance is needed");
     return refuse_instance(id);
   }
   return found->second;
@@ -107,7 +110,7 @@ read_order meta_calls::order_of(const served_instance& instance) {
 }
 
 rpc_outcome<std::uint64_t> meta_calls::asked_specs(const instance_terms& terms,
-                                             const google::protobuf::RepeatedPtrField<std::string>& names) {
+                                                   const google::protobuf::RepeatedPtrField<std::string>& names) {
   if (names.empty()) return terms.all_specs;
   std::uint64_t specs = 0;
   for (const std::string& name : names) {
@@ -130,16 +133,15 @@ void meta_calls::note_uses(const served_instance& instance) {
   if (!records.empty()) writer_.uses().add(instance.terms().number, std::move(records));
 }
 
-rpc_outcome<std::size_t> meta_calls::find(const served_instance& instance, query_kind kind,
-                                          std::vector<cache_key> keys, std::int64_t window) {
+rpc_outcome<std::size_t> meta_calls::find(const served_instance& instance, query_kind kind, std::vector<cache_key> keys,
+                                          std::int64_t window) {
   const read_order order = order_of(instance);
   switch (kind) {
     case query_kind::batch: instance.index().read_each(keys, order, lookup_); return 0;
     case query_kind::window: {
       if (window < 1 || static_cast<std::uint64_t>(window) > keys.size()) {
-        return refuse(answer_code::invalid_argument, "sw_size is " + std::to_string(window) +
-                                                         "; right would be 1 to " + std::to_string(keys.size()) +
-                                                         ", the number of keys");
+        return refuse(answer_code::invalid_argument, "sw_size is " + std::to_string(window) + "; right would be 1 to " +
+                                                         std::to_string(keys.size()) + ", the number of keys");
       }
       const auto begin = instance.index().match_window(keys, static_cast<std::size_t>(window), order, lookup_);
       return begin.value_or(keys.size());
@@ -169,9 +171,10 @@ rpc_outcome<answer_writer> meta_calls::get_location(const meta::GetCacheLocation
   if (!begin) return std::unexpected(begin.error());
   note_uses(**instance);
   // The list is written before this object answers anything else.
-  return [this, instance = *instance, specs = *specs, begin = *begin,
-          count = is_prefix ? lookup_.keys.size() : count](answer_form form, std::string& out) {
-    append_locations({.instance = *instance, .answer = lookup_, .specs = specs, .begin = begin, .count = count}, form, out);
+  return [this, instance = *instance, specs = *specs, begin = *begin, count = is_prefix ? lookup_.keys.size() : count](
+             answer_form form, std::string& out) {
+    append_locations({.instance = *instance, .answer = lookup_, .specs = specs, .begin = begin, .count = count}, form,
+                     out);
   };
 }
 
@@ -185,13 +188,14 @@ rpc_outcome<answer_writer> meta_calls::get_length(const meta::GetCacheLocationLe
   if (!keys) return std::unexpected(keys.error());
   meta::GetCacheLocationLenResponse response;
   if (*kind == query_kind::prefix) {
-    response.set_cache_location_len(static_cast<std::int64_t>(
-        (*instance)->index().count_prefix(*keys, order_of(**instance), {})));
+    response.set_cache_location_len(
+        static_cast<std::int64_t>((*instance)->index().count_prefix(*keys, order_of(**instance), {})));
     return response_answer(std::move(response));
   }
   const auto begin = find(**instance, *kind, std::move(*keys), request.sw_size());
   if (!begin) return std::unexpected(begin.error());
-  response.set_cache_location_len(std::ranges::count_if(lookup_.keys, [](const found_key& key) { return key.parts != 0; }));
+  response.set_cache_location_len(
+      std::ranges::count_if(lookup_.keys, [](const found_key& key) { return key.parts != 0; }));
   return response_answer(std::move(response));
 }
 
@@ -245,8 +249,8 @@ void meta_calls::register_instance(proto::RegisterInstanceRequest request, const
                                    answer_receiver receive) {
   using response = meta::RegisterInstanceResponse;
   if (!rights.may_see(request.instance_group())) {
-    return receive(refusal_answer<response>({.code = answer_code::not_found,
-                                             .message = "there is no instance group " + request.instance_group()}));
+    return receive(refusal_answer<response>(
+        {.code = answer_code::not_found, .message = "there is no instance group " + request.instance_group()}));
   }
   const std::string group = request.instance_group();
   auto edit = [request = std::move(request)](const change_basis& basis) {
@@ -278,14 +282,15 @@ void meta_calls::start_write(const meta::StartWriteCacheRequest& request, const 
   auto keys = asked_keys(request, (*instance)->terms());
   if (!keys) return receive(refusal_answer<response>(keys.error()));
   if (request.is_replication()) {
-    return receive(refusal_answer<response>({.code = answer_code::unsupported,
-                                             .message = "replication is not built; leave is_replication out"}));
+    return receive(refusal_answer<response>(
+        {.code = answer_code::unsupported, .message = "replication is not built; leave is_replication out"}));
   }
-  start_request start{.instance = request.instance_id(),
-                      .keys = std::move(*keys),
-                      .groups = {request.location_spec_group_names().begin(), request.location_spec_group_names().end()},
-                      .timeout_s = request.write_timeout_seconds(),
-                      .replicas = request.min_replica_count()};
+  start_request start{
+      .instance = request.instance_id(),
+      .keys = std::move(*keys),
+      .groups = {request.location_spec_group_names().begin(), request.location_spec_group_names().end()},
+      .timeout_s = request.write_timeout_seconds(),
+      .replicas = request.min_replica_count()};
   writer_.post(std::make_unique<manager::start_write>(
       std::move(start), [&writer = writer_, receive = std::move(receive)](rpc_outcome<start_grant> outcome) {
         if (!outcome) return receive(refusal_answer<response>(std::move(outcome.error())));
@@ -296,7 +301,9 @@ void meta_calls::start_write(const meta::StartWriteCacheRequest& request, const 
           const auto refused = refuse_instance(grant->instance->id);
           return receive(refusal_answer<response>(refused.error()));
         }
-        receive([instance = found->second, grant](answer_form form, std::string& out) { append_grant(*instance, *grant, form, out); });
+        receive([instance = found->second, grant](answer_form form, std::string& out) {
+          append_grant(*instance, *grant, form, out);
+        });
       }));
 }
 
@@ -314,8 +321,8 @@ void meta_calls::finish_write(const meta::FinishWriteCacheRequest& request, cons
                         .session = request.write_session_id(),
                         .success = mask_of(request.success_blocks()),
                         .checksums = {request.checksums().begin(), request.checksums().end()}};
-  writer_.post(
-      std::make_unique<manager::finish_write>(std::move(finish), plain_receiver<meta::CommonResponse>(std::move(receive))));
+  writer_.post(std::make_unique<manager::finish_write>(std::move(finish),
+                                                       plain_receiver<meta::CommonResponse>(std::move(receive))));
 }
 
 void meta_calls::remove(const proto::RemoveCacheRequest& request, const call_rights& rights, answer_receiver receive) {
@@ -325,7 +332,8 @@ void meta_calls::remove(const proto::RemoveCacheRequest& request, const call_rig
   if (!keys) return receive(refusal_answer<meta::CommonResponse>(keys.error()));
   remove_request removal{
       .instance = request.instance_id(), .keys = std::move(*keys), .spared = mask_of(request.block_mask())};
-  writer_.post(std::make_unique<remove_keys>(std::move(removal), plain_receiver<meta::CommonResponse>(std::move(receive))));
+  writer_.post(
+      std::make_unique<remove_keys>(std::move(removal), plain_receiver<meta::CommonResponse>(std::move(receive))));
 }
 
 void meta_calls::trim(const meta::TrimCacheRequest& request, const call_rights& rights, answer_receiver receive) {
@@ -353,7 +361,8 @@ void meta_calls::trim(const meta::TrimCacheRequest& request, const call_rights& 
       return refuse_with(answer_code::invalid_argument,
                          "strategy is " + std::to_string(request.strategy()) + "; right would be 1 to 3");
   }
-  writer_.post(std::make_unique<trim_instance>(std::move(trim), plain_receiver<meta::CommonResponse>(std::move(receive))));
+  writer_.post(
+      std::make_unique<trim_instance>(std::move(trim), plain_receiver<meta::CommonResponse>(std::move(receive))));
 }
 
 std::expected<void, body_fault> meta_calls::call(enum rpc name, answer_form form, std::string_view body,
@@ -396,7 +405,7 @@ std::expected<void, body_fault> meta_calls::call(enum rpc name, answer_form form
           form, body, [&](auto&& request) { remove(request, rights, std::move(receive)); });
     case rpc::trim_cache:
       return with_request<meta::TrimCacheRequest>(form, body,
-                                            [&](auto&& request) { trim(request, rights, std::move(receive)); });
+                                                  [&](auto&& request) { trim(request, rights, std::move(receive)); });
     default:
       receive(refusal_answer<meta::CommonResponse>(
           {.code = answer_code::unsupported, .message = std::string(row_of(name).name) + " is not built"}));

@@ -45,15 +45,15 @@ class meta_calls {
 
   [[nodiscard]] rpc_outcome<instance_pointer> instance_of(const std::string& id, const call_rights& rights);
   [[nodiscard]] read_order order_of(const served_instance& instance);
-  [[nodiscard]] static rpc_outcome<std::uint64_t> asked_specs(const instance_terms& terms,
-                                                const google::protobuf::RepeatedPtrField<std::string>& names);
+  [[nodiscard]] static rpc_outcome<std::uint64_t> asked_specs(
+      const instance_terms& terms, const google::protobuf::RepeatedPtrField<std::string>& names);
   /// The keys of a request, which count.
   template <class Request>
   [[nodiscard]] rpc_outcome<std::vector<cache_key>> asked_keys(const Request& request, const instance_terms& terms);
   void note_uses(const served_instance& instance);
 
-  [[nodiscard]] rpc_outcome<answer_writer> get_by_backend(
-      const proto::meta::GetCacheLocationsByBackendRequest& request, const call_rights& rights);
+  [[nodiscard]] rpc_outcome<answer_writer> get_by_backend(const proto::meta::GetCacheLocationsByBackendRequest& request,
+                                                          const call_rights& rights);
   [[nodiscard]] rpc_outcome<answer_writer> get_meta(const proto::GetCacheMetaRequest& request,
                                                     const call_rights& rights);
   [[nodiscard]] rpc_outcome<answer_writer> get_instance(const proto::GetInstanceInfoRequest& request,

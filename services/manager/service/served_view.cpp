@@ -23,7 +23,9 @@ const storage_texts& served_instance::texts(std::uint8_t storage) const {
   return *first;  // another reader was faster
 }
 
-use_list::~use_list() { (void)take(); }
+use_list::~use_list() {
+  (void)take();
+}
 
 void use_list::add(std::uint64_t instance, std::vector<std::uint32_t> records) {
   if (waiting_.load(std::memory_order_relaxed) >= most_waiting) return;

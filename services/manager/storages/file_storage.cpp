@@ -34,7 +34,9 @@ std::vector<std::string> names_of(std::string_view path) {
   return names;
 }
 
-bool is_absent(int error_number) noexcept { return error_number == ENOENT || error_number == ENOTDIR; }
+bool is_absent(int error_number) noexcept {
+  return error_number == ENOENT || error_number == ENOTDIR;
+}
 
 /// The folders on the way to a file, the root first.
 struct opened_folders {

@@ -1,8 +1,8 @@
 // Whether a storage works, from its probes.
 #pragma once
 
-#include <cstdint>
 #include <chrono>
+#include <cstdint>
 
 namespace cenote::manager {
 

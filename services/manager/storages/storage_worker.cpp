@@ -18,10 +18,7 @@ constexpr auto stop_limit = 500ms;
 // The thread shares it with the worker, as it may outlive that one.
 struct storage_worker::shared_state {
   shared_state(std::unique_ptr<storage_backend> storage, storage_worker_options settings, outcome_receiver receiver)
-      : backend(std::move(storage)),
-        options(settings),
-        receive(std::move(receiver)),
-        health(settings.probe_timeout) {}
+      : backend(std::move(storage)), options(settings), receive(std::move(receiver)), health(settings.probe_timeout) {}
 
   [[nodiscard]] std::optional<removal_batch> next_batch();
   void remove(const removal_batch& batch);

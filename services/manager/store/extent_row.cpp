@@ -16,7 +16,9 @@ constexpr std::uint16_t grant_version = 1;
 constexpr std::uint16_t states_version = 1;
 constexpr std::size_t row_name_bytes = 1 + 2 * sizeof(std::uint64_t);
 
-std::uint64_t ordered(std::uint64_t number) noexcept { return __builtin_bswap64(number); }
+std::uint64_t ordered(std::uint64_t number) noexcept {
+  return __builtin_bswap64(number);
+}
 
 // Keys of 64 bits are written as such: only a batch with a longer one takes 16 bytes a key.
 bool is_wide(std::span<const cache_key> keys) noexcept {
@@ -134,7 +136,8 @@ std::optional<extent_grant> read_grant(std::string_view row, std::string_view va
   const bool wide = reader.get<std::uint8_t>() != 0;
   const auto blocks = reader.get<std::uint32_t>();
   const auto masks = reader.get<std::uint32_t>();
-  if (!reader.ok() || blocks == 0 || blocks > most_extent_blocks || (masks != 1 && masks != blocks)) return std::nullopt;
+  if (!reader.ok() || blocks == 0 || blocks > most_extent_blocks || (masks != 1 && masks != blocks))
+    return std::nullopt;
   if (!get_words(reader, masks, grant.specs) || !get_keys(reader, blocks, wide, grant.keys) ||
       !get_parents(reader, blocks, grant.parents) || reader.remaining() != 0) {
     return std::nullopt;
@@ -161,7 +164,8 @@ std::optional<extent_states> read_states(std::string_view row, std::string_view 
   const auto blocks = reader.get<std::uint32_t>();
   std::vector<std::uint64_t> words;
   if (!reader.ok() || blocks == 0 || blocks > most_extent_blocks) return std::nullopt;
-  if (!get_words(reader, reader.remaining() / 8, words) || reader.remaining() != 0 || !states.states.assign(blocks, std::move(words))) {
+  if (!get_words(reader, reader.remaining() / 8, words) || reader.remaining() != 0 ||
+      !states.states.assign(blocks, std::move(words))) {
     return std::nullopt;
   }
   return states;

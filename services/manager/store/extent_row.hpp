@@ -62,8 +62,7 @@ class state_mask {
   }
   void set(std::size_t position, location_state state) noexcept {
     std::uint64_t& word = words_[position / per_word];
-    word = (word & ~(std::uint64_t{3} << shift(position))) |
-           (static_cast<std::uint64_t>(state) << shift(position));
+    word = (word & ~(std::uint64_t{3} << shift(position))) | (static_cast<std::uint64_t>(state) << shift(position));
   }
   [[nodiscard]] std::span<const std::uint64_t> words() const noexcept { return words_; }
   /// False: not the words of so many blocks.

@@ -57,7 +57,8 @@ class rocks_journal::database {
     const std::unique_ptr<rocksdb::Iterator> first(rows_->NewIterator({}));
     first->SeekToFirst();
     if (first->Valid()) return fail(error_code::layout_mismatch, "the database is not a manager's");
-    const rocksdb::Status written = rows_->Put(durable(), format_name, rocksdb::Slice(format_text.data(), format_text.size()));
+    const rocksdb::Status written =
+        rows_->Put(durable(), format_name, rocksdb::Slice(format_text.data(), format_text.size()));
     return written.ok() ? result<>() : fail_status(written, "writing the database's format");
   }
 

@@ -10,8 +10,8 @@
 namespace cenote::manager {
 
 struct rocks_options {
-  std::string folder{};                                 ///< made if it is not there
-  bool is_synchronous = false;                          ///< fsync of each write: it survives a loss of power
+  std::string folder{};                                  ///< made if it is not there
+  bool is_synchronous = false;                           ///< fsync of each write: it survives a loss of power
   std::uint64_t cache_bytes = std::uint64_t{64} << 20U;  ///< of blocks, and as much of rows not yet in files at most
 };
 

@@ -27,7 +27,8 @@ void add_removal_items(const block_site& place, removal_scope scope, std::vector
     if (each.extent == place.extent.table) specs = place.instance.index->sets().mask(each.set);
   });
   for (; specs != 0; specs &= specs - 1) {
-    const uri_writer writer = writer_of(place, place.instance.terms->specs[static_cast<std::size_t>(std::countr_zero(specs))]);
+    const uri_writer writer =
+        writer_of(place, place.instance.terms->specs[static_cast<std::size_t>(std::countr_zero(specs))]);
     if (has_files(place.storage.type)) {
       file_range part = writer.part(place.extent.name.extent, place.position);
       items.push_back({.place = std::move(part.path), .offset = part.offset, .bytes = part.bytes, .scope = scope});

@@ -13,13 +13,19 @@ namespace {
 
 constexpr std::string_view departure_kind = "x/";
 
-std::string key_of(std::uint64_t instance) { return std::string(departure_kind) + std::to_string(instance); }
+std::string key_of(std::uint64_t instance) {
+  return std::string(departure_kind) + std::to_string(instance);
+}
 
-std::string row_of(const std::string& key) { return static_cast<char>(row_kind::registry) + key; }
+std::string row_of(const std::string& key) {
+  return static_cast<char>(row_kind::registry) + key;
+}
 
 }  // namespace
 
-bool is_departure(std::string_view key) noexcept { return key.starts_with(departure_kind); }
+bool is_departure(std::string_view key) noexcept {
+  return key.starts_with(departure_kind);
+}
 
 journal_row departure_row(const registered_instance& instance) {
   proto::registry::InstanceRow row;
@@ -29,14 +35,17 @@ journal_row departure_row(const registered_instance& instance) {
   return {.name = row_of(key), .value = pack_row(key, row.SerializeAsString())};
 }
 
-journal_row departure_end(std::uint64_t instance) { return {.name = row_of(key_of(instance))}; }
+journal_row departure_end(std::uint64_t instance) {
+  return {.name = row_of(key_of(instance))};
+}
 
 bool restore_departure(manager_state& state, std::string_view key, std::string_view value) {
   const auto content = unpack_row(key, value);
   proto::registry::InstanceRow row;
   if (!content || !row.ParseFromArray(content->data(), static_cast<int>(content->size()))) return false;
   auto terms = make_instance_terms(row.instance());
-  if (!terms || row.number() == 0 || key != key_of(row.number()) || state.instance(row.number()) != nullptr) return false;
+  if (!terms || row.number() == 0 || key != key_of(row.number()) || state.instance(row.number()) != nullptr)
+    return false;
   terms->number = row.number();
   auto instance = std::make_unique<instance_state>();
   instance->index = std::make_shared<instance_index>(random_number());

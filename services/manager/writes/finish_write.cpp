@@ -21,7 +21,7 @@ std::unexpected<rpc_refusal> finish_write::refuse_session() const {
 }
 
 rpc_outcome<> finish_write::compare(const finished_session& session, const session_name& name,
-                               std::uint64_t instance) const {
+                                    std::uint64_t instance) const {
   if (session.nonce != name.nonce || session.instance != instance) return refuse_session();
   // The length is that of the first call, or the mark differs.
   std::vector<bool> success;
@@ -35,8 +35,8 @@ rpc_outcome<> finish_write::compare(const finished_session& session, const sessi
   return refuse(answer_code::invalid_argument, "the session was finished with another success_blocks");
 }
 
-rpc_outcome<> finish_write::finish_open(write_parts& parts, const session_name& name, const session_place& place,
-                                   round_time now) {
+rpc_outcome<> finish_write::finish_open(write_parts& parts, const session_name& name, session_place place,
+                                        round_time now) {
   instance_state& instance = *parts.state.instance(place.instance);
   extent_state& extent = *instance.extent(place.table);
   if (extent.nonce != name.nonce) return refuse_session();

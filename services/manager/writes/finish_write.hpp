@@ -21,10 +21,10 @@ class finish_write final : public write_command {
 
  private:
   [[nodiscard]] rpc_outcome<> finish(write_parts& parts, round_time now);
-  [[nodiscard]] rpc_outcome<> finish_open(write_parts& parts, const session_name& name, const session_place& place,
-                                              round_time now);
+  [[nodiscard]] rpc_outcome<> finish_open(write_parts& parts, const session_name& name, session_place place,
+                                          round_time now);
   [[nodiscard]] rpc_outcome<> compare(const finished_session& session, const session_name& name,
-                                          std::uint64_t instance) const;
+                                      std::uint64_t instance) const;
   [[nodiscard]] std::unexpected<rpc_refusal> refuse_session() const;
 
   finish_request request_;

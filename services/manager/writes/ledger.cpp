@@ -59,8 +59,7 @@ result<> ledger::commit(round_time now) {
   return {};
 }
 
-void ledger::serve_block(instance_state& instance, const extent_state& extent, std::uint32_t record,
-                         round_time now) {
+void ledger::serve_block(instance_state& instance, const extent_state& extent, std::uint32_t record, round_time now) {
   const std::uint32_t tenths = tenths_of(now);
   (void)instance.index->change_state(record, extent.table, location_state::writing, location_state::serving);
   instance.index->note_use(record, tenths);

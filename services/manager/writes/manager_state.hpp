@@ -43,8 +43,8 @@ struct group_usage {
   std::shared_ptr<const group_terms> terms{};
   byte_account bytes{};
   std::map<storage_type, byte_account> kinds{};  ///< by type of storage
-  std::int64_t wanted_bytes = 0;  ///< that a refused request lacked
-  bool is_touched = true;         ///< something was charged, or refused, since the reclaimer looked
+  std::int64_t wanted_bytes = 0;                 ///< that a refused request lacked
+  bool is_touched = true;                        ///< something was charged, or refused, since the reclaimer looked
   std::size_t instances = 0;
 };
 
@@ -52,14 +52,14 @@ struct instance_state {
   std::shared_ptr<const instance_terms> terms{};
   std::shared_ptr<instance_index> index{};
   std::shared_ptr<group_usage> group{};
-  std::vector<std::unique_ptr<extent_state>> extents{};  ///< by table number
+  std::vector<std::unique_ptr<extent_state>> extents{};           ///< by table number
   std::map<std::uint8_t, std::unique_ptr<reclaim_pool>> pools{};  ///< of what is served, by storage
   std::vector<std::uint16_t> served_children{};                   ///< by record
   byte_account bytes{};
-  std::int64_t wanted_keys = 0;                                   ///< that a refused request lacked
-  std::int64_t deleting_keys = 0;                                 ///< records that have nothing but deleted blocks
-  bool is_touched = true;     ///< as the group's
-  bool is_departing = false;  ///< removed; it goes with its last extent
+  std::int64_t wanted_keys = 0;    ///< that a refused request lacked
+  std::int64_t deleting_keys = 0;  ///< records that have nothing but deleted blocks
+  bool is_touched = true;          ///< as the group's
+  bool is_departing = false;       ///< removed; it goes with its last extent
 
   [[nodiscard]] extent_state* extent(std::uint32_t table) const noexcept {
     return table < extents.size() ? extents[table].get() : nullptr;
@@ -101,15 +101,13 @@ struct manager_state {
   std::map<std::string, std::shared_ptr<group_usage>, std::less<>> groups{};
   std::array<std::unique_ptr<storage_state>, most_storages> storages{};  ///< by number
   std::map<std::string, std::uint8_t, std::less<>> storage_numbers{};
-  std::uint64_t worker_changes = 0;  ///< workers that came or went so far
+  std::uint64_t worker_changes = 0;                                ///< workers that came or went so far
   std::vector<std::unique_ptr<storage_worker>> retired_workers{};  ///< of storages that were removed
 
   [[nodiscard]] instance_state* instance(std::uint64_t number) const noexcept;
   [[nodiscard]] instance_state* instance_called(std::string_view id) const noexcept;
   [[nodiscard]] storage_state* storage_called(std::string_view name) const noexcept;
-  [[nodiscard]] std::uint64_t new_extent_number() noexcept {
-    return std::uint64_t{epoch} << 32U | next_extent++;
-  }
+  [[nodiscard]] std::uint64_t new_extent_number() noexcept { return std::uint64_t{epoch} << 32U | next_extent++; }
 };
 
 /// Adds to the accounts of an instance, its group and a storage.

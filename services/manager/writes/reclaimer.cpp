@@ -13,7 +13,9 @@ namespace {
 constexpr std::chrono::milliseconds whole_pause{100};
 
 /// The amount that has to go so that `goal` stays.
-std::int64_t excess_over(std::int64_t used, std::int64_t goal) noexcept { return std::max<std::int64_t>(0, used - goal); }
+std::int64_t excess_over(std::int64_t used, std::int64_t goal) noexcept {
+  return std::max<std::int64_t>(0, used - goal);
+}
 
 /// Whether room is made for a request that was refused: with a level above 1 refusals are what is lack, and what
 /// exceeds the whole quota does not fit in whatever goes.
@@ -210,8 +212,7 @@ bool reclaimer::run_group(group_usage& group, ledger& changes, write_round& roun
   const std::int64_t lack = std::exchange(group.wanted_bytes, 0);
   if (expire(group, changes, round)) return true;
   const level_use total{.capacity = signed_bytes(terms.capacity), .used = group.bytes.staying()};
-  if (run_quota({.source = {.group = &group}, .use = total, .lack = lack, .count = counts_.by_bytes},
-                changes, round)) {
+  if (run_quota({.source = {.group = &group}, .use = total, .lack = lack, .count = counts_.by_bytes}, changes, round)) {
     return true;
   }
   for (const type_quota& quota : terms.type_quotas) {
@@ -226,8 +227,7 @@ bool reclaimer::run_group(group_usage& group, ledger& changes, write_round& roun
     if (storage == nullptr || storage->terms->capacity == 0 || relieved_.contains(storage->terms->number)) continue;
     const level_use use{.capacity = signed_bytes(storage->terms->capacity), .used = storage->bytes.staying()};
     const victim_source source{.group = &group, .storage = storage->terms->number};
-    if (run_quota({.source = source, .use = use, .lack = lack, .count = counts_.by_storage},
-                  changes, round)) {
+    if (run_quota({.source = source, .use = use, .lack = lack, .count = counts_.by_storage}, changes, round)) {
       relieved_.insert(storage->terms->number);
       return true;
     }

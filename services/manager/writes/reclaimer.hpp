@@ -44,8 +44,8 @@ class reclaimer {
   /// Where victims come from.
   struct victim_source {
     group_usage* group = nullptr;
-    instance_state* instance = nullptr;   ///< null: all of the group
-    std::optional<storage_type> type{};   ///< nothing: all
+    instance_state* instance = nullptr;  ///< null: all of the group
+    std::optional<storage_type> type{};  ///< nothing: all
     std::optional<std::uint8_t> storage{};
   };
   struct chosen_pool {
@@ -79,7 +79,7 @@ class reclaimer {
   manager_state& state_;
   reclaim_counts counts_;
   std::map<std::string, std::int64_t> goals_;  ///< what may stay, of what is over its level, by name of the quota
-  std::set<std::uint8_t> relieved_;  ///< storages that some group made room in, in this round
+  std::set<std::uint8_t> relieved_;            ///< storages that some group made room in, in this round
   std::size_t turn_ = 0;
   round_time next_whole_{};
 };

@@ -86,8 +86,7 @@ result<> journal_reader::read_states() {
 }
 
 result<> journal_reader::read_extents() {
-  return rows_.read(row_kind::extent,
-                    [&](std::string_view row, std::string_view value) { read_extent(row, value); });
+  return rows_.read(row_kind::extent, [&](std::string_view row, std::string_view value) { read_extent(row, value); });
 }
 
 void journal_reader::read_extent(std::string_view row, std::string_view value) {
@@ -102,7 +101,8 @@ void journal_reader::read_extent(std::string_view row, std::string_view value) {
     return;
   }
   const std::uint64_t foreign = ~instance->terms->all_specs;
-  const bool is_foreign = std::ranges::any_of(grant->specs, [&](std::uint64_t specs) { return (specs & foreign) != 0 || specs == 0; });
+  const bool is_foreign =
+      std::ranges::any_of(grant->specs, [&](std::uint64_t specs) { return (specs & foreign) != 0 || specs == 0; });
   const auto states = states_.find(grant->name);
   if (is_foreign || (states != states_.end() && states->second.states.size() != grant->keys.size())) {
     ++counts_.damaged_rows;
@@ -131,10 +131,11 @@ void journal_reader::add_block(instance_state& instance, extent_state& extent, c
     last_bytes_ = instance.bytes_of(specs);
   }
   const auto set = last_set_;
-  const bool is_added = set && index.add_location(record, {.extent = extent.table,
-                                                           .position = static_cast<std::uint16_t>(position),
-                                                           .state = state,
-                                                           .set = *set});
+  const bool is_added =
+      set &&
+      index.add_location(
+          record,
+          {.extent = extent.table, .position = static_cast<std::uint16_t>(position), .state = state, .set = *set});
   if (!is_added) {  // a key that is there twice, in a row that no manager wrote
     ++counts_.damaged_rows;
     if (is_new) index.drop(record);
@@ -202,8 +203,8 @@ void journal_reader::add_extent(instance_state& instance, const extent_grant& gr
 }
 
 void journal_reader::open_session(extent_state& extent, const extent_grant& grant) {
-  const auto unix_now = std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::system_clock::now().time_since_epoch());
+  const auto unix_now =
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch());
   constexpr std::chrono::milliseconds longest = 24h;
   const std::chrono::milliseconds rest(grant.deadline_ms - unix_now.count());
   extent.deadline = now_ + std::clamp<std::chrono::milliseconds>(rest, least_rest, longest);
@@ -252,7 +253,8 @@ void journal_reader::fill_pools() {
     for (const auto& extent : instance->extents) {
       if (extent != nullptr) extents.push_back(extent.get());
     }
-    std::ranges::sort(extents, {}, [](const extent_state* extent) { return std::pair(extent->wrote_at, extent->name); });
+    std::ranges::sort(extents, {},
+                      [](const extent_state* extent) { return std::pair(extent->wrote_at, extent->name); });
     for (const extent_state* const extent : extents) {
       const std::uint32_t age = seconds > extent->wrote_at ? seconds - extent->wrote_at : 0;
       const std::uint32_t then = age < tenths / 10 ? tenths - age * 10 : 0;

@@ -16,7 +16,7 @@ namespace cenote::manager {
 struct recovery_counts {
   std::uint64_t extents = 0;
   std::uint64_t blocks = 0;
-  std::uint64_t damaged_rows = 0;  ///< that could not be read
+  std::uint64_t damaged_rows = 0;   ///< that could not be read
   std::uint64_t orphaned_rows = 0;  ///< extents of an instance or a storage that is not there
 };
 

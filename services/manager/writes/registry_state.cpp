@@ -106,9 +106,8 @@ void adopt_registry(manager_state& state, const manager_registry& next, const wo
 void rebuild_pools(instance_state& instance) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> records;  // last use, record
   constexpr std::size_t all = ~std::size_t{0};
-  (void)instance.index->scan(0, all, [&](std::uint32_t record) {
-    records.emplace_back(instance.index->last_use_of(record), record);
-  });
+  (void)instance.index->scan(
+      0, all, [&](std::uint32_t record) { records.emplace_back(instance.index->last_use_of(record), record); });
   std::ranges::sort(records);
   for (auto& [storage, pool] : instance.pools) {
     auto next = std::move(*reclaim_pool::make(pool_policy(*instance.group->terms)));

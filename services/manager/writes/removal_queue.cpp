@@ -14,7 +14,8 @@ using namespace std::chrono_literals;
 constexpr std::size_t blocks_at_once = 4'096;
 constexpr std::chrono::milliseconds first_pause = 1s;
 constexpr std::chrono::milliseconds longest_pause = 300s;
-constexpr std::chrono::milliseconds credit_pause = 10ms;  ///< until a storage with all its batches under way is looked at again
+constexpr std::chrono::milliseconds credit_pause =
+    10ms;  ///< until a storage with all its batches under way is looked at again
 
 std::chrono::milliseconds pause_after(std::uint32_t attempts) noexcept {
   return attempts >= 9 ? longest_pause : std::min(longest_pause, first_pause * (1 << attempts));
@@ -60,7 +61,8 @@ void removal_queue::issue_repeated(round_time now) {
       repeated_removal& removal = removals->front();
       repeated_ -= removal.items.size();
       storage_state* const storage = state_.storages[removal.storage].get();
-      if (storage != nullptr && storage->worker != nullptr) storage->worker->remove({.items = std::move(removal.items)});
+      if (storage != nullptr && storage->worker != nullptr)
+        storage->worker->remove({.items = std::move(removal.items)});
       removals->pop_front();
     }
   }
@@ -80,14 +82,12 @@ void removal_queue::issue_range(const due_removal& removal, extent_state& extent
   removal_batch request{.number = next_batch_++};
   each_block([&](std::uint32_t position) {
     const std::size_t items = request.items.size();
-    const removal_scope scope = is_last_of_file(extent, position, storage.terms->blocks_per_file)
-                                    ? removal_scope::whole
-                                    : removal_scope::part;
+    const removal_scope scope =
+        is_last_of_file(extent, position, storage.terms->blocks_per_file) ? removal_scope::whole : removal_scope::part;
     add_removal_items({.instance = instance, .storage = *storage.terms, .extent = extent, .position = position}, scope,
                       request.items);
-    batch.blocks.push_back({.removal = removal,
-                            .position = position,
-                            .items = static_cast<std::uint32_t>(request.items.size() - items)});
+    batch.blocks.push_back(
+        {.removal = removal, .position = position, .items = static_cast<std::uint32_t>(request.items.size() - items)});
   });
   if (batch.blocks.empty()) return;
   repeat_later(extent, request.items, now);

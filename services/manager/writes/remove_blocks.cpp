@@ -39,8 +39,7 @@ void answer_with(rpc_outcome<>& outcome, const result<>& committed, const Receiv
 }
 
 extent_walk walk_of(const trim_request& request) {
-  const auto action =
-      request.scope == trim_scope::records ? extent_walk::action::forget : extent_walk::action::remove;
+  const auto action = request.scope == trim_scope::records ? extent_walk::action::forget : extent_walk::action::remove;
   if (request.scope != trim_scope::period) return {action, {}};
   return {action, {.begin = std::max(request.begin, 1U), .end = request.end}};
 }
@@ -70,7 +69,9 @@ bool remove_keys::advance(write_parts& parts, write_round& round) {
   return !is_complete || *is_complete;
 }
 
-void remove_keys::answer(const result<>& committed) { answer_with(outcome_, committed, receive_); }
+void remove_keys::answer(const result<>& committed) {
+  answer_with(outcome_, committed, receive_);
+}
 
 void extent_walk::visit(write_parts& parts, instance_state& instance, extent_state& extent) const {
   if (filter_.storage && extent.storage != *filter_.storage) return;
@@ -107,6 +108,8 @@ bool trim_instance::advance(write_parts& parts, write_round& round) {
   return walk_.advance(parts, *instance, round);
 }
 
-void trim_instance::answer(const result<>& committed) { answer_with(outcome_, committed, receive_); }
+void trim_instance::answer(const result<>& committed) {
+  answer_with(outcome_, committed, receive_);
+}
 
 }  // namespace cenote::manager

@@ -69,8 +69,8 @@ bool has_served_child(const instance_state& instance, std::uint32_t record) noex
 bool is_served(const instance_state& instance, std::uint32_t record, std::uint8_t storage) {
   bool served = false;
   instance.index->visit_locations(record, [&](const location& place) {
-    served = served || (place.state == location_state::serving &&
-                        instance.index->extents().get(place.extent).storage == storage);
+    served = served ||
+             (place.state == location_state::serving && instance.index->extents().get(place.extent).storage == storage);
   });
   return served;
 }

@@ -51,19 +51,18 @@ rpc_outcome<std::vector<bool>> mask_of(const position_mask& mask, std::size_t co
 rpc_outcome<> start_write::read_groups() {
   if (request_.groups.empty()) return {};
   if (request_.groups.size() != request_.keys.size()) {
-    return refuse(answer_code::invalid_argument,
-                  "location_spec_group_names has " + std::to_string(request_.groups.size()) +
-                      " names; right would be none, or one for each of the " + std::to_string(request_.keys.size()) +
-                      " keys");
+    return refuse(answer_code::invalid_argument, "location_spec_group_names has " +
+                                                     std::to_string(request_.groups.size()) +
+                                                     " names; right would be none, or one for each of the " +
+                                                     std::to_string(request_.keys.size()) + " keys");
   }
   asked_specs_.reserve(request_.keys.size());
   for (const std::string& name : request_.groups) {
     const auto& groups = instance_->terms->groups;
     const auto found = std::ranges::find(groups, name, &spec_group_terms::name);
     if (found == groups.end()) {
-      return refuse(answer_code::invalid_argument,
-                    "location_spec_group_names has '" + name + "', which instance " + request_.instance +
-                        " does not have");
+      return refuse(answer_code::invalid_argument, "location_spec_group_names has '" + name + "', which instance " +
+                                                       request_.instance + " does not have");
     }
     asked_specs_.push_back(found->specs);
   }
@@ -131,8 +130,9 @@ rpc_outcome<std::uint32_t> start_write::record_of(const cache_key& key) {
   instance_->is_touched = true;
   instance_->wanted_keys = std::max(instance_->wanted_keys, rest + static_cast<std::int64_t>(grant_.keys.size()));
   return refuse(answer_code::reach_max_entity_capacity,
-                "instance " + request_.instance + " has " + std::to_string(count) + " keys, and max_key_count of group " +
-                    instance_->group->terms->name + " is " + std::to_string(most));
+                "instance " + request_.instance + " has " + std::to_string(count) +
+                    " keys, and max_key_count of group " + instance_->group->terms->name + " is " +
+                    std::to_string(most));
 }
 
 void start_write::note_parent() {
@@ -190,7 +190,8 @@ rpc_outcome<> start_write::grant_key(const write_parts& parts, const cache_key& 
     granted_.specs.push_back(missing);
     bytes_ += instance_->bytes_of(missing);
     if (bytes_ > most_bytes) {
-      return refuse(answer_code::reach_max_entity_capacity, "the blocks of this request have more bytes than any quota");
+      return refuse(answer_code::reach_max_entity_capacity,
+                    "the blocks of this request have more bytes than any quota");
     }
   }
   is_previous_granted_ = missing != 0;
@@ -246,8 +247,8 @@ rpc_outcome<> start_write::end(write_parts& parts) {
   granted_.storage = *storage;
   granted_.session = session_name{.extent = granted_.extent, .nonce = nonce}.text();
   parts.changes.grant(*extent_, grant_);
-  parts.sessions.open(granted_.extent,
-                      {.instance = number_, .table = extent_->table, .blocks = extent_->present}, extent_->deadline);
+  parts.sessions.open(granted_.extent, {.instance = number_, .table = extent_->table, .blocks = extent_->present},
+                      extent_->deadline);
   auto& extents = instance_->extents;
   if (extents.size() <= extent_->table) extents.resize(extent_->table + 1);
   extents[extent_->table] = std::move(extent_);

@@ -42,9 +42,9 @@ class start_write final : public write_command {
   start_request request_;
   outcome_receiver<start_grant> receive_;
   start_phase phase_ = start_phase::begin;
-  std::uint64_t number_ = 0;            ///< of the instance
-  instance_state* instance_ = nullptr;  ///< looked up anew each round
-  std::vector<std::uint64_t> asked_specs_;   ///< specs by key; empty: all specs
+  std::uint64_t number_ = 0;                ///< of the instance
+  instance_state* instance_ = nullptr;      ///< looked up anew each round
+  std::vector<std::uint64_t> asked_specs_;  ///< specs by key; empty: all specs
   std::vector<std::uint8_t> storages_;
   std::unique_ptr<extent_state> extent_;
   extent_grant grant_;

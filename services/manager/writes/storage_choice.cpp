@@ -36,21 +36,21 @@ rpc_outcome<std::vector<std::uint8_t>> writable_storages(const manager_state& st
         usable, [&](std::uint8_t number) { return state.storages[number]->terms->type == preferred; });
   }
   if (!usable.empty()) return usable;
-  const std::string wanted =
-      rule == preference_rule::always ? " of the type " + std::string(name_of(preferred)) : "";
+  const std::string wanted = rule == preference_rule::always ? " of the type " + std::string(name_of(preferred)) : "";
   return refuse(answer_code::io_error, "no storage" + wanted + " among the candidates of group " + group.terms->name +
                                            " is enabled, healthy and has room");
 }
 
 rpc_outcome<std::uint8_t> reserve_bytes(manager_state& state, instance_state& instance,
-                                   const std::vector<std::uint8_t>& storages, std::int64_t bytes) {
+                                        const std::vector<std::uint8_t>& storages, std::int64_t bytes) {
   group_usage& group = *instance.group;
   instance.is_touched = group.is_touched = true;
   const group_terms& terms = *group.terms;
   if (!has_room(signed_bytes(terms.capacity), group.bytes.used, bytes)) {
     group.wanted_bytes = std::max(group.wanted_bytes, bytes);
-    return refuse(answer_code::reach_max_entity_capacity, "the quota of group " + terms.name + " is reached: " +
-                                                              numbers_text(group.bytes.used, bytes, signed_bytes(terms.capacity)));
+    return refuse(answer_code::reach_max_entity_capacity,
+                  "the quota of group " + terms.name +
+                      " is reached: " + numbers_text(group.bytes.used, bytes, signed_bytes(terms.capacity)));
   }
   std::string reason;
   for (const std::uint8_t number : storages) {

@@ -20,7 +20,8 @@ struct position_mask {
 };
 
 /// A bool for each of `count` positions. Errors: invalid_argument (another length, an offset outside 0..count).
-[[nodiscard]] rpc_outcome<std::vector<bool>> mask_of(const position_mask& mask, std::size_t count, std::string_view field);
+[[nodiscard]] rpc_outcome<std::vector<bool>> mask_of(const position_mask& mask, std::size_t count,
+                                                     std::string_view field);
 
 struct start_request {
   std::string instance{};

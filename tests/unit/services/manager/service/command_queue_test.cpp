@@ -47,9 +47,9 @@ struct queue_world {
   memory_journal rows;
   manager_state state;
   write_sessions sessions;
-  removal_queue removals{state};
-  ledger changes{state, rows, [](const due_removal&) {}};
   write_settings settings;
+  removal_queue removals{state, settings};
+  ledger changes{state, rows, [](const due_removal&) {}};
   worker_factory make_worker;
   bool has_new_registry = false;
   write_parts parts{.state = state,

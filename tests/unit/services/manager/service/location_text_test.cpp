@@ -33,12 +33,11 @@ const storage_terms nfs{.name = "s 1", .root = "/mnt/kv", .blocks_per_file = 8};
 const storage_terms threefs{.name = "t1", .number = 1, .type = storage_type::threefs, .root = "/3fs"};
 const storage_terms redis{.name = "r1", .number = 2, .type = storage_type::redis};
 
-/// A location as a test wants it.
+/// A location as a test wants it: its parts have texts, or are absent, all of them.
 struct wanted_location {
   std::vector<location_part> parts{};
-  std::string id{};
-  std::string status{};
-  std::int64_t create_time = 0;
+
+  [[nodiscard]] bool is_absent() const noexcept { return parts.empty() || parts.front().texts == nullptr; }
 };
 
 /// The same as a message.
@@ -62,9 +61,6 @@ response message_of(const instance_terms& instance, const std::vector<wanted_loc
       }
     }
     location.set_spec_size(location.location_specs_size());
-    location.set_id(wanted.id);
-    location.set_status(wanted.status);
-    location.set_create_time(wanted.create_time);
   }
   return answer;
 }
@@ -75,7 +71,11 @@ std::string written(answer_form form, const instance_terms& instance, const std:
   append_header(form, static_cast<std::uint16_t>(answer_code::ok), message, "0123456789abcdef", out);
   location_list list(form, response::kLocationsFieldNumber, "locations", instance, out);
   for (const wanted_location& wanted : locations) {
-    list.add(wanted.parts, {.id = wanted.id, .status = wanted.status, .create_time = wanted.create_time});
+    if (!wanted.is_absent()) {
+      list.add(wanted.parts);
+      continue;
+    }
+    list.add_absent(wanted.parts.empty() ? 0 : wanted.parts.front().specs, 1);
   }
   list.end();
   append_end(form, out);
@@ -102,12 +102,10 @@ BOOST_AUTO_TEST_CASE(an_answer_is_byte_for_byte_what_its_message_would_be) {
   const std::vector<wanted_location> locations{
       {.parts = {{.texts = &files, .extent = 0x1'0000'0002, .specs = 3, .position = 12}}},
       {},
-      {.parts = {{.texts = &others, .extent = 7, .specs = 1}, {.texts = &keys, .extent = 8, .specs = 2, .position = 9}},
-       .id = "an id",
-       .status = "CLS_SERVING",
-       .create_time = 1'700'000'000},
+      {.parts = {{.texts = &others, .extent = 7, .specs = 1},
+                 {.texts = &keys, .extent = 8, .specs = 2, .position = 9}}},
       {.parts = {{.specs = 3}}},
-      {.parts = {{.texts = &files, .extent = ~std::uint64_t{0}, .specs = 2, .position = 65'535}, {.specs = 1}}},
+      {.parts = {{.texts = &files, .extent = ~std::uint64_t{0}, .specs = 2, .position = 65'535}}},
   };
   check_same(instance, locations, "");
   check_same(instance, {}, "a note");
@@ -138,7 +136,7 @@ BOOST_AUTO_TEST_CASE(names_and_messages_with_any_characters_come_through) {
   const storage_texts files(instance, nfs);
   for (const std::string& message : names) {
     check_same(instance,
-               {{.parts = {{.texts = &files, .extent = 1, .specs = instance.all_specs}}, .id = message},
+               {{.parts = {{.texts = &files, .extent = 1, .specs = instance.all_specs}}},
                 {.parts = {{.specs = instance.all_specs}}}},
                message);
   }
@@ -147,23 +145,25 @@ BOOST_AUTO_TEST_CASE(names_and_messages_with_any_characters_come_through) {
 BOOST_AUTO_TEST_CASE(random_answers_are_those_of_their_messages) {
   const instance_terms instance = instance_of({"a", "b", "c", "d", "e"});
   const storage_texts files(instance, nfs), others(instance, threefs), keys(instance, redis);
-  const std::array<const storage_texts*, 4> all{&files, &others, &keys, nullptr};
+  const std::array<const storage_texts*, 3> all{&files, &others, &keys};
   std::mt19937_64 random(5);
   for (int i = 0; i < 300; ++i) {
     std::vector<wanted_location> locations(random() % 6);
     for (wanted_location& location : locations) {
       std::uint64_t rest = random() & instance.all_specs;
+      if (random() % 4 == 0) {
+        location.parts.push_back({.specs = rest});
+        continue;
+      }
       for (; rest != 0; rest &= random()) {
         const std::uint64_t specs = rest & random();
         rest &= ~specs;
         if (specs == 0) continue;
-        location.parts.push_back({.texts = all[random() % 4],
+        location.parts.push_back({.texts = all[random() % 3],
                                   .extent = random() >> (random() % 64),
                                   .specs = specs,
                                   .position = static_cast<std::uint32_t>(random() % 65'536)});
       }
-      if (random() % 2 == 0) location.id = std::to_string(random());
-      location.create_time = static_cast<std::int64_t>(random() >> (1 + random() % 63));
     }
     check_same(instance, locations, random() % 2 == 0 ? "" : "text");
   }
