@@ -66,7 +66,7 @@ struct queue_world {
   void add(const std::string& instance, std::size_t keys, const std::string& name) {
     queue.add(command(instance, keys, name));
   }
-  /// What one round does.
+  /// The notes of one round.
   std::vector<std::string> round() {
     log.clear();
     write_round round;
@@ -144,22 +144,22 @@ BOOST_AUTO_TEST_CASE(a_mailbox_gives_what_came_in_its_order_and_ends_closed) {
   BOOST_TEST(box.add(command("i", 1, "a")) == nullptr);
   BOOST_TEST(box.add(command("j", 1, "b")) == nullptr);
   box.add(storage_news{.incarnation = 3, .outcome = {.number = 7}});
-  auto came = box.take({});
-  BOOST_REQUIRE(came.commands.size() == 2U);
-  BOOST_TEST((came.commands[0]->instance() == "i" && came.commands[1]->instance() == "j"));
-  BOOST_REQUIRE(came.news.size() == 1U);
-  BOOST_TEST((came.news[0].incarnation == 3U && came.news[0].outcome.number == 7U && !came.is_stopping));
-  came = box.take({});  // nothing, and the time is over
-  BOOST_TEST((came.commands.empty() && came.news.empty()));
+  auto arrival = box.take({});
+  BOOST_REQUIRE(arrival.commands.size() == 2U);
+  BOOST_TEST((arrival.commands[0]->instance() == "i" && arrival.commands[1]->instance() == "j"));
+  BOOST_REQUIRE(arrival.news.size() == 1U);
+  BOOST_TEST((arrival.news[0].incarnation == 3U && arrival.news[0].outcome.number == 7U && !arrival.is_stopping));
+  arrival = box.take({});  // nothing, and the time is over
+  BOOST_TEST((arrival.commands.empty() && arrival.news.empty()));
   BOOST_TEST(box.add(command("i", 1, "c")) == nullptr);
   box.close();
   const auto refused = box.add(command("k", 1, "d"));
   BOOST_TEST_REQUIRE(refused != nullptr);
   BOOST_TEST(refused->instance() == "k");
-  came = box.take(round_time::max());
-  BOOST_TEST((came.is_stopping && came.commands.size() == 1U));
-  came = box.take(round_time::max());  // a closed box never waits
-  BOOST_TEST((came.is_stopping && came.commands.empty()));
+  arrival = box.take(round_time::max());
+  BOOST_TEST((arrival.is_stopping && arrival.commands.size() == 1U));
+  arrival = box.take(round_time::max());  // a closed box never waits
+  BOOST_TEST((arrival.is_stopping && arrival.commands.empty()));
 }
 
 BOOST_AUTO_TEST_CASE(a_mailbox_loses_nothing_of_many_threads) {

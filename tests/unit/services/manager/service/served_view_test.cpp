@@ -1,4 +1,4 @@
-// What readers see, from many threads.
+// Views of readers, from many threads.
 #include "services/manager/service/served_view.hpp"
 
 #include <atomic>

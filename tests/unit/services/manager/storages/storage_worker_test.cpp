@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What a test and the storage's thread share. All waits end with what they wait for, or not at all.
+/// State that a test and the storage's thread share. All waits end with what they wait for, or not at all.
 class shared_gate {
  public:
   void close() {
@@ -31,10 +31,10 @@ class shared_gate {
   /// The storage's call; it waits while the gate is closed.
   void pass() {
     std::unique_lock lock(mutex_);
-    ++inside_;
+    ++calls_;
     changed_.notify_all();
     changed_.wait(lock, [this] { return is_open_; });
-    --inside_;
+    --calls_;
     ++passed_;
     changed_.notify_all();
   }
@@ -53,8 +53,8 @@ class shared_gate {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, condition);
   }
-  void await_inside() {
-    wait([this] { return inside_ > 0; });
+  void await_call() {
+    wait([this] { return calls_ > 0; });
   }
   void await_passed(int count) {
     wait([this, count] { return passed_ >= count; });
@@ -77,7 +77,7 @@ class shared_gate {
   std::condition_variable changed_;
   bool is_open_ = true;
   bool has_ended_ = false;
-  int inside_ = 0;
+  int calls_ = 0;
   int passed_ = 0;
   std::vector<removal_outcome> outcomes_;
 };
@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(each_batch_has_an_outcome_for_each_item_in_order) {
 BOOST_AUTO_TEST_CASE(a_storage_that_hangs_is_unhealthy_from_its_timeout_on) {
   gate->close();
   start({.probe_interval = 1h, .probe_timeout = 0ms});
-  gate->await_inside();
+  gate->await_call();
   BOOST_TEST((worker->condition() == storage_condition::unhealthy));
   gate->open();
 }
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(a_storage_that_hangs_is_unhealthy_from_its_timeout_on) {
 BOOST_AUTO_TEST_CASE(a_storage_that_is_slow_is_healthy_up_to_its_timeout) {
   gate->close();
   start(one_probe);
-  gate->await_inside();
+  gate->await_call();
   BOOST_TEST((worker->condition() == storage_condition::healthy));
   gate->open();
 }
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(a_deletion_that_hangs_counts_as_well) {
   gate->await_passed(1);  // the first probe
   gate->close();
   worker->remove({.number = 1, .items = {{.place = "a"}}});
-  gate->await_inside();
+  gate->await_call();
   BOOST_TEST((worker->condition() == storage_condition::unhealthy));
   gate->open();
   BOOST_TEST(gate->await_outcomes(1).size() == 1U);
@@ -181,7 +181,7 @@ BOOST_AUTO_TEST_CASE(a_worker_that_is_stopped_delivers_nothing_more) {
   gate->await_passed(1);
   gate->close();
   worker->remove({.number = 1, .items = {{.place = "a"}, {.place = "b"}}});
-  gate->await_inside();
+  gate->await_call();
   worker->stop();
   BOOST_TEST(!worker->has_ended());
   gate->open();
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(a_worker_that_is_stopped_delivers_nothing_more) {
 BOOST_AUTO_TEST_CASE(the_end_does_not_wait_for_a_storage_that_hangs) {
   gate->close();
   start(one_probe);
-  gate->await_inside();
+  gate->await_call();
   worker.reset();  // comes back, though the storage does not
   gate->open();
   gate->await_end();

@@ -50,7 +50,7 @@ extent_states some_states(std::size_t blocks) {
   return states;
 }
 
-/// What a reader may rely on.
+/// The promises to a reader.
 void check_sound(const extent_grant& grant) {
   BOOST_TEST((!grant.keys.empty() && grant.keys.size() <= most_extent_blocks));
   BOOST_TEST((grant.specs.size() == 1 || grant.specs.size() == grant.keys.size()));

@@ -1,4 +1,4 @@
-// What every journal does, and what the one on a disk does beyond it.
+// The contract of every journal, and the rest of the one on a disk.
 #include <boost/test/unit_test.hpp>
 #include <map>
 #include <memory>

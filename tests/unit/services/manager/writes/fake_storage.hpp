@@ -15,7 +15,7 @@
 
 namespace cenote::manager::test {
 
-/// What all fake storages of a world share with it. Thread-safe.
+/// Shared by all fake storages of a world. Thread-safe.
 class removal_log {
  public:
   struct entry {
@@ -26,7 +26,7 @@ class removal_log {
   [[nodiscard]] result<> remove(const std::string& storage, const removal_item& item) {
     std::unique_lock lock(mutex_);
     ++attempts_;
-    came_.wait(lock, [this] { return !is_holding_; });
+    changed_.wait(lock, [this] { return !is_holding_; });
     if (failing_.contains(storage)) return fail(error_code::system, storage + " fails");
     done_.push_back({.storage = storage, .item = item});
     return {};
@@ -34,12 +34,12 @@ class removal_log {
   void deliver(removal_outcome outcome) {
     const std::lock_guard lock(mutex_);
     outcomes_.push_back(std::move(outcome));
-    came_.notify_all();
+    changed_.notify_all();
   }
   /// Waits for that many outcomes, and takes them.
   [[nodiscard]] std::vector<removal_outcome> await(std::size_t count) {
     std::unique_lock lock(mutex_);
-    came_.wait(lock, [&] { return outcomes_.size() >= count; });
+    changed_.wait(lock, [&] { return outcomes_.size() >= count; });
     return std::exchange(outcomes_, {});
   }
   void let_fail(const std::string& storage) {
@@ -58,7 +58,7 @@ class removal_log {
   void release() {
     const std::lock_guard lock(mutex_);
     is_holding_ = false;
-    came_.notify_all();
+    changed_.notify_all();
   }
   [[nodiscard]] std::vector<entry> take_done() {
     const std::lock_guard lock(mutex_);
@@ -71,7 +71,7 @@ class removal_log {
 
  private:
   std::mutex mutex_;
-  std::condition_variable came_;
+  std::condition_variable changed_;
   std::vector<removal_outcome> outcomes_;
   std::vector<entry> done_;
   std::set<std::string> failing_;

@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(checksums_are_refused_and_the_session_stays) {
   rpc_outcome<> outcome;
   world.post(std::make_unique<finish_write>(
       finish_request{.instance = "i", .session = grant->session, .success = first(1), .checksums = {1, 2}},
-      [&](rpc_outcome<> came) { outcome = std::move(came); }));
+      [&](rpc_outcome<> arrival) { outcome = std::move(arrival); }));
   (void)world.run_commands();
   BOOST_TEST_REQUIRE(!outcome.has_value());
   BOOST_TEST(outcome.error().code == unsupported);

@@ -1,4 +1,4 @@
-// Which blocks go to make room, when, and how many.
+// The blocks that go, in their order, and the times at which they go.
 #include "services/manager/writes/reclaimer.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -34,7 +34,7 @@ std::vector<std::uint64_t> served(const write_world& world, const std::vector<st
   return present;
 }
 
-/// A read of a key, as the writer hears of it.
+/// A read of a key, as the writer gets.
 void use(write_world& world, std::uint64_t key) {
   instance_state& instance = world.instance();
   note_uses(instance, std::vector{instance.index->find({.low = key})}, tenths_of(world.now));

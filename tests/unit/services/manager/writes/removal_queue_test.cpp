@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 namespace {
 
 /// The deletions so far, as "tp0.1 4 part", sorted.
-std::vector<std::string> taken(write_world& world) {
+std::vector<std::string> deletions(write_world& world) {
   std::vector<std::string> texts;
   for (const auto& done : world.log->take_done()) {
     const std::string& place = done.item.place;
@@ -39,18 +39,18 @@ BOOST_AUTO_TEST_CASE(a_block_of_a_file_with_others_is_a_part_and_the_last_one_th
   world.write(numbers(0, 10), a_alone);  // two files: positions 0 to 7, and 8 and 9
   BOOST_TEST(world.remove({1, 2}) == ok);
   world.settle();
-  BOOST_TEST(taken(world) == (std::vector<std::string>{"a 1024+512 part", "a 512+512 part"}),
+  BOOST_TEST(deletions(world) == (std::vector<std::string>{"a 1024+512 part", "a 512+512 part"}),
              boost::test_tools::per_element());
   BOOST_TEST(world.remove({8, 9}) == ok);
   world.settle();
-  BOOST_TEST(taken(world) == (std::vector<std::string>{"a.1 0+512 whole", "a.1 512+512 whole"}),
+  BOOST_TEST(deletions(world) == (std::vector<std::string>{"a.1 0+512 whole", "a.1 512+512 whole"}),
              boost::test_tools::per_element());
   BOOST_TEST(world.remove({0, 3, 4, 5, 6}) == ok);
   world.settle();
-  BOOST_TEST(std::ranges::all_of(taken(world), [](const auto& text) { return text.ends_with("part"); }));
+  BOOST_TEST(std::ranges::all_of(deletions(world), [](const auto& text) { return text.ends_with("part"); }));
   BOOST_TEST(world.remove({7}) == ok);
   world.settle();
-  BOOST_TEST(taken(world) == (std::vector<std::string>{"a 3584+512 whole"}), boost::test_tools::per_element());
+  BOOST_TEST(deletions(world) == (std::vector<std::string>{"a 3584+512 whole"}), boost::test_tools::per_element());
   BOOST_TEST(world.has_registry_alone());
 }
 
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(a_file_is_not_deleted_whole_while_another_block_of_it_may_c
   const auto grant = world.start(numbers(0, 3), {.groups = {"a", "a", "a"}});
   BOOST_TEST(world.remove({0, 1}) == ok);
   world.settle();
-  BOOST_TEST(taken(world) == (std::vector<std::string>{"a 0+512 part", "a 512+512 part"}),
+  BOOST_TEST(deletions(world) == (std::vector<std::string>{"a 0+512 part", "a 512+512 part"}),
              boost::test_tools::per_element());
   BOOST_TEST(world.finish_all(*grant) == ok);
   BOOST_TEST(world.text_of(2) == "serving s1 1");
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(a_file_whose_part_fails_is_deleted_whole_with_its_last_bloc
   world.settle();
   world.pass(1s);
   world.settle();
-  const auto texts = taken(world);
+  const auto texts = deletions(world);
   BOOST_TEST(std::ranges::any_of(texts, [](const auto& text) { return text.ends_with("whole"); }));
   BOOST_TEST(world.instance().index->count() == 0U);
   BOOST_TEST(world.has_registry_alone());
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(with_one_block_a_file_each_is_whole) {
   world.write({1, 2});
   BOOST_TEST(world.remove({2}) == ok);
   world.settle();
-  BOOST_TEST(taken(world) == (std::vector<std::string>{"a.1 0+512 whole", "b.1 0+256 whole"}),
+  BOOST_TEST(deletions(world) == (std::vector<std::string>{"a.1 0+512 whole", "b.1 0+256 whole"}),
              boost::test_tools::per_element());
 }
 

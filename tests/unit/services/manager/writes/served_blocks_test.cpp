@@ -75,7 +75,8 @@ BOOST_AUTO_TEST_CASE(the_number_of_a_key_that_a_refusal_takes_out_has_no_childre
   start_request large{.instance = "i"};
   for (const std::uint64_t number : numbers(1, 9'000)) large.keys.push_back({.low = number});
   rpc_outcome<start_grant> outcome;
-  world.post(std::make_unique<start_write>(large, [&](rpc_outcome<start_grant> came) { outcome = std::move(came); }));
+  world.post(
+      std::make_unique<start_write>(large, [&](rpc_outcome<start_grant> arrival) { outcome = std::move(arrival); }));
   (void)world.run_commands();
   BOOST_TEST(!outcome.has_value());
   world.settle();

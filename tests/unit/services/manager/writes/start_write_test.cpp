@@ -24,12 +24,12 @@ answer_code code_of(const rpc_outcome<start_grant>& outcome) {
 
 /// A request that is refused, and leaves all as it was.
 void check_refused(write_world& world, answer_code code, const std::vector<std::uint64_t>& keys,
-                   const start_request& more = {}) {
+                   const start_request& extra = {}) {
   const std::string picture = picture_of(world.live->state);
   const row_map rows = world.rows.rows();
   const std::size_t count = world.instance().index->count(), extents = world.instance().index->extents().size();
   const std::size_t sessions = world.live->sessions.size();
-  BOOST_TEST(code_of(world.start(keys, more)) == code);
+  BOOST_TEST(code_of(world.start(keys, extra)) == code);
   BOOST_TEST(picture_of(world.live->state) == picture);
   BOOST_TEST((world.rows.rows() == rows));
   BOOST_TEST((world.instance().index->count() == count && world.instance().index->extents().size() == extents));
@@ -251,6 +251,21 @@ BOOST_AUTO_TEST_CASE(a_large_batch_is_cut_into_pieces) {
   check_counts(world.live->state);
 }
 
+BOOST_AUTO_TEST_CASE(a_small_batch_waits_for_one_piece_of_another_instance_at_most) {
+  write_world world;
+  BOOST_TEST_REQUIRE(world.add_instance(instance_json("j")) == ok);
+  remove_request large{.instance = "i"};
+  for (const std::uint64_t number : numbers(1, 1'000'000)) large.keys.push_back({.low = number});
+  bool is_large_done = false, is_small_done = false;
+  world.post(std::make_unique<remove_keys>(std::move(large), [&](const rpc_outcome<>&) { is_large_done = true; }));
+  world.post(std::make_unique<start_write>(start_request{.instance = "j", .keys = {{.low = 1}}},
+                                           [&](const rpc_outcome<start_grant>&) { is_small_done = true; }));
+  for (int i = 0; i < 2; ++i) BOOST_TEST(world.run_round());
+  BOOST_TEST((is_small_done && !is_large_done));
+  BOOST_TEST(2 + world.run_commands() <= 2 + (1'000'000 + write_round::piece - 1) / write_round::piece);
+  BOOST_TEST(is_large_done);
+}
+
 BOOST_AUTO_TEST_CASE(the_begin_of_a_large_batch_is_neither_served_nor_granted_again) {
   write_world world;
   world.write({1});
@@ -259,7 +274,8 @@ BOOST_AUTO_TEST_CASE(the_begin_of_a_large_batch_is_neither_served_nor_granted_ag
   start_request large{.instance = "i"};
   for (const std::uint64_t number : numbers(1, 6'000)) large.keys.push_back({.low = number});
   rpc_outcome<start_grant> outcome;
-  world.post(std::make_unique<start_write>(large, [&](rpc_outcome<start_grant> came) { outcome = std::move(came); }));
+  world.post(
+      std::make_unique<start_write>(large, [&](rpc_outcome<start_grant> arrival) { outcome = std::move(arrival); }));
   BOOST_TEST(world.run_round());
   BOOST_TEST(world.text_of(2) == "writing undecided 3");
   BOOST_TEST((world.rows.rows() == rows));
@@ -275,7 +291,8 @@ BOOST_AUTO_TEST_CASE(a_storage_that_goes_while_a_batch_is_granted_is_not_chosen)
     start_request large{.instance = "i"};
     for (const std::uint64_t number : numbers(1, 9'000)) large.keys.push_back({.low = number});
     rpc_outcome<start_grant> outcome;
-    world.post(std::make_unique<start_write>(large, [&](rpc_outcome<start_grant> came) { outcome = std::move(came); }));
+    world.post(
+        std::make_unique<start_write>(large, [&](rpc_outcome<start_grant> arrival) { outcome = std::move(arrival); }));
     BOOST_TEST(world.run_round());
     BOOST_TEST(world.change([](const change_basis& basis) {
       return basis.settings.remove_storage("s1", basis.use("s1"), change_force::drops_locations);
@@ -293,7 +310,8 @@ BOOST_AUTO_TEST_CASE(an_instance_that_goes_while_a_batch_is_granted_refuses_it) 
   start_request large{.instance = "i"};
   for (const std::uint64_t number : numbers(1, 9'000)) large.keys.push_back({.low = number});
   rpc_outcome<start_grant> outcome;
-  world.post(std::make_unique<start_write>(large, [&](rpc_outcome<start_grant> came) { outcome = std::move(came); }));
+  world.post(
+      std::make_unique<start_write>(large, [&](rpc_outcome<start_grant> arrival) { outcome = std::move(arrival); }));
   BOOST_TEST(world.run_round());
   BOOST_TEST(world.remove_instance("i") == ok);
   BOOST_TEST(code_of(outcome) == instance_not_exist);
@@ -310,7 +328,8 @@ BOOST_AUTO_TEST_CASE(a_parent_that_goes_between_two_pieces_is_no_parent) {
   start_request large{.instance = "i"};
   for (const std::uint64_t number : numbers(1, 4'097)) large.keys.push_back({.low = number});
   rpc_outcome<start_grant> outcome;
-  world.post(std::make_unique<start_write>(large, [&](rpc_outcome<start_grant> came) { outcome = std::move(came); }));
+  world.post(
+      std::make_unique<start_write>(large, [&](rpc_outcome<start_grant> arrival) { outcome = std::move(arrival); }));
   BOOST_TEST(world.run_round());
   instance_state& instance = world.instance();
   const std::uint32_t parent = instance.index->find({.low = 4'096});

@@ -18,9 +18,9 @@ constexpr std::size_t most_rounds = 10'000;  ///< of one command; more would be 
 
 template <class T>
 std::function<void(rpc_outcome<T>)> receiver_of(std::optional<rpc_outcome<T>>& outcome) {
-  return [&outcome](rpc_outcome<T> came) {
+  return [&outcome](rpc_outcome<T> arrival) {
     BOOST_TEST(!outcome.has_value(), "a command has answered twice");
-    outcome = std::move(came);
+    outcome = std::move(arrival);
   };
 }
 
@@ -211,8 +211,8 @@ bool write_world::has_registry_alone() {
   return std::ranges::all_of(rows.rows(), [](const auto& row) { return row.first.front() == 'r'; });
 }
 
-rpc_outcome<start_grant> write_world::start(const std::vector<std::uint64_t>& keys, const start_request& more) {
-  start_request request = more;
+rpc_outcome<start_grant> write_world::start(const std::vector<std::uint64_t>& keys, const start_request& extra) {
+  start_request request = extra;
   if (request.instance.empty()) request.instance = "i";
   if (request.keys.empty()) request.keys = keys_of(keys);
   std::optional<rpc_outcome<start_grant>> outcome;
@@ -234,10 +234,10 @@ answer_code write_world::finish_all(const start_grant& grant, const std::string&
   return finish(grant, first(static_cast<std::int64_t>(grant.specs.size())), instance);
 }
 
-start_grant write_world::write(const std::vector<std::uint64_t>& keys, const start_request& more) {
-  auto grant = start(keys, more);
+start_grant write_world::write(const std::vector<std::uint64_t>& keys, const start_request& extra) {
+  auto grant = start(keys, extra);
   BOOST_TEST_REQUIRE(grant.has_value(), (grant ? "" : grant.error().message));
-  BOOST_TEST_REQUIRE(finish_all(*grant, more.instance.empty() ? "i" : more.instance) == answer_code::ok);
+  BOOST_TEST_REQUIRE(finish_all(*grant, extra.instance.empty() ? "i" : extra.instance) == answer_code::ok);
   return std::move(*grant);
 }
 

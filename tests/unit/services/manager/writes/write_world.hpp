@@ -105,11 +105,11 @@ class write_world {
   write_world& operator=(const write_world&) = delete;
 
   // Commands are run until they are complete.
-  rpc_outcome<start_grant> start(const std::vector<std::uint64_t>& keys, const start_request& more = {});
+  rpc_outcome<start_grant> start(const std::vector<std::uint64_t>& keys, const start_request& extra = {});
   answer_code finish(const start_grant& grant, const position_mask& success, const std::string& instance = "i");
   answer_code finish_all(const start_grant& grant, const std::string& instance = "i");
   /// Keys that are served from then on.
-  start_grant write(const std::vector<std::uint64_t>& keys, const start_request& more = {});
+  start_grant write(const std::vector<std::uint64_t>& keys, const start_request& extra = {});
   answer_code remove(const std::vector<std::uint64_t>& keys, const position_mask& spared = {},
                      const std::string& instance = "i");
   answer_code trim(const trim_request& request);
