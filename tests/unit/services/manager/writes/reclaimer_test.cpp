@@ -34,7 +34,7 @@ std::vector<std::uint64_t> served(const write_world& world, const std::vector<st
   return present;
 }
 
-/// A read of a key, as the writer gets.
+/// A read of a key, on its way to the writer.
 void use(write_world& world, std::uint64_t key) {
   instance_state& instance = world.instance();
   note_uses(instance, std::vector{instance.index->find({.low = key})}, tenths_of(world.now));
