@@ -206,8 +206,9 @@ void journal_reader::open_session(extent_state& extent, const extent_grant& gran
   const auto unix_now =
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch());
   constexpr std::chrono::milliseconds longest = 24h;
-  const std::chrono::milliseconds rest(grant.deadline_ms - unix_now.count());
-  extent.deadline = now_ + std::clamp<std::chrono::milliseconds>(rest, least_rest, longest);
+  const auto deadline = std::clamp<std::chrono::milliseconds>(std::chrono::milliseconds(grant.deadline_ms),
+                                                              unix_now + least_rest, unix_now + longest);
+  extent.deadline = now_ + (deadline - unix_now);
   parts_.sessions.open(extent.name.extent,
                        {.instance = extent.name.instance,
                         .table = extent.table,
