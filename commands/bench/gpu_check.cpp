@@ -76,7 +76,8 @@ class check {
   void take_way(int number) {
     cuda::cuda_device* gpu = stage_.gpu();
     if (gpu == nullptr) return;
-    gpu->set_way(number == ways ? std::nullopt : std::optional(static_cast<page_way>(number)));
+    const bool is_free = number == ways || cuda::kernel_image().empty();  // without kernels there is one way
+    gpu->set_way(is_free ? std::nullopt : std::optional(static_cast<page_way>(number)));
   }
 
   [[nodiscard]] std::span<std::byte> blocks_memory() {

@@ -184,7 +184,9 @@ result<void> cuda_device::move_over_link(cu_stream queue, const page_move& job, 
     case page_way::staged:
       if (path == nullptr) return fail(error_code::no_space, "there is no stage on the GPU for such pages");
       return move_staged(queue, job, *path, rows);
-    case page_way::kernel: return move_by_kernel(queue, job, launcher_->few_groups());
+    case page_way::kernel:
+      if (launcher_) return move_by_kernel(queue, job, launcher_->few_groups());
+      break;
     case page_way::direct: break;
   }
   return move_directly(queue, job, homes);
