@@ -89,7 +89,8 @@ void add_benches(CLI::App& app) {
   app.footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `machine`, `records`, `nvme`, `copies`, `checksums`, `indexer`, `manager`, `policies`, `gpu`, `gpu_kill`, "
+      "others 1 GiB. `machine`, `records`, `nvme`, `copies`, `checksums`, `indexer`, `manager`, `policies`, `gpu`, "
+      "`gpu_kill`, "
       "`remote` "
       "and "
       "`peer` "
