@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,20 +70,29 @@ struct served_view {
   std::map<std::string, std::shared_ptr<const served_instance>, std::less<>> instances{};
 };
 
-/// Where the writer puts the view, and readers take it. Thread-safe.
+/// Where the writer puts the view, and readers take it. Its lock is held for the copy of a pointer, and readers take it
+/// only where there is another view: libstdc++'s atomic shared pointers order a load before a later store too weakly.
+/// Thread-safe.
 class view_board {
  public:
-  view_board() { view_.store(std::make_shared<const served_view>()); }
+  view_board() : view_(std::make_shared<const served_view>()) {}
 
   void show(std::shared_ptr<const served_view> view) {
-    view_.store(std::move(view), std::memory_order_release);
+    {
+      const std::lock_guard lock(mutex_);
+      view_.swap(view);
+    }
     version_.fetch_add(1, std::memory_order_release);
   }
   [[nodiscard]] std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
-  [[nodiscard]] std::shared_ptr<const served_view> take() const { return view_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::shared_ptr<const served_view> take() const {
+    const std::lock_guard lock(mutex_);
+    return view_;
+  }
 
  private:
-  std::atomic<std::shared_ptr<const served_view>> view_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const served_view> view_;
   std::atomic<std::uint64_t> version_{1};
 };
 
