@@ -186,11 +186,14 @@ class manager_bench {
       (void)call<meta::CommonResponse>(manager::rpc::finish_write_cache, request);
     }
     const double memory = static_cast<double>(resident_memory() - previous);
+    // With few keys the journal's own memory is most of it.
+    const std::uint64_t count = chains_ * chain_keys;
+    const bound most = count >= 10'000'000 ? bound{bound::kind::value_at_most, 128} : bound{};
     out_.add({.bench = "manager",
-              .name = std::to_string(chains_ * chain_keys) + " keys: memory",
-              .value = memory / static_cast<double>(chains_ * chain_keys),
+              .name = std::to_string(count) + " keys: memory",
+              .value = memory / static_cast<double>(count),
               .unit = "bytes/key",
-              .promise = {bound::kind::value_at_most, 128}});
+              .promise = most});
     for (std::uint64_t chain = 0; chain < 10; ++chain) {
       const auto request = finish_of("eight", chain, begin("eight", chain));
       (void)call<meta::CommonResponse>(manager::rpc::finish_write_cache, request);
