@@ -60,8 +60,10 @@ class manager_writer::state_owner {
   [[nodiscard]] round_time next_event() const;
   [[nodiscard]] std::vector<std::unique_ptr<write_command>> take_waiting() { return queue_.take_all(); }
 
- private:
+  [[nodiscard]] bool has_commands() const noexcept { return !queue_.empty(); }
   void show_view();
+
+ private:
   std::unique_ptr<storage_worker> make_worker(const storage_terms& storage);
   void look(write_round& round);
   void note_uses(round_time now);
@@ -103,7 +105,6 @@ result<recovery_counts> manager_writer::state_owner::recover() {
                        .removals = [this](const due_removal& removal) { removals_.add(removal); },
                        .make_worker = make_worker_};
   auto counts = manager::recover(*rows_, parts, std::chrono::steady_clock::now());
-  if (counts) show_view();
   return counts;
 }
 
@@ -268,13 +269,24 @@ std::unique_ptr<manager_writer::state_owner> manager_writer::recover() {
             {"blocks", counts->blocks},
             {"damaged_rows", counts->damaged_rows},
             {"orphaned_rows", counts->orphaned_rows}});
+  if (begin(*owner)) return owner;
+  figures_.failed_rounds.fetch_add(1, std::memory_order_relaxed);
+  return nullptr;
+}
+
+/// Readers see the registry once it has begun: a client that finds the manager healthy finds its first group, too.
+bool manager_writer::begin(state_owner& owner) {
   if (options_.bootstrap) {
-    owner->add(std::make_unique<registry_command>(options_.bootstrap, [](const rpc_outcome<std::string>& outcome) {
+    owner.add(std::make_unique<registry_command>(options_.bootstrap, [](const rpc_outcome<std::string>& outcome) {
       if (outcome) return;
       log_warn(logger("manager"), "the registry's begin is refused", {{"reason", outcome.error().message}});
     }));
   }
-  return owner;
+  while (owner.has_commands()) {
+    if (!owner.run_round()) return false;
+  }
+  owner.show_view();
+  return true;
 }
 
 void manager_writer::run() {

@@ -71,6 +71,8 @@ class manager_writer {
 
   void run();
   [[nodiscard]] std::unique_ptr<state_owner> recover();
+  /// Makes what an empty registry begins with. False: the journal has failed.
+  [[nodiscard]] bool begin(state_owner& owner);
   /// The same warning is given once.
   void warn_once(std::string reason);
 
