@@ -19,7 +19,7 @@ struct stored_row {
   std::string value = {};
 };
 
-/// `content` behind a header: magic, version, size, XXH3-64 of the content seeded with that of the key.
+/// `content` in the envelope of all rows, see row_seal.hpp.
 [[nodiscard]] std::string pack_row(std::string_view key, std::string_view content);
 
 /// The content of a row, which points into `value`; nothing: it is damaged, or another key's. Thread-safe.

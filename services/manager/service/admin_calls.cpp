@@ -14,11 +14,6 @@ namespace {
 
 namespace admin = proto::admin;
 
-std::int64_t unix_ms() noexcept {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-}
-
 change_force force_of(bool is_forced) noexcept {
   return is_forced ? change_force::drops_locations : change_force::none;
 }
@@ -131,19 +126,11 @@ answer_writer admin_calls::get_instance(const proto::GetInstanceInfoRequest& req
 
 answer_writer admin_calls::get_metrics() {
   admin::GetMetricsResponse response;
-  const manager_figures& figures = writer_.figures();
   response.set_timestamp(unix_ms());
-  const auto add = [&](std::string_view name, const std::atomic<std::uint64_t>& figure) {
-    add_metric(response, name, static_cast<std::int64_t>(figure.load(std::memory_order_relaxed)));
-  };
-  add("rounds", figures.rounds);
-  add("failed_rounds", figures.failed_rounds);
-  add("recoveries", figures.recoveries);
-  add("damaged_rows", figures.damaged_rows);
-  add("sessions", figures.sessions);
-  add("waiting_removals", figures.waiting_removals);
-  add("evicted", figures.evicted);
-  add("orphaned", figures.orphaned);
+  for (const manager_figure& row : manager_figure_rows) {
+    add_metric(response, row.name,
+               static_cast<std::int64_t>((writer_.figures().*row.value).load(std::memory_order_relaxed)));
+  }
   return response_answer(std::move(response));
 }
 

@@ -3,16 +3,14 @@
 #include <atomic>
 
 #include "core/random_number.hpp"
+#include "services/manager/store/number_text.hpp"
 
 namespace cenote::manager {
 
 std::string new_request_id() {
   static const std::uint64_t first = random_number();
   static std::atomic<std::uint64_t> count{0};
-  const std::uint64_t number = first + count.fetch_add(1, std::memory_order_relaxed);
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(number >> shift) & 15U];
-  return text;
+  return hex_digits(first + count.fetch_add(1, std::memory_order_relaxed));
 }
 
 void append_message(const google::protobuf::Message& message, answer_form form, std::string& out) {

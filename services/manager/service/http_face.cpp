@@ -118,21 +118,14 @@ void http_face::answer_page(std::string_view path, http::http_reply& reply) {
 }
 
 void http_face::write_metrics(std::string& out) const {
-  const manager_figures& figures = writer_.figures();
-  const auto add = [&](std::string_view name, std::string_view type, std::string_view summary,
-                       const std::atomic<std::uint64_t>& figure) {
-    const std::string metric = "cenote_manager_" + std::string(name);
-    out += "# HELP " + metric + " " + std::string(summary) + "\n# TYPE " + metric + " " + std::string(type) + "\n";
-    out += metric + " " + std::to_string(figure.load(std::memory_order_relaxed)) + "\n";
-  };
-  add("journal_batches_total", "counter", "Batches that the journal was given.", figures.rounds);
-  add("journal_failures_total", "counter", "Batches that it did not take.", figures.failed_rounds);
-  add("recoveries_total", "counter", "Recoveries from the journal, the first one included.", figures.recoveries);
-  add("damaged_rows_total", "counter", "Rows of the journal that could not be read.", figures.damaged_rows);
-  add("sessions", "gauge", "Write sessions that are open.", figures.sessions);
-  add("waiting_removals", "gauge", "Ranges of blocks that wait for their deletion.", figures.waiting_removals);
-  add("evicted_blocks_total", "counter", "Blocks that were evicted since the last recovery.", figures.evicted);
-  add("orphaned_blocks_total", "counter", "Of these, blocks with a served block behind them.", figures.orphaned);
+  for (const manager_figure& row : manager_figure_rows) {
+    const std::string metric = "cenote_manager_" + std::string(row.metric);
+    const std::string_view type = row.metric.ends_with("_total") ? "counter" : "gauge";
+    const std::uint64_t value = (writer_.figures().*row.value).load(std::memory_order_relaxed);
+    out.append("# HELP ").append(metric).append(" ").append(row.summary);
+    out.append("\n# TYPE ").append(metric).append(" ").append(type);
+    out.append("\n").append(metric).append(" ").append(std::to_string(value)).append("\n");
+  }
 }
 
 }  // namespace cenote::manager

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "services/manager/service/call_answer.hpp"
+#include "services/manager/store/number_text.hpp"
 #include "transport/manager/answer_code.hpp"
 
 namespace cenote::manager {
@@ -54,14 +55,8 @@ int order_of(location_state state) noexcept {
   return state == location_state::serving ? 0 : state == location_state::writing ? 1 : 2;
 }
 
-void append_hex(std::string& text, std::uint64_t number) {
-  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(number >> shift) & 15U];
-}
-
 std::string id_of(const key_state& state) {
-  std::string id;
-  append_hex(id, state.extent);
-  return id + "-" + std::to_string(state.position);
+  return hex_digits(state.extent) + "-" + std::to_string(state.position);
 }
 
 void fill_location(const served_instance& instance, const key_state& state, std::uint64_t mask,

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/json_writer.hpp"
 #include "transport/manager/answer_code.hpp"
 
 namespace cenote::manager {
@@ -86,24 +87,6 @@ void append_field(std::uint32_t field, std::uint64_t value, std::string& out) {
   append_varint(value, out);
 }
 
-void append_json_text(std::string_view text, std::string& out) {
-  out += '"';
-  for (const char letter : text) {
-    const auto byte = static_cast<unsigned char>(letter);
-    if (letter == '"' || letter == '\\') {
-      out += '\\';
-      out += letter;
-    } else if (byte < 0x20 || byte == 0x7f || letter == '<' || letter == '>') {
-      out += "\\u00";
-      out += "0123456789abcdef"[byte >> 4U];
-      out += "0123456789abcdef"[byte & 15U];
-    } else {
-      out += letter;
-    }
-  }
-  out += '"';
-}
-
 storage_texts::storage_texts(const instance_terms& instance, const storage_terms& storage) : type_(storage.type) {
   specs_.reserve(instance.specs.size());
   for (const spec_terms& spec : instance.specs) {
@@ -116,7 +99,7 @@ storage_texts::storage_texts(const instance_terms& instance, const storage_terms
                                       .spec_bytes = spec.bytes})};
     append_field(name_field, spec.name, text.wire_name);
     text.json_begin = R"({"name":)";
-    append_json_text(spec.name, text.json_begin);
+    append_json_text(text.json_begin, spec.name);
     text.json_begin += R"(,"uri":")";
     const std::size_t frame = std::max(text.wire_name.size() + 16, text.json_begin.size() + spec_end.size());
     longest_ = std::max(longest_, frame + text.uri.longest());
@@ -128,7 +111,7 @@ location_list::location_list(answer_form form, std::uint32_t field, std::string_
                              const instance_terms& instance, std::string& out)
     : form_(form), field_(field), instance_(instance), out_(out) {
   if (form == answer_form::wire) return;
-  append_json_text(name, out_);
+  append_json_text(out_, name);
   out_ += ":[";
 }
 
@@ -205,7 +188,7 @@ void location_list::add_absent(std::uint64_t specs, std::size_t count) {
         R"({"type":"ST_UNSPECIFIED","spec_size":)" + std::to_string(std::popcount(specs)) + R"(,"location_specs":[)";
     each_spec(specs, [&](std::size_t spec) {
       entry += R"({"name":)";
-      append_json_text(instance_.specs[spec].name, entry);
+      append_json_text(entry, instance_.specs[spec].name);
       entry += R"(,"uri":")";
       entry += spec_end;
     });
@@ -238,9 +221,9 @@ void append_header(answer_form form, std::uint16_t code, std::string_view messag
   out += R"({"header":{"status":{"code":")";
   out += name_of(static_cast<answer_code>(code));
   out += R"(","message":)";
-  append_json_text(message, out);
+  append_json_text(out, message);
   out += R"(},"request_id":)";
-  append_json_text(request_id, out);
+  append_json_text(out, request_id);
   out += R"(,"tracer_result":"","leader":""},)";
 }
 

@@ -83,7 +83,5 @@ void append_end(answer_form form, std::string& out);
 void append_varint(std::uint64_t value, std::string& out);
 void append_field(std::uint32_t field, std::string_view bytes, std::string& out);
 void append_field(std::uint32_t field, std::uint64_t value, std::string& out);
-/// A text with quotes, as JSON has it.
-void append_json_text(std::string_view text, std::string& out);
 
 }  // namespace cenote::manager

@@ -187,7 +187,7 @@ bool manager_writer::state_owner::run_round() {
   write_round round{.now = std::chrono::steady_clock::now()};
   has_more_ = false;
   note_uses(round.now);
-  while (const auto extent = sessions_.expired(round.now)) expire_session(parts_, *extent, round.now);
+  while (const auto extent = sessions_.expired(round.now)) expire_session(parts_, *extent);
   auto complete = queue_.advance(parts_, round);
   write_round spare{.now = round.now};
   if (round.now >= next_look_) {

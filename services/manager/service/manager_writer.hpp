@@ -1,6 +1,7 @@
 // The thread that owns a manager's state.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -46,6 +48,29 @@ struct manager_figures {
   std::atomic<std::uint64_t> evicted{0};
   std::atomic<std::uint64_t> orphaned{0};
 };
+
+/// A row of the pages with figures.
+struct manager_figure {
+  std::string_view name{};    ///< of GetMetrics
+  std::string_view metric{};  ///< behind "cenote_manager_"; a counter ends with "_total"
+  std::string_view summary{};
+  std::atomic<std::uint64_t> manager_figures::*value = nullptr;
+};
+/// All of them.
+inline constexpr auto manager_figure_rows = std::to_array<manager_figure>({
+    {"rounds", "journal_batches_total", "Batches that the journal was given.", &manager_figures::rounds},
+    {"failed_rounds", "journal_failures_total", "Batches that it did not take.", &manager_figures::failed_rounds},
+    {"recoveries", "recoveries_total", "Recoveries from the journal, the first one included.",
+     &manager_figures::recoveries},
+    {"damaged_rows", "damaged_rows_total", "Rows of the journal that could not be read.",
+     &manager_figures::damaged_rows},
+    {"sessions", "sessions", "Write sessions that are open.", &manager_figures::sessions},
+    {"waiting_removals", "waiting_removals", "Ranges of blocks that wait for their deletion.",
+     &manager_figures::waiting_removals},
+    {"evicted", "evicted_blocks_total", "Blocks that were evicted since the last recovery.", &manager_figures::evicted},
+    {"orphaned", "orphaned_blocks_total", "Of these, blocks with a served block behind them.",
+     &manager_figures::orphaned},
+});
 
 /// Takes commands from any thread and runs them in rounds: what came while the last round was written is the next one,
 /// and one batch of the journal. Instances take turns, and a large command gives way after 4,096 keys. When the journal

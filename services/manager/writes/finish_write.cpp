@@ -23,15 +23,8 @@ std::unexpected<rpc_refusal> finish_write::refuse_session() const {
 rpc_outcome<> finish_write::compare(const finished_session& session, const session_name& name,
                                     std::uint64_t instance) const {
   if (session.nonce != name.nonce || session.instance != instance) return refuse_session();
-  // The length is that of the first call, or the mark differs.
-  std::vector<bool> success;
-  if (request_.success.values) {
-    success = *request_.success.values;
-  } else if (request_.success.offset.value_or(0) >= 0 && request_.success.offset.value_or(0) <= session.blocks) {
-    success.assign(session.blocks, false);
-    std::fill_n(success.begin(), request_.success.offset.value_or(0), true);
-  }
-  if (success.size() == session.blocks && finish_mark_of(success) == session.finish_mark) return {};
+  const auto success = mask_of(request_.success, session.blocks, "success_blocks");
+  if (success && finish_mark_of(*success) == session.finish_mark) return {};
   return refuse(answer_code::invalid_argument, "the session was finished with another success_blocks");
 }
 
@@ -96,7 +89,7 @@ void finish_write::answer(const result<>& committed) {
   }
 }
 
-void expire_session(write_parts& parts, std::uint64_t number, round_time /*now*/) {
+void expire_session(write_parts& parts, std::uint64_t number) {
   const session_place* const place = parts.sessions.find(number);
   if (place == nullptr) return;
   instance_state& instance = *parts.state.instance(place->instance);

@@ -36,6 +36,6 @@ class finish_write final : public write_command {
 [[nodiscard]] std::uint64_t finish_mark_of(const std::vector<bool>& success);
 
 /// Ends a session as failed, since its time is over.
-void expire_session(write_parts& parts, std::uint64_t extent, round_time now);
+void expire_session(write_parts& parts, std::uint64_t extent);
 
 }  // namespace cenote::manager

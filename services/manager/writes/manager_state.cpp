@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "core/calendar_clock.hpp"
+
 namespace cenote::manager {
 
 std::int64_t instance_state::bytes_of(std::uint64_t specs) const noexcept {
@@ -55,9 +57,12 @@ std::uint32_t tenths_of(round_time now) noexcept {
   return static_cast<std::uint32_t>(tenths);
 }
 
+std::int64_t unix_ms() noexcept {
+  return static_cast<std::int64_t>(calendar_ns() / 1'000'000);
+}
+
 std::uint32_t unix_seconds() noexcept {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+  return static_cast<std::uint32_t>(calendar_ns() / 1'000'000'000);
 }
 
 }  // namespace cenote::manager

@@ -119,6 +119,8 @@ void charge(manager_state& state, instance_state& instance, std::uint8_t storage
 
 /// Tenths of a second since the machine's start, the time of policies.
 [[nodiscard]] std::uint32_t tenths_of(round_time now) noexcept;
+/// Milliseconds since 1970.
+[[nodiscard]] std::int64_t unix_ms() noexcept;
 /// Seconds since 1970.
 [[nodiscard]] std::uint32_t unix_seconds() noexcept;
 

@@ -203,8 +203,7 @@ void journal_reader::add_extent(instance_state& instance, const extent_grant& gr
 }
 
 void journal_reader::open_session(extent_state& extent, const extent_grant& grant) {
-  const auto unix_now =
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch());
+  const std::chrono::milliseconds unix_now(unix_ms());
   constexpr std::chrono::milliseconds longest = 24h;
   const auto deadline = std::clamp<std::chrono::milliseconds>(std::chrono::milliseconds(grant.deadline_ms),
                                                               unix_now + least_rest, unix_now + longest);

@@ -4,16 +4,13 @@
 
 #include "core/checksum.hpp"
 #include "core/random_number.hpp"
+#include "services/manager/store/number_text.hpp"
 
 namespace cenote::manager {
 
 namespace {
 
 constexpr std::size_t digits = 16;
-
-void append_hex(std::string& text, std::uint64_t number) {
-  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(number >> shift) & 15U];
-}
 
 std::optional<std::uint64_t> number_of(std::string_view text) {
   std::uint64_t number = 0;
@@ -41,11 +38,7 @@ bool session_name::is_empty_of(std::uint64_t instance) const noexcept {
 }
 
 std::string session_name::text() const {
-  std::string text;
-  text.reserve(2 * digits);
-  append_hex(text, extent);
-  append_hex(text, nonce);
-  return text;
+  return hex_digits(extent) + hex_digits(nonce);
 }
 
 std::optional<session_name> session_name::parse(std::string_view text) {

@@ -15,11 +15,6 @@ namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 60U;  ///< of a request, so that no sum wraps
 
-std::int64_t unix_ms() noexcept {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-}
-
 void add_replica(std::vector<std::pair<std::uint8_t, std::uint64_t>>& replicas, std::uint8_t storage,
                  std::uint64_t specs) {
   for (auto& [number, present] : replicas) {

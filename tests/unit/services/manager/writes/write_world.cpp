@@ -177,7 +177,7 @@ bool write_world::run_round() {
   for (const removal_outcome& outcome : log->await(awaits ? batches() : 0))
     live->removals.complete(outcome, live->changes, now);
   write_round round{.now = now}, spare{.now = now};
-  while (const auto extent = live->sessions.expired(now)) expire_session(live->parts, *extent, now);
+  while (const auto extent = live->sessions.expired(now)) expire_session(live->parts, *extent);
   const auto complete = live->queue.advance(live->parts, round);
   depart(spare);
   has_evicted = reclaims && live->reclaim.run(live->changes, spare);
