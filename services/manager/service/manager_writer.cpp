@@ -196,8 +196,8 @@ bool manager_writer::state_owner::run_round() {
   }
   has_more_ |= reclaimer_.run(changes_, spare);
   removals_.issue(round.now);
+  if (!changes_.is_empty()) writer_.figures_.rounds.fetch_add(1, std::memory_order_relaxed);
   const auto committed = changes_.commit(round.now);
-  writer_.figures_.rounds.fetch_add(1, std::memory_order_relaxed);
   if (!committed) log_warn(logger("manager"), "the journal has failed", {{"reason", committed.error().message()}});
   if (committed && has_changed_) show_view();
   has_changed_ = false;
