@@ -519,7 +519,7 @@ def test_what_waits_for_a_server_that_is_away_is_bounded(herd: Herd, server: Red
     assert indexer.counter("redis_waiting_bytes") <= 64 << 20
     assert indexer.resident_bytes() - before < 200 << 20
     until("the pod is degraded", lambda: indexer.scores(A).degraded == {"a"})
-    assert indexer.state("a") == "degraded"
+    until("its state says so", lambda: indexer.state("a") == "degraded")
     server.start()
     until("its publisher begins anew", lambda: indexer.counter("redis_rebuilt_publishers_total") > 0)
     begin = long[: 200 * BLOCK]  # all blocks may take longer than a question has

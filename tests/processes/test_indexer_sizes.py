@@ -24,8 +24,9 @@ def herd(tmp_path: Path) -> Iterator[Herd]:
         yield made
 
 
-def engines_of(herd: Herd) -> list[EnginePublisher]:
-    return [herd.publisher(f"b{size}", block=size, whole=WHOLE) for size in SIZES]
+def engines_of(herd: Herd, *, seeds: bool = False) -> list[EnginePublisher]:
+    """`seeds`: engines of different sizes give the same tokens different names, as chains over blocks do."""
+    return [herd.publisher(f"b{size}", block=size, whole=WHOLE, seed=str(size) if seeds else "") for size in SIZES]
 
 
 def branches(step: int) -> list[Tokens]:
@@ -97,7 +98,7 @@ def test_a_shared_index_has_blocks_of_one_size(herd: Herd) -> None:
     server = Redis()
     herd.callback(server.close)
     shared = ("index.backend=redis", f"index.url={server.url}", "index.key=fnv64_cbor", "index.seed=7", CANONICAL)
-    engines = engines_of(herd)
+    engines = engines_of(herd, seeds=True)
     indexers = [herd.indexer(*settings_of(*some), *shared) for some in (engines[:2], engines[2:])]
     prompts = branches(LONGEST)
     chance = random.Random(20261129)

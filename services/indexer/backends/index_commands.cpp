@@ -119,10 +119,11 @@ void add_blocks(std::vector<std::string>& commands, std::string_view pod, std::s
   commands.push_back(std::move(members));
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const std::string key = std::to_string(keys[i]);
+    commands.push_back(wire_command({"HSET", key, field, ""}));
+    // Behind the block: another indexer that removes by this name takes away names whose blocks are all empty.
     if (i < hashes.size()) {
       commands.push_back(wire_command({"ZADD", shared_keys::engine_key(hashes[i]), std::to_string(position + i), key}));
     }
-    commands.push_back(wire_command({"HSET", key, field, ""}));
   }
 }
 

@@ -58,7 +58,7 @@ struct placed_publisher {
   std::uint32_t step = 1;                  ///< blocks into which a block of its engine is cut
   std::vector<std::uint32_t> block_sizes;  ///< tokens a block, of which the model counts this publisher as a user
   member_mark mark;
-  bool has_dropped = false;       ///< memory took blocks that it has
+  bool has_dropped = false;       ///< memory took blocks that it has, or had no room for them
   name_domain names = no_domain;  ///< a node's own names for blocks
   pending_names pending;          ///< a node's, for which there are no blocks yet
   block_resizer resizer;

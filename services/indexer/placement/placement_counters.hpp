@@ -42,6 +42,10 @@ struct placement_counters {
     for (std::size_t i = 0; i < faults.size(); ++i) faults[i] += part.faults[i];
     return *this;
   }
+  /// Blocks that a pod has, and that found no room here.
+  [[nodiscard]] std::uint64_t misses() const noexcept {
+    return refusals(placement_refusal::bounds) + refusals(placement_refusal::memory);
+  }
   [[nodiscard]] std::uint64_t refusals(placement_refusal reason) const noexcept {
     return refused[static_cast<std::size_t>(reason)];
   }

@@ -10,6 +10,16 @@
 
 namespace cenote::indexer {
 
+namespace {
+
+// Blocks leave a sixth of the memory for names, spans and sets. A quarter of that is for publishers that have a place:
+// one that begins anew would else lose what it gave back to those that wait for a place.
+bool has_headroom(const index_budget& budget) noexcept {
+  return budget.used() <= budget.limit() - budget.limit() / 24;
+}
+
+}  // namespace
+
 placer::placer(forest& index, const token_processor& keys, std::uint32_t block_tokens) noexcept
     : index_(index),
       processor_(keys),
@@ -29,6 +39,11 @@ result<void> placer::open(publisher_id publisher, const publisher_identity& iden
   }
   if (publishers_.contains(publisher)) {
     return fail(error_code::invalid_argument, "publisher `" + identity.name + "` is open already");
+  }
+  if (!has_headroom(index_.budget())) {
+    return fail(error_code::limit_exceeded, "publisher `" + identity.name +
+                                                "`: what is left of index.memory is kept for publishers that have a "
+                                                "place already; more memory would make room");
   }
   const auto model =
       index_.models().obtain(identity.model, [&](model_number number) { return index_.holders().has_members(number); });
@@ -56,21 +71,27 @@ placement_effect placer::apply(publisher_id publisher, const event_batch& batch)
   const auto found = publishers_.find(publisher);
   if (found == publishers_.end()) return effect;
   placed_publisher& target = *found->second;
+  const std::uint64_t misses = target.counters.misses();
   ++target.counters.batches;
   for (std::size_t i = 0; i < batch.faults.size(); ++i) target.counters.faults[i] += batch.faults[i];
-  if (!add_rank(target, batch.dp_rank)) {
+  if (add_rank(target, batch.dp_rank)) {
+    change_all(target, batch, effect);
+  } else {
     for (const engine_event& event : batch.events) {
       target.counters.refuse(placement_refusal::bounds, event.hashes.size);
     }
-    return effect;
   }
-  if (target.is_node() && target.machine != nullptr) set_cuts(target);
-  const bool is_orphan = target.resizer.resize(batch, resized_, target.counters, [&](const event_batch& resized) {
-    set_step(target, target.is_node() ? 1 : target.resizer.most_cuts());
-    visit_in_order(resized, [&](const engine_event& event) { change(target, resized, event, effect); });
+  if (target.counters.misses() != misses && !std::exchange(target.has_dropped, true)) apply_mark(target);
+  return effect;
+}
+
+void placer::change_all(placed_publisher& publisher, const event_batch& batch, placement_effect& effect) {
+  if (publisher.is_node() && publisher.machine != nullptr) set_cuts(publisher);
+  const bool is_orphan = publisher.resizer.resize(batch, resized_, publisher.counters, [&](const event_batch& resized) {
+    set_step(publisher, publisher.is_node() ? 1 : publisher.resizer.most_cuts());
+    visit_in_order(resized, [&](const engine_event& event) { change(publisher, resized, event, effect); });
   });
   effect.is_parent_unknown = effect.is_parent_unknown || is_orphan;
-  return effect;
 }
 
 // A node has its engines' blocks, as long as theirs.
@@ -457,7 +478,7 @@ void placer::mark(publisher_id publisher, member_mark state) {
   apply_mark(*found->second);
 }
 
-// Memory dropped blocks that a pod has: its scores may be too low.
+// Memory took blocks that a pod has: its scores may be too low. So may those of a pod whose blocks found no room.
 void placer::mark_dropped() {
   const std::uint64_t evicted = index_.figures().evicted_held;
   if (evicted == std::exchange(evicted_held_, evicted)) return;

@@ -83,6 +83,7 @@ class placer {
   using publisher_map = std::unordered_map<publisher_id, std::unique_ptr<placed_publisher>>;
 
   void set_cuts(placed_publisher& node);
+  void change_all(placed_publisher& publisher, const event_batch& batch, placement_effect& effect);
   void change(placed_publisher& publisher, const event_batch& batch, const engine_event& event,
               placement_effect& effect);
   void store(placed_publisher& publisher, const event_batch& batch, const engine_event& event,

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <utility>
 
 #include "config/logging.hpp"
@@ -20,6 +21,13 @@ namespace {
 
 constexpr int table_share = 16;  // a table takes no more of the thread's time than one part in so many
 constexpr std::chrono::milliseconds idle_table_pause{2'000};  // between two that differ in times only
+
+// Processor time of this thread: on a busy machine the time of a clock would keep tables old for long.
+std::chrono::nanoseconds thread_time() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
 
 }  // namespace
 
@@ -141,13 +149,14 @@ void subscriber::carry_out(publisher_loop& loop) {
 }
 
 void subscriber::publish(const publisher_loop& loop) {
-  const feed_time begin = std::chrono::steady_clock::now();
-  if (begin < next_table_ || (loop.turns() == table_turns_ && begin < next_idle_table_)) return;
+  const feed_time now = std::chrono::steady_clock::now();
+  if (now < next_table_ || (loop.turns() == table_turns_ && now < next_idle_table_)) return;
   table_turns_ = loop.turns();
+  const std::chrono::nanoseconds begin = thread_time();
   auto made = std::make_shared<const publisher_table>(loop.table());
-  const feed_time end = std::chrono::steady_clock::now();
-  next_table_ = end + std::max<feed_time::duration>(options_.table_pause, table_share * (end - begin));
-  next_idle_table_ = end + std::max<feed_time::duration>(idle_table_pause, table_share * table_share * (end - begin));
+  const std::chrono::nanoseconds cost = thread_time() - begin;
+  next_table_ = now + std::max<feed_time::duration>(options_.table_pause, table_share * cost);
+  next_idle_table_ = now + std::max<feed_time::duration>(idle_table_pause, table_share * table_share * cost);
   const std::lock_guard lock(mutex_);
   table_.swap(made);
 }

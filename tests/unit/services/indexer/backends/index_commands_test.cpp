@@ -95,6 +95,23 @@ BOOST_AUTO_TEST_CASE(a_removal_of_many_names_is_several_scripts) {
   BOOST_TEST(all.say({"DBSIZE"}) == "0");
 }
 
+BOOST_AUTO_TEST_CASE(a_removal_by_another_indexer_between_two_commands_takes_no_name_of_a_block) {
+  const auto field_of = [](const std::string& pod) { return field_text({.pod = pod, .tier = "gpu"}); };
+  std::vector<std::string> added;
+  shared_commands::add_blocks(added, "a", field_of("a"), std::vector<std::uint64_t>{1, 2},
+                              std::vector<std::uint64_t>{10, 10});
+  for (std::size_t place = 0; place <= added.size(); ++place) {
+    script_world all;
+    all.add("b", {1}, {10});
+    const auto split = added.begin() + static_cast<std::ptrdiff_t>(place);
+    all.run({added.begin(), split});
+    BOOST_TEST(all.remove("b", {10}) == 1);
+    all.run({split, added.end()});
+    BOOST_TEST(all.remove("a", {10}) == 2, "the removal stands before command " << place);
+    BOOST_TEST(all.say({"DBSIZE"}) == "0");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_name_of_several_blocks_removes_all_of_them) {
   script_world all;
   all.add("a", {1, 2}, {});
