@@ -33,6 +33,7 @@ struct manager_section {
   unsigned threads = 0;             ///< that answer; 0: chosen from the machine
   std::chrono::nanoseconds write_timeout{}, max_write_timeout{}, quarantine{}, probe_interval{}, probe_timeout{};
   storage_choice read_choice = storage_choice::weighted;
+  std::string trace_file;  ///< empty: calls are not written down
 };
 
 }  // namespace cenote::config

@@ -1202,6 +1202,11 @@ constexpr std::array keys{
          .fallback = "weighted",
          .about = "Which storage is read where several have a block: drawn by weights once a request, or the first "
                   "candidate of the group."}),
+    bound<&node_config::manager, &manager_section::trace_file>(
+        {.name = "manager.trace_file",
+         .type = string,
+         .about = "A file to which lookups and writes are appended as lines of JSON, for the optimizer. At 256 MiB it "
+                  "becomes `.1`, and so on up to `.3`. It has keys of blocks and names of instances. Empty: none."}),
     bound<&node_config::metrics, &metrics_section::listen>(
         {.name = "metrics.listen",
          .type = string,

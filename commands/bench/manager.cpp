@@ -61,8 +61,9 @@ class manager_bench {
         folder_(std::move(folder)),
         chains_(std::max<std::uint64_t>(keys / chain_keys, instances)),
         writer_(std::make_unique<manager_writer>(writer_options{.open_journal = opener(), .name = "bench"})),
-        desk_(std::make_unique<call_desk>(*writer_, access_, settings_)),
-        reads_(std::make_unique<meta_calls>(*writer_, settings_.limits, settings_.choice)) {}
+        parts_(parts_of(*writer_)),
+        desk_(std::make_unique<call_desk>(*parts_)),
+        reads_(std::make_unique<meta_calls>(*writer_, settings_.limits, settings_.choice, counts_, nullptr)) {}
 
   result<void> run() {
     if (auto made = set_up(); !made) return made;
@@ -76,6 +77,9 @@ class manager_bench {
   }
 
  private:
+  [[nodiscard]] service_parts parts_of(manager_writer& writer) {
+    return {.writer = writer, .access = access_, .counts = counts_, .settings = settings_};
+  }
   [[nodiscard]] journal_opener opener() const {
     return [folder = folder_ / "journal"]() -> result<std::unique_ptr<journal>> {
       return rocks_journal::open({.folder = folder});
@@ -318,7 +322,7 @@ class manager_bench {
 
   /// Lookups per second of a thread with a desk of its own, until it is to end.
   double read_rate(const std::atomic<bool>& is_over, std::atomic<bool>* is_done, double seconds) {
-    call_desk desk(*writer_, access_, settings_);
+    call_desk desk(*parts_);
     std::vector<std::string> bodies(64);
     for (std::size_t i = 0; i < bodies.size(); ++i) {
       append_message(with_keys<meta::GetCacheLocationRequest>("one", mixed(i) % chains_), answer_form::wire, bodies[i]);
@@ -370,7 +374,8 @@ class manager_bench {
     writer_.reset();
     const stopwatch time;
     writer_ = std::make_unique<manager_writer>(writer_options{.open_journal = opener(), .name = "bench"});
-    desk_ = std::make_unique<call_desk>(*writer_, access_, settings_);
+    parts_.emplace(parts_of(*writer_));
+    desk_ = std::make_unique<call_desk>(*parts_);
     while (!desk_->is_healthy()) {
       if (auto go_on = check_interrupted(); !go_on) return go_on;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -389,8 +394,10 @@ class manager_bench {
   scratch_directory folder_;
   std::uint64_t chains_;
   call_settings settings_;
+  call_counts counts_;
   access_desk access_{access_settings{}};
   std::unique_ptr<manager_writer> writer_;
+  std::optional<service_parts> parts_;
   std::unique_ptr<call_desk> desk_;
   std::unique_ptr<meta_calls> reads_;
 };

@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/enum_names.hpp"
+
 namespace cenote::manager {
 
 enum class rpc_service : std::uint8_t { meta, admin, debug };
+CENOTE_ENUM_NAMES(rpc_service, meta, admin, debug);
 /// The port that a call comes to: `debug` is served on that of `admin`.
 enum class rpc_face : std::uint8_t { meta, admin };
 /// The role of an account that a call needs. `open`: none.

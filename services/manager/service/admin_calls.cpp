@@ -1,6 +1,7 @@
 #include "services/manager/service/admin_calls.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "config/logging.hpp"
@@ -23,10 +24,34 @@ answer_writer unsupported(std::string_view name, std::string_view reason) {
       {.code = answer_code::unsupported, .message = std::string(name) + " is not built: " + std::string(reason)});
 }
 
-void add_metric(admin::GetMetricsResponse& response, std::string_view name, std::int64_t value) {
+void add_metric(admin::GetMetricsResponse& response, const std::string& name, double value,
+                const http::metric_labels& labels) {
   admin::MetricsData& metric = *response.add_metrics();
-  metric.set_metric_name(std::string(name));
-  metric.mutable_metric_value()->set_int_value(value);
+  metric.set_metric_name(name);
+  if (value == std::floor(value) && std::abs(value) < 9e15) {
+    metric.mutable_metric_value()->set_int_value(static_cast<std::int64_t>(value));
+  } else {
+    metric.mutable_metric_value()->set_float_value(value);
+  }
+  for (const auto& label : labels) {
+    auto& tag = *metric.add_metric_tags();
+    tag.set_tag_key(label.name);
+    tag.set_tag_value(label.value);
+  }
+}
+
+/// Of a histogram its number and its sum.
+void add_family(admin::GetMetricsResponse& response, const prometheus::MetricFamily& family) {
+  for (const prometheus::ClientMetric& each : family.metric) {
+    switch (family.type) {
+      case prometheus::MetricType::Histogram:
+        add_metric(response, family.name + "_count", static_cast<double>(each.histogram.sample_count), each.label);
+        add_metric(response, family.name + "_sum", each.histogram.sample_sum, each.label);
+        break;
+      case prometheus::MetricType::Counter: add_metric(response, family.name, each.counter.value, each.label); break;
+      default: add_metric(response, family.name, each.gauge.value, each.label); break;
+    }
+  }
 }
 
 }  // namespace
@@ -127,11 +152,19 @@ answer_writer admin_calls::get_instance(const proto::GetInstanceInfoRequest& req
 answer_writer admin_calls::get_metrics() {
   admin::GetMetricsResponse response;
   response.set_timestamp(unix_ms());
-  for (const manager_figure& row : manager_figure_rows) {
-    add_metric(response, row.name,
-               static_cast<std::int64_t>((writer_.figures().*row.value).load(std::memory_order_relaxed)));
-  }
+  const http::metric_families page = metrics();
+  for (const prometheus::MetricFamily& family : page.families()) add_family(response, family);
   return response_answer(std::move(response));
+}
+
+http::metric_families admin_calls::metrics() {
+  return metrics_of(
+      {.figures = writer_.figures(), .usage = *writer_.usage().take(), .calls = counts_, .view = *views_.view()});
+}
+
+void admin_calls::append_status(std::string& out) {
+  manager::append_status(
+      {.figures = writer_.figures(), .usage = *writer_.usage().take(), .calls = counts_, .view = *views_.view()}, out);
 }
 
 answer_writer admin_calls::get_health() {

@@ -8,6 +8,7 @@
 
 #include "services/manager/service/access_desk.hpp"
 #include "services/manager/service/call_answer.hpp"
+#include "services/manager/service/manager_page.hpp"
 #include "services/manager/service/manager_writer.hpp"
 #include "transport/manager/proto/admin.pb.h"
 #include "transport/manager/rpc_table.hpp"
@@ -26,8 +27,8 @@ struct manager_identity {
 /// Answers on one thread at a time; changes go through the writer. Each thread has its own.
 class admin_calls {
  public:
-  admin_calls(manager_writer& writer, access_desk& access, const manager_identity& identity)
-      : writer_(writer), views_(writer.views()), access_(access), identity_(identity) {}
+  admin_calls(manager_writer& writer, access_desk& access, const call_counts& counts, const manager_identity& identity)
+      : writer_(writer), views_(writer.views()), access_(access), counts_(counts), identity_(identity) {}
 
   /// Errors: the body was not understood; then nothing is answered.
   [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
@@ -37,6 +38,8 @@ class admin_calls {
     const served_view& view = *views_.view();
     return view.is_ready && access_.control().is_ready(view.settings);
   }
+  [[nodiscard]] http::metric_families metrics();
+  void append_status(std::string& out);
 
  private:
   [[nodiscard]] std::expected<void, body_fault> call_reading(enum rpc name, answer_form form, std::string_view body,
@@ -60,6 +63,7 @@ class admin_calls {
   manager_writer& writer_;
   view_reader views_;
   access_desk& access_;
+  const call_counts& counts_;
   const manager_identity& identity_;
 };
 

@@ -3,11 +3,13 @@
 
 #include <google/protobuf/message.h>
 
+#include <concepts>
 #include <expected>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "services/manager/service/location_text.hpp"
@@ -16,8 +18,26 @@
 
 namespace cenote::manager {
 
-/// Appends an answer to `out`. It may be called on any thread, once.
-using answer_writer = std::function<void(answer_form form, std::string& out)>;
+/// Appends an answer to `out`, which has a code. It may be called on any thread, once.
+class answer_writer {
+ public:
+  using append_function = std::function<void(answer_form form, std::string& out)>;
+
+  answer_writer() = default;
+  answer_writer(answer_code code, append_function append) : code_(code), append_(std::move(append)) {}
+  /// An answer that is OK.
+  template <std::invocable<answer_form, std::string&> Append>
+    requires(!std::same_as<std::remove_cvref_t<Append>, answer_writer>)
+  explicit(false) answer_writer(Append&& append) : append_(std::forward<Append>(append)) {}
+
+  [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(append_); }
+  [[nodiscard]] answer_code code() const noexcept { return code_; }
+  void operator()(answer_form form, std::string& out) const { append_(form, out); }
+
+ private:
+  answer_code code_ = answer_code::ok;
+  append_function append_;
+};
 /// Gets an answer, here or later on the writer's thread.
 using answer_receiver = std::function<void(answer_writer)>;
 
@@ -48,11 +68,12 @@ void set_header(Response& response, answer_code code, const std::string& message
 /// The answer of a response without more than a header.
 template <class Response>
 [[nodiscard]] answer_writer refusal_answer(rpc_refusal reason) {
-  return [reason = std::move(reason)](answer_form form, std::string& out) {
-    Response response;
-    set_header(response, reason.code, reason.message);
-    append_message(response, form, out);
-  };
+  const answer_code code = reason.code;
+  return {code, [reason = std::move(reason)](answer_form form, std::string& out) {
+            Response response;
+            set_header(response, reason.code, reason.message);
+            append_message(response, form, out);
+          }};
 }
 
 /// An answer whose fields are set; its header becomes OK.

@@ -11,7 +11,7 @@ std::expected<void, body_fault> call_desk::call(const rpc_row& row, answer_form 
                        row.call == rpc::admin_get_cache_meta || row.call == rpc::admin_remove_cache;
   if (!is_meta) return admin_.call(row.call, form, body, std::move(receive));
   auto outcome = meta_.call(row.call, form, body, access.rights, std::move(receive));
-  access_.control().charge_keys(access, meta_.take_key_count(), std::chrono::steady_clock::now());
+  parts_.access.control().charge_keys(access, meta_.take_key_count(), std::chrono::steady_clock::now());
   return outcome;
 }
 

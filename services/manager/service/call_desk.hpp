@@ -1,9 +1,12 @@
 // All calls of a manager, for one thread of a transport.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "services/manager/service/admin_calls.hpp"
+#include "services/manager/service/call_counts.hpp"
+#include "services/manager/service/call_trace.hpp"
 #include "services/manager/service/meta_calls.hpp"
 
 namespace cenote::manager {
@@ -14,14 +17,23 @@ struct call_settings {
   manager_identity identity{};
 };
 
-/// Answers the calls of a face, on one thread at a time. The writer, the desk for access and the settings outlive it.
+/// What all faces of a manager share; everything outlives them.
+struct service_parts {
+  manager_writer& writer;
+  access_desk& access;
+  call_counts& counts;
+  call_trace* trace = nullptr;  ///< null: calls are not written down
+  const call_settings& settings;
+};
+
+/// Answers the calls of a face, on one thread at a time.
 class call_desk {
  public:
-  call_desk(manager_writer& writer, access_desk& access, const call_settings& settings)
-      : views_(writer.views()),
-        access_(access),
-        meta_(writer, settings.limits, settings.choice),
-        admin_(writer, access, settings.identity) {}
+  explicit call_desk(const service_parts& parts)
+      : parts_(parts),
+        views_(parts.writer.views()),
+        meta_(parts.writer, parts.settings.limits, parts.settings.choice, parts.counts, parts.trace),
+        admin_(parts.writer, parts.access, parts.counts, parts.settings.identity) {}
 
   /// Answers a caller that was let in. Errors: the body was not understood; then nothing is answered. What is read is
   /// answered before it returns.
@@ -30,10 +42,14 @@ class call_desk {
   /// The accounts, and what else the manager is set up with.
   [[nodiscard]] const manager_registry& registry() { return views_.view()->settings; }
   [[nodiscard]] bool is_healthy() { return admin_.is_healthy(); }
+  [[nodiscard]] call_timer timer_of(const rpc_row& row) const noexcept { return {parts_.counts, row.call}; }
+  /// Pages of the admin port.
+  [[nodiscard]] std::string metrics_page() { return admin_.metrics().text(); }
+  void append_status(std::string& out) { admin_.append_status(out); }
 
  private:
+  const service_parts& parts_;
   view_reader views_;
-  access_desk& access_;
   meta_calls meta_;
   admin_calls admin_;
 };

@@ -39,7 +39,7 @@ std::unique_ptr<call_desk> grpc_face::take_desk() {
       return desk;
     }
   }
-  return std::make_unique<call_desk>(writer_, access_, settings_);
+  return std::make_unique<call_desk>(parts_);
 }
 
 void grpc_face::give_back(std::unique_ptr<call_desk> desk) {
@@ -56,26 +56,30 @@ void grpc_face::handle(std::string_view method, const shared_call& call) {
   auto desk = take_desk();
   const manager_registry registry = desk->registry();
   give_back(std::move(desk));
-  const auto access = access_.control().look(evidence, registry, row.role, std::chrono::steady_clock::now());
+  const auto access = parts_.access.control().look(evidence, registry, row.role, std::chrono::steady_clock::now());
   if (access) return answer(row, call, *access);
-  access_.check(evidence, registry, row.role,
-                [this, &row, call](const access_outcome<call_access>& outcome) { answer(row, call, outcome); });
+  parts_.access.check(evidence, registry, row.role,
+                      [this, &row, call](const access_outcome<call_access>& outcome) { answer(row, call, outcome); });
 }
 
 void grpc_face::answer(const rpc_row& row, const shared_call& call, const access_outcome<call_access>& access) {
   if (!access) return refuse_over_grpc(access.error(), *call);
-  auto admitted = access_.control().admit(*access, call->request().size(), std::chrono::steady_clock::now());
+  auto admitted = parts_.access.control().admit(*access, call->request().size(), std::chrono::steady_clock::now());
   if (!admitted) return refuse_over_grpc(admitted.error(), *call);
   const auto bytes = std::make_shared<const request_bytes>(std::move(*admitted));
-  const auto receive = [call, bytes](const answer_writer& write) {
+  const call_timer timer(parts_.counts, row.call);
+  const auto receive = [call, bytes, timer](const answer_writer& write) {
     std::string answer;
     write(answer_form::wire, answer);
+    timer.end(write.code());
     call->finish(std::move(answer));
   };
   auto desk = take_desk();
   const auto called = desk->call(row, answer_form::wire, call->request(), *access, receive);
   give_back(std::move(desk));
-  if (!called) call->refuse(::cenote::rpc::call_status::invalid_argument, called.error().cause.message);
+  if (called) return;
+  timer.end(called.error().cause.code);
+  call->refuse(::cenote::rpc::call_status::invalid_argument, called.error().cause.message);
 }
 
 }  // namespace cenote::manager

@@ -14,8 +14,8 @@ namespace cenote::manager {
 /// Answers the methods of a face. gRPC's threads borrow desks, which are made as they are needed.
 class grpc_face final : public ::cenote::rpc::call_handler {
  public:
-  grpc_face(rpc_face face, manager_writer& writer, access_desk& access, const call_settings& settings)
-      : face_(face), writer_(writer), access_(access), settings_(settings) {}
+  /// `parts` outlive it.
+  grpc_face(rpc_face face, const service_parts& parts) : face_(face), parts_(parts) {}
 
   [[nodiscard]] bool has_method(std::string_view method) const noexcept override;
   void handle(std::string_view method, const std::shared_ptr<::cenote::rpc::open_call>& call) override;
@@ -28,9 +28,7 @@ class grpc_face final : public ::cenote::rpc::call_handler {
   void give_back(std::unique_ptr<call_desk> desk);
 
   rpc_face face_;
-  manager_writer& writer_;
-  access_desk& access_;
-  const call_settings& settings_;
+  const service_parts& parts_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<call_desk>> desks_;  ///< that are free
 };

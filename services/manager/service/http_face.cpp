@@ -14,8 +14,14 @@ namespace {
 struct late_answer final : http::reply_event {
   std::optional<access_outcome<call_access>> access{};  ///< with `write`, set before the event fires
   answer_writer write{};
+  std::optional<call_timer> timer{};  ///< with `write`
   request_bytes bytes{};
   std::atomic<bool> is_there{false};
+
+  void append_to(std::string& out) const {
+    write(answer_form::json, out);
+    if (timer) timer->end(write.code());
+  }
 };
 
 std::string_view text_of(std::span<const std::byte> bytes) noexcept {
@@ -52,7 +58,8 @@ std::optional<http_face::request_target> http_face::target_of(std::string_view p
   if (face_ == rpc_face::admin && path == "/healthz") {
     return request_target{.role = rpc_role::open, .methods = "GET, HEAD"};
   }
-  if (face_ == rpc_face::admin && path == "/metrics") return request_target{.methods = "GET, HEAD"};
+  const bool is_page = path == "/metrics" || path == "/status";
+  if (face_ == rpc_face::admin && is_page) return request_target{.methods = "GET, HEAD"};
   const rpc_row* const row = find_json_path(face_, path);
   if (row == nullptr) return std::nullopt;
   return request_target{.row = row, .role = row->role, .methods = "POST"};
@@ -60,7 +67,7 @@ std::optional<http_face::request_target> http_face::target_of(std::string_view p
 
 void http_face::handle(const http::http_request& request, http::http_reply& reply) {
   auto* const event = static_cast<late_answer*>(request.event);
-  if (event != nullptr && event->write) return event->write(answer_form::json, reply.body);
+  if (event != nullptr && event->write) return event->append_to(reply.body);
   const auto target = target_of(request.path);
   if (!target) return reply.fail(404, "there is no such path; calls are POST /api/<name>");
   if (request.method != (target->row != nullptr ? "POST" : "GET")) return reply.refuse_method(target->methods);
@@ -88,6 +95,7 @@ void http_face::answer_call(const rpc_row& row, const http::http_request& reques
   if (!bytes) return refuse_over_http(bytes.error(), reply);
   auto answer = std::make_shared<late_answer>();
   answer->bytes = std::move(*bytes);
+  answer->timer = desk_.timer_of(row);
   const auto receive = [answer](answer_writer write) {
     answer->write = std::move(write);
     answer->is_there.store(true, std::memory_order_release);
@@ -97,34 +105,24 @@ void http_face::answer_call(const rpc_row& row, const http::http_request& reques
   if (!called) {
     if (called.error().fault == json_fault::malformed) reply.status = 400;
     append_refusal(called.error().cause, answer_form::json, reply.body);
+    answer->timer->end(called.error().cause.code);
   } else if (answer->is_there.load(std::memory_order_acquire)) {
-    answer->write(answer_form::json, reply.body);
+    answer->append_to(reply.body);
   } else {
     reply.event = std::move(answer);
   }
 }
 
 void http_face::answer_page(std::string_view path, http::http_reply& reply) {
-  const bool is_health = path == "/healthz";
-  reply.content_type = is_health ? "text/plain" : "text/plain; version=0.0.4";
-  if (!is_health) {
-    write_metrics(reply.body);
-  } else if (desk_.is_healthy()) {
-    reply.body = "ok\n";
+  if (path == "/metrics") {
+    reply.content_type = "text/plain; version=0.0.4";
+    reply.body = desk_.metrics_page();
+  } else if (path == "/status") {
+    desk_.append_status(reply.body);
   } else {
-    reply.status = 503;
-    reply.body = "the manager recovers\n";
-  }
-}
-
-void http_face::write_metrics(std::string& out) const {
-  for (const manager_figure& row : manager_figure_rows) {
-    const std::string metric = "cenote_manager_" + std::string(row.metric);
-    const std::string_view type = row.metric.ends_with("_total") ? "counter" : "gauge";
-    const std::uint64_t value = (writer_.figures().*row.value).load(std::memory_order_relaxed);
-    out.append("# HELP ").append(metric).append(" ").append(row.summary);
-    out.append("\n# TYPE ").append(metric).append(" ").append(type);
-    out.append("\n").append(metric).append(" ").append(std::to_string(value)).append("\n");
+    reply.content_type = "text/plain";
+    reply.body = desk_.is_healthy() ? "ok\n" : "the manager recovers\n";
+    if (!desk_.is_healthy()) reply.status = 503;
   }
 }
 

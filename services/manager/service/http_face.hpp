@@ -10,11 +10,11 @@
 
 namespace cenote::manager {
 
-/// Answers `POST /api/…` of a face, and on the admin port /healthz and /metrics; one object for each thread.
+/// Answers `POST /api/…` of a face, and on the admin port /healthz, /metrics and /status; one object for each thread.
 class http_face final : public http::request_handler {
  public:
-  http_face(rpc_face face, manager_writer& writer, access_desk& access, const call_settings& settings)
-      : face_(face), writer_(writer), access_(access), desk_(writer, access, settings) {}
+  /// `parts` outlive it.
+  http_face(rpc_face face, const service_parts& parts) : face_(face), access_(parts.access), desk_(parts) {}
 
   void handle(const http::http_request& request, http::http_reply& reply) override;
 
@@ -31,10 +31,8 @@ class http_face final : public http::request_handler {
   void answer_call(const rpc_row& row, const http::http_request& request, const call_access& access,
                    http::http_reply& reply);
   void answer_page(std::string_view path, http::http_reply& reply);
-  void write_metrics(std::string& out) const;
 
   rpc_face face_;
-  manager_writer& writer_;
   access_desk& access_;
   call_desk desk_;
 };

@@ -96,7 +96,7 @@ result<> manager_process::open_http(const config::manager_section& settings, rpc
                                             .threads = threads,
                                             .limits = {.buffers = settings.max_in_flight}});
   if (!server) return std::unexpected(server.error());
-  (*server)->serve([this, face] { return std::make_unique<http_face>(face, *writer_, *access_, settings_); });
+  (*server)->serve([this, face] { return std::make_unique<http_face>(face, *parts_); });
   for (const endpoint& each : (*server)->addresses()) addresses_.emplace_back(service_name(face) + " over HTTP", each);
   http_.push_back(std::move(*server));
   return {};
@@ -104,7 +104,7 @@ result<> manager_process::open_http(const config::manager_section& settings, rpc
 
 result<> manager_process::open_grpc(const config::manager_section& settings, rpc_face face, std::uint16_t port) {
   if (port == 0) return {};
-  faces_.push_back(std::make_unique<grpc_face>(face, *writer_, *access_, settings_));
+  faces_.push_back(std::make_unique<grpc_face>(face, *parts_));
   auto server = ::cenote::rpc::rpc_server::start(
       {.addresses = {{.host = settings.host, .port = port}}, .tls = tls_of(settings)}, *faces_.back());
   if (!server) return std::unexpected(server.error());
@@ -125,8 +125,18 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
   if (config::needs_accounts(settings)) *bootstrap = with_first_account(std::move(*bootstrap), state_dir);
   google::protobuf::SetLogHandler(write_fatal_line);
   std::unique_ptr<manager_process> process(new manager_process(call_settings_of(settings)));
+  if (!settings.trace_file.empty()) {
+    auto trace = call_trace::open(settings.trace_file);
+    if (!trace) return std::unexpected(trace.error());
+    process->trace_ = std::move(*trace);
+  }
   process->access_ = std::make_unique<access_desk>(access_settings_of(settings));
   process->writer_ = std::make_unique<manager_writer>(writer_options_of(settings, state_dir, std::move(*bootstrap)));
+  process->parts_.emplace(service_parts{.writer = *process->writer_,
+                                        .access = *process->access_,
+                                        .counts = process->counts_,
+                                        .trace = process->trace_.get(),
+                                        .settings = process->settings_});
   for (const auto& [face, rpc_port, http_port] :
        {std::tuple(rpc_face::meta, settings.meta_rpc_port, settings.meta_http_port),
         std::tuple(rpc_face::admin, settings.admin_rpc_port, settings.admin_http_port)}) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,8 +39,11 @@ class manager_process {
   [[nodiscard]] result<> open_grpc(const config::manager_section& settings, rpc_face face, std::uint16_t port);
 
   call_settings settings_;
+  call_counts counts_;
+  std::unique_ptr<call_trace> trace_;
   std::unique_ptr<access_desk> access_;
   std::unique_ptr<manager_writer> writer_;
+  std::optional<service_parts> parts_;
   std::vector<std::unique_ptr<grpc_face>> faces_;
   std::vector<std::unique_ptr<http::request_server>> http_;
   std::vector<std::unique_ptr<::cenote::rpc::rpc_server>> grpc_;

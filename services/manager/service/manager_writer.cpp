@@ -17,6 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr auto look_pause = 100ms;      ///< between two looks at levels, storages and what has come to its end
 constexpr auto recovery_pause = 500ms;  ///< before the store is tried again
+constexpr auto usage_pause = 1000ms;    ///< between two reports of what is used
 
 std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const writer_options& options) {
   if (has_files(storage.type)) {
@@ -69,6 +70,7 @@ class manager_writer::state_owner {
   void note_uses(round_time now);
   void walk_departures(write_round& round);
   void end_departures();
+  void note_batch(std::chrono::nanoseconds time);
   void show_figures();
 
   manager_writer& writer_;
@@ -84,7 +86,7 @@ class manager_writer::state_owner {
   command_queue queue_;
   bool has_changed_ = false;
   bool has_more_ = false;  ///< to do at once
-  round_time next_look_{};
+  round_time next_look_{}, next_usage_{};
   std::shared_ptr<const storage_table> storages_;
   std::map<std::uint64_t, extent_walk> departures_;
 };
@@ -181,6 +183,9 @@ void manager_writer::state_owner::look(write_round& round) {
   }
   walk_departures(round);
   end_departures();
+  if (round.now < next_usage_) return;
+  writer_.usage_.show(report_usage(state_, round.now));
+  next_usage_ = round.now + usage_pause;
 }
 
 bool manager_writer::state_owner::run_round() {
@@ -196,14 +201,23 @@ bool manager_writer::state_owner::run_round() {
   }
   has_more_ |= reclaimer_.run(changes_, spare);
   removals_.issue(round.now);
-  if (!changes_.is_empty()) writer_.figures_.rounds.fetch_add(1, std::memory_order_relaxed);
+  const bool has_batch = !changes_.is_empty();
+  const auto begin = std::chrono::steady_clock::now();
   const auto committed = changes_.commit(round.now);
+  if (has_batch) note_batch(std::chrono::steady_clock::now() - begin);
   if (!committed) log_warn(logger("manager"), "the journal has failed", {{"reason", committed.error().message()}});
   if (committed && has_changed_) show_view();
   has_changed_ = false;
   for (const auto& command : complete) command->answer(committed);
   show_figures();
   return committed.has_value();
+}
+
+void manager_writer::state_owner::note_batch(std::chrono::nanoseconds time) {
+  manager_figures& figures = writer_.figures_;
+  figures.rounds.fetch_add(1, std::memory_order_relaxed);
+  figures.journal_bytes.fetch_add(changes_.take_bytes(), std::memory_order_relaxed);
+  figures.journal_times.add(static_cast<std::uint64_t>(time.count()));
 }
 
 void manager_writer::state_owner::show_figures() {

@@ -17,9 +17,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/histogram.hpp"
 #include "services/manager/service/command_queue.hpp"
 #include "services/manager/service/registry_command.hpp"
 #include "services/manager/service/served_view.hpp"
+#include "services/manager/service/usage_report.hpp"
 #include "services/manager/store/journal.hpp"
 #include "services/manager/writes/reclaimer.hpp"
 #include "services/manager/writes/recovery.hpp"
@@ -47,6 +49,8 @@ struct manager_figures {
   std::atomic<std::uint64_t> waiting_removals{0};
   std::atomic<std::uint64_t> evicted{0};
   std::atomic<std::uint64_t> orphaned{0};
+  std::atomic<std::uint64_t> journal_bytes{0};
+  histogram journal_times;  ///< ns of a batch
 };
 
 /// A row of the pages with figures.
@@ -70,6 +74,8 @@ inline constexpr auto manager_figure_rows = std::to_array<manager_figure>({
     {"evicted", "evicted_blocks_total", "Blocks that were evicted since the last recovery.", &manager_figures::evicted},
     {"orphaned", "orphaned_blocks_total", "Of these, blocks with a served block behind them.",
      &manager_figures::orphaned},
+    {"journal_bytes", "journal_bytes_total", "Bytes of names and values that the journal was given.",
+     &manager_figures::journal_bytes},
 });
 
 /// Takes commands from any thread and runs them in rounds: what came while the last round was written is the next one,
@@ -88,6 +94,7 @@ class manager_writer {
   [[nodiscard]] const view_board& views() const noexcept { return views_; }
   [[nodiscard]] use_list& uses() noexcept { return uses_; }
   [[nodiscard]] const manager_figures& figures() const noexcept { return figures_; }
+  [[nodiscard]] const usage_board& usage() const noexcept { return usage_; }
   /// Refuses what waits, and ends the thread.
   void stop() noexcept;
 
@@ -105,6 +112,7 @@ class manager_writer {
   view_board views_;
   use_list uses_;
   manager_figures figures_;
+  usage_board usage_;
   command_inbox inbox_;
   std::string last_warning_;
   std::thread thread_;

@@ -124,12 +124,13 @@ rpc_outcome<std::uint64_t> meta_calls::asked_specs(const instance_terms& terms,
   return specs;
 }
 
-void meta_calls::note_uses(const served_instance& instance) {
+void meta_calls::note_uses(const served_instance& instance, std::size_t asked) {
   std::vector<std::uint32_t> records;
   records.reserve(lookup_.keys.size());
   for (const found_key& key : lookup_.keys) {
     if (key.parts != 0) records.push_back(key.record);
   }
+  counts_.note_lookup(asked, records.size());
   if (!records.empty()) writer_.uses().add(instance.terms().number, std::move(records));
 }
 
@@ -167,9 +168,10 @@ rpc_outcome<answer_writer> meta_calls::get_location(const meta::GetCacheLocation
   if (keys && is_prefix) keys = unmasked(std::move(*keys), request.block_mask());
   if (!keys) return std::unexpected(keys.error());
   const std::size_t count = keys->size();
+  if (trace_ != nullptr) trace_->note_lookup(request.instance_id(), *kind, request.sw_size(), *keys);
   const auto begin = find(**instance, *kind, std::move(*keys), request.sw_size());
   if (!begin) return std::unexpected(begin.error());
-  note_uses(**instance);
+  note_uses(**instance, count);
   // The list is written before this object answers anything else.
   return [this, instance = *instance, specs = *specs, begin = *begin, count = is_prefix ? lookup_.keys.size() : count](
              answer_form form, std::string& out) {
@@ -285,6 +287,7 @@ void meta_calls::start_write(const meta::StartWriteCacheRequest& request, const 
     return receive(refusal_answer<response>(
         {.code = answer_code::unsupported, .message = "replication is not built; leave is_replication out"}));
   }
+  auto note = trace_ == nullptr ? call_trace::start_note{} : trace_->start_of(request.instance_id(), *keys);
   start_request start{
       .instance = request.instance_id(),
       .keys = std::move(*keys),
@@ -292,8 +295,10 @@ void meta_calls::start_write(const meta::StartWriteCacheRequest& request, const 
       .timeout_s = request.write_timeout_seconds(),
       .replicas = request.min_replica_count()};
   writer_.post(std::make_unique<manager::start_write>(
-      std::move(start), [&writer = writer_, receive = std::move(receive)](rpc_outcome<start_grant> outcome) {
+      std::move(start),
+      [&writer = writer_, note = std::move(note), receive = std::move(receive)](rpc_outcome<start_grant> outcome) {
         if (!outcome) return receive(refusal_answer<response>(std::move(outcome.error())));
+        if (note) note(outcome->session);
         auto grant = std::make_shared<const start_grant>(std::move(*outcome));
         const auto view = writer.views().take();  // the one that has the storage
         const auto found = view->instances.find(grant->instance->id);
@@ -321,8 +326,13 @@ void meta_calls::finish_write(const meta::FinishWriteCacheRequest& request, cons
                         .session = request.write_session_id(),
                         .success = mask_of(request.success_blocks()),
                         .checksums = {request.checksums().begin(), request.checksums().end()}};
+  const auto answer = plain_receiver<meta::CommonResponse>(std::move(receive));
+  auto note = trace_ == nullptr ? std::function<void()>() : trace_->finish_of(request);
   writer_.post(std::make_unique<manager::finish_write>(std::move(finish),
-                                                       plain_receiver<meta::CommonResponse>(std::move(receive))));
+                                                       [answer, note = std::move(note)](rpc_outcome<> outcome) {
+                                                         if (outcome && note) note();
+                                                         answer(std::move(outcome));
+                                                       }));
 }
 
 void meta_calls::remove(const proto::RemoveCacheRequest& request, const call_rights& rights, answer_receiver receive) {

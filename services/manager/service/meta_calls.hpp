@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "services/manager/service/call_answer.hpp"
+#include "services/manager/service/call_counts.hpp"
 #include "services/manager/service/call_rights.hpp"
+#include "services/manager/service/call_trace.hpp"
 #include "services/manager/service/key_question.hpp"
 #include "services/manager/service/manager_writer.hpp"
 #include "transport/manager/proto/meta.pb.h"
@@ -23,8 +25,10 @@ enum class read_choice : std::uint8_t {
 /// Answers on one thread at a time; reads at once, the others through the writer. Each thread has its own.
 class meta_calls {
  public:
-  meta_calls(manager_writer& writer, const call_limits& limits, read_choice choice)
-      : writer_(writer), views_(writer.views()), limits_(limits), choice_(choice) {}
+  /// `trace`: null, calls are not written down. All outlive it.
+  meta_calls(manager_writer& writer, const call_limits& limits, read_choice choice, call_counts& counts,
+             call_trace* trace)
+      : writer_(writer), views_(writer.views()), limits_(limits), choice_(choice), counts_(counts), trace_(trace) {}
 
   /// Errors: the body was not understood; then nothing is answered.
   [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
@@ -50,7 +54,8 @@ class meta_calls {
   /// The keys of a request, which count.
   template <class Request>
   [[nodiscard]] rpc_outcome<std::vector<cache_key>> asked_keys(const Request& request, const instance_terms& terms);
-  void note_uses(const served_instance& instance);
+  /// Of a lookup with so many keys.
+  void note_uses(const served_instance& instance, std::size_t asked);
 
   [[nodiscard]] rpc_outcome<answer_writer> get_by_backend(const proto::meta::GetCacheLocationsByBackendRequest& request,
                                                           const call_rights& rights);
@@ -73,6 +78,8 @@ class meta_calls {
   view_reader views_;
   const call_limits limits_;
   const read_choice choice_;
+  call_counts& counts_;
+  call_trace* trace_;
   lookup_answer lookup_;
   std::size_t key_count_ = 0;
 };

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "core/enum_names.hpp"
+
 namespace cenote::manager {
 
 enum class storage_condition : std::uint8_t {
@@ -11,6 +13,7 @@ enum class storage_condition : std::uint8_t {
   full,       ///< it works, but less than a twentieth is free: it is read, and takes no new writes
   unhealthy,  ///< neither read nor written
 };
+CENOTE_ENUM_NAMES(storage_condition, healthy, full, unhealthy);
 
 /// Unhealthy after three probes that failed in a row, or one that hangs; healthy again after two that worked. A plain
 /// object; time is an argument.

@@ -45,6 +45,7 @@ void ledger::write_states(const extent_state& extent) {
 result<> ledger::commit(round_time now) {
   for (const dirty_extent& entry : dirty_) write_states(*entry.extent);
   if (!batch_.empty()) {
+    for (const journal_row& row : batch_) bytes_ += row.name.size() + (row.value ? row.value->size() : 0);
     const auto written = rows_.write(batch_);
     batch_.clear();
     if (!written) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "services/manager/store/journal.hpp"
@@ -41,6 +42,8 @@ class ledger {
 
   /// Writes the round. After an error nothing of it is visible, and the state has to be recovered from the store.
   [[nodiscard]] result<> commit(round_time now);
+  /// Bytes of the rows that were written since the last time.
+  [[nodiscard]] std::uint64_t take_bytes() noexcept { return std::exchange(bytes_, 0); }
 
  private:
   struct dirty_extent {
@@ -62,6 +65,7 @@ class ledger {
   journal& rows_;
   removal_receiver removals_;
   std::vector<journal_row> batch_;
+  std::uint64_t bytes_ = 0;
   std::vector<dirty_extent> dirty_;
   std::unordered_map<const extent_state*, std::size_t> places_;  ///< in dirty_
 };
