@@ -16,6 +16,7 @@ constexpr std::size_t longest_digits = 10;  // of 32 bits
 constexpr std::size_t extent_digits = 16;
 constexpr std::size_t longest_plain_encoding = 200;
 constexpr std::size_t shortened_begin = 180;
+constexpr std::string_view block_field = "?blkid=";
 constexpr std::string_view hex_digits = "0123456789abcdef";
 constexpr std::string_view upper_hex_digits = "0123456789ABCDEF";
 
@@ -51,6 +52,12 @@ char* write_text(std::string_view text, char* out) noexcept {
 
 char* write_number(std::uint32_t value, char* out) noexcept {
   return std::to_chars(out, out + longest_digits, value).ptr;
+}
+
+unsigned width_of(std::uint32_t number) noexcept {
+  unsigned width = 1;
+  for (; number >= 10; number /= 10) ++width;
+  return width;
 }
 
 void append_hash(std::string_view name, std::string& out) {
@@ -115,7 +122,7 @@ uri_writer::uri_writer(const uri_place& place)
 }
 
 std::size_t uri_writer::longest() const noexcept {
-  constexpr std::size_t separators = 1 + std::string_view("?blkid=").size();
+  constexpr std::size_t separators = 1 + block_field.size();
   return prefix_.size() + extent_digits + spec_.size() + 2 * longest_digits + separators + tail_.size();
 }
 
@@ -131,8 +138,29 @@ char* uri_writer::write_place(std::uint64_t extent, std::uint32_t position, char
 
 char* uri_writer::write(std::uint64_t extent, std::uint32_t position, char* out) const noexcept {
   out = write_place(extent, position, write_text(prefix_, out));
-  if (is_file_) out = write_number(position % blocks_per_file_, write_text("?blkid=", out));
+  if (is_file_) out = write_number(position % blocks_per_file_, write_text(block_field, out));
   return write_text(tail_, out);
+}
+
+bool uri_writer::differ_in_digits(std::uint32_t first, std::uint32_t second) const noexcept {
+  if (has_number_of_file()) return first != 0 && second != 0 && width_of(first) == width_of(second);
+  if (!is_file_) return width_of(first) == width_of(second);
+  return first / blocks_per_file_ == second / blocks_per_file_ &&
+         width_of(first % blocks_per_file_) == width_of(second % blocks_per_file_);
+}
+
+void uri_writer::write_digits(std::uint32_t position, char* end) const noexcept {
+  std::uint32_t number = position;
+  end -= tail_.size();
+  if (has_number_of_file()) {
+    end -= block_field.size() + 1;  // of a file with one block, whose number is 0
+  } else if (is_file_) {
+    number %= blocks_per_file_;
+  }
+  do {
+    *--end = static_cast<char>('0' + number % 10);
+    number /= 10;
+  } while (number != 0);
 }
 
 void uri_writer::append(std::uint64_t extent, std::uint32_t position, std::string& out) const {

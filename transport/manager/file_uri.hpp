@@ -64,6 +64,10 @@ class uri_writer {
   /// returns its end.
   char* write(std::uint64_t extent, std::uint32_t position, char* out) const noexcept;
   void append(std::uint64_t extent, std::uint32_t position, std::string& out) const;
+  /// Whether the addresses of two blocks of an extent differ in nothing but the digits of one number.
+  [[nodiscard]] bool differ_in_digits(std::uint32_t first, std::uint32_t second) const noexcept;
+  /// Writes those digits for the block at `position` over those of another one, whose address ends at `end`.
+  void write_digits(std::uint32_t position, char* end) const noexcept;
 
   /// The block's place in the file system, of a storage with files.
   [[nodiscard]] file_range part(std::uint64_t extent, std::uint32_t position) const;
@@ -74,6 +78,7 @@ class uri_writer {
 
  private:
   char* write_place(std::uint64_t extent, std::uint32_t position, char* out) const noexcept;
+  [[nodiscard]] bool has_number_of_file() const noexcept { return is_file_ && blocks_per_file_ == 1; }
 
   std::string prefix_;    // up to the instance, the slash behind it included
   std::string spec_;      // with slashes: "/spec", and "/spec/" for Redis

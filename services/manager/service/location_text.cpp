@@ -123,17 +123,51 @@ std::size_t location_list::room_of(std::span<const location_part> parts) noexcep
   return room;
 }
 
-void location_list::add(std::span<const location_part> parts) {
-  const std::size_t size = out_.size(), room = room_of(parts);
+template <class Write>
+void location_list::extend(std::size_t room, Write&& write) {
+  const std::size_t size = out_.size();
   if (out_.capacity() < size + room) out_.reserve(std::max(2 * out_.capacity(), size + room));
   out_.resize_and_overwrite(size + room, [&](char* text, std::size_t /*bytes*/) noexcept {
-    char* const end = form_ == answer_form::wire ? write_wire(parts, text + size) : write_json(parts, text + size);
-    return static_cast<std::size_t>(end - text);
+    return static_cast<std::size_t>(write(text + size) - text);
   });
+}
+
+void location_list::add(std::span<const location_part> parts) {
+  if (parts.size() == 1 && repeats_last(parts.front())) return repeat_last(parts.front());
+  const std::size_t size = out_.size();
+  ends_.clear();
+  extend(room_of(parts),
+         [&](char* out) { return form_ == answer_form::wire ? write_wire(parts, out) : write_json(parts, out); });
+  last_ = {};
+  if (parts.size() == 1) last_ = {.part = parts.front(), .bytes = out_.size() - size};
   is_first_ = false;
 }
 
-char* location_list::write_wire(std::span<const location_part> parts, char* out) const noexcept {
+bool location_list::repeats_last(const location_part& part) const noexcept {
+  const location_part& last = last_.part;
+  if (last_.bytes == 0 || part.texts != last.texts || part.extent != last.extent || part.specs != last.specs) {
+    return false;
+  }
+  return part.texts->differ_in_digits(last.position, part.position);
+}
+
+void location_list::repeat_last(const location_part& part) {
+  const bool needs_comma = form_ == answer_form::json && out_[out_.size() - last_.bytes] != ',';
+  extend(last_.bytes + 1, [&](char* out) {
+    const char* const last = out - last_.bytes;
+    if (needs_comma) *out++ = ',';
+    std::memcpy(out, last, last_.bytes);
+    out += last_.bytes;
+    std::size_t place = 0;
+    each_spec(part.specs,
+              [&](std::size_t spec) { (*part.texts)[spec].uri.write_digits(part.position, out - ends_[place++]); });
+    return out;
+  });
+  if (needs_comma) ++last_.bytes;
+  last_.part = part;
+}
+
+char* location_list::write_wire(std::span<const location_part> parts, char* out) noexcept {
   const open_field location(field_, out);
   out = location.begin();
   const auto number = [&](std::uint32_t field, std::uint64_t value) {
@@ -147,12 +181,17 @@ char* location_list::write_wire(std::span<const location_part> parts, char* out)
       const open_field spec(specs_field, out);
       const open_field uri(uri_field, write_text(text.wire_name, spec.begin()));
       out = spec.close(uri.close(text.uri.write(part.extent, part.position, uri.begin())));
+      ends_.push_back(static_cast<std::size_t>(out - location.begin()));
     });
   }
+  // The address is the last of its spec, and the location may move as it is closed.
+  const auto size = static_cast<std::size_t>(out - location.begin());
+  for (std::size_t& each : ends_) each = size - each;
   return location.close(out);
 }
 
-char* location_list::write_json(std::span<const location_part> parts, char* out) const noexcept {
+char* location_list::write_json(std::span<const location_part> parts, char* out) noexcept {
+  const char* const begin = out;
   if (!is_first_) *out++ = ',';
   out = write_text(R"({"type":")", out);
   out = write_text(name_of(type_of(parts)), out);
@@ -164,15 +203,20 @@ char* location_list::write_json(std::span<const location_part> parts, char* out)
     each_spec(part.specs, [&](std::size_t number_of_spec) {
       const auto& text = (*part.texts)[number_of_spec];
       out = text.uri.write(part.extent, part.position, write_text(text.json_begin, out));
+      ends_.push_back(static_cast<std::size_t>(out - begin));
       out = write_text(spec_end, out);
     });
   }
   if (out != first) --out;  // the last comma
-  return write_text(location_end, out);
+  out = write_text(location_end, out);
+  const auto size = static_cast<std::size_t>(out - begin);
+  for (std::size_t& each : ends_) each = size - each;
+  return out;
 }
 
 void location_list::add_absent(std::uint64_t specs, std::size_t count) {
   if (count == 0) return;
+  last_ = {};
   std::string entry;
   if (form_ == answer_form::wire) {
     std::string location;

@@ -29,6 +29,10 @@ class storage_texts {
 
   [[nodiscard]] const spec_text& operator[](std::size_t spec) const noexcept { return specs_[spec]; }
   [[nodiscard]] storage_type type() const noexcept { return type_; }
+  /// Whether all addresses of two blocks of an extent differ in nothing but digits.
+  [[nodiscard]] bool differ_in_digits(std::uint32_t first, std::uint32_t second) const noexcept {
+    return !specs_.empty() && specs_.front().uri.differ_in_digits(first, second);  // it is the storage that decides
+  }
   /// Bytes of the longest entry of a spec, in either form.
   [[nodiscard]] std::size_t longest() const noexcept { return longest_; }
 
@@ -46,7 +50,8 @@ struct location_part {
   std::uint32_t position = 0;
 };
 
-/// Appends locations to one list of an answer, in the form that the messages have (transport/manager/proto). Not
+/// Appends locations to one list of an answer, in the form that the messages have (transport/manager/proto). Blocks
+/// that lie side by side have addresses that differ in some digits: such a location is a copy of the one before it. Not
 /// thread-safe.
 class location_list {
  public:
@@ -62,15 +67,28 @@ class location_list {
   void end();
 
  private:
+  /// The last location, while it has one part.
+  struct last_location {
+    location_part part{};
+    std::size_t bytes = 0;  ///< 0: there is none
+  };
+
   [[nodiscard]] static std::size_t room_of(std::span<const location_part> parts) noexcept;
-  [[nodiscard]] char* write_wire(std::span<const location_part> parts, char* out) const noexcept;
-  [[nodiscard]] char* write_json(std::span<const location_part> parts, char* out) const noexcept;
+  [[nodiscard]] char* write_wire(std::span<const location_part> parts, char* out) noexcept;
+  [[nodiscard]] char* write_json(std::span<const location_part> parts, char* out) noexcept;
+  /// Makes room for `room` bytes more, and appends what `write` writes behind a pointer.
+  template <class Write>
+  void extend(std::size_t room, Write&& write);
+  [[nodiscard]] bool repeats_last(const location_part& part) const noexcept;
+  void repeat_last(const location_part& part);
 
   answer_form form_;
   std::uint32_t field_;
   const instance_terms& instance_;
   std::string& out_;
   bool is_first_ = true;
+  last_location last_;
+  std::vector<std::size_t> ends_;  ///< of its addresses, by spec: bytes from there to its end
 };
 
 /// The header of an answer: in JSON with the brace that opens it, and a comma behind.

@@ -142,6 +142,26 @@ BOOST_AUTO_TEST_CASE(names_and_messages_with_any_characters_come_through) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(blocks_side_by_side_are_those_of_their_messages) {
+  const instance_terms instance = instance_of({"a", "longer", "c"});
+  storage_terms whole = nfs, most = nfs;
+  whole.blocks_per_file = 1;
+  most.blocks_per_file = 1'000;
+  for (const storage_terms& storage : {nfs, whole, most, threefs, redis}) {
+    const storage_texts texts(instance, storage);
+    std::vector<wanted_location> locations;
+    for (const std::uint32_t first : {0U, 95U, 990U, 9'995U, 65'520U}) {
+      for (std::uint32_t i = 0; i < 16; ++i) {
+        const std::uint64_t specs = i == 7 ? 2 : 7, extent = i == 11 ? 6 : 5;
+        if (i == 13) locations.push_back({.parts = {{.specs = 7}}});
+        locations.push_back({.parts = {{.texts = &texts, .extent = extent, .specs = specs, .position = first + i}}});
+      }
+      locations.push_back({.parts = {{.texts = &texts, .extent = 5, .specs = 7, .position = first + 3}}});
+    }
+    check_same(instance, locations, "");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(random_answers_are_those_of_their_messages) {
   const instance_terms instance = instance_of({"a", "b", "c", "d", "e"});
   const storage_texts files(instance, nfs), others(instance, threefs), keys(instance, redis);
