@@ -1,6 +1,7 @@
 #include "services/manager/service/meta_calls.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 #include <utility>
@@ -163,6 +164,13 @@ rpc_outcome<answer_writer> meta_calls::get_location(const meta::GetCacheLocation
   if (!kind) return std::unexpected(kind.error());
   const auto specs = asked_specs((*instance)->terms(), request.location_spec_names());
   if (!specs) return std::unexpected(specs.error());
+  if (*kind == query_kind::prefix && request.block_mask().info_case() == proto::BlockMask::INFO_NOT_SET &&
+      trace_ == nullptr) {
+    if (const auto hits = short_prefix(**instance, request)) {
+      note_uses(**instance, static_cast<std::size_t>(request.block_keys_size()));
+      return location_writer(*instance, *specs, 0, *hits);
+    }
+  }
   auto keys = asked_keys(request, (*instance)->terms());
   const bool is_prefix = *kind == query_kind::prefix || *kind == query_kind::prefix_with_mamba;
   if (keys && is_prefix) keys = unmasked(std::move(*keys), request.block_mask());
@@ -172,12 +180,30 @@ rpc_outcome<answer_writer> meta_calls::get_location(const meta::GetCacheLocation
   const auto begin = find(**instance, *kind, std::move(*keys), request.sw_size());
   if (!begin) return std::unexpected(begin.error());
   note_uses(**instance, count);
-  // The list is written before this object answers anything else.
-  return [this, instance = *instance, specs = *specs, begin = *begin, count = is_prefix ? lookup_.keys.size() : count](
-             answer_form form, std::string& out) {
+  return location_writer(*instance, *specs, *begin, is_prefix ? lookup_.keys.size() : count);
+}
+
+/// The list is written before this object answers anything else.
+answer_writer meta_calls::location_writer(instance_pointer instance, std::uint64_t specs, std::size_t begin,
+                                          std::size_t count) const {
+  return [this, instance = std::move(instance), specs, begin, count](answer_form form, std::string& out) {
     append_locations({.instance = *instance, .answer = lookup_, .specs = specs, .begin = begin, .count = count}, form,
                      out);
   };
+}
+
+template <class Request>
+std::optional<std::size_t> meta_calls::short_prefix(const served_instance& instance, const Request& request) {
+  std::array<cache_key, 32> keys;
+  const auto count = static_cast<std::size_t>(request.block_keys_size());
+  if (count < 2 * keys.size() || count > limits_.keys) return std::nullopt;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    keys[i].low = static_cast<std::uint64_t>(request.block_keys(static_cast<int>(i)));
+  }
+  const std::size_t hits = instance.index().match_prefix(keys, order_of(instance), {}, lookup_);
+  if (hits == keys.size()) return std::nullopt;
+  key_count_ += count;
+  return hits;
 }
 
 rpc_outcome<answer_writer> meta_calls::get_length(const meta::GetCacheLocationLenRequest& request,
@@ -186,9 +212,15 @@ rpc_outcome<answer_writer> meta_calls::get_length(const meta::GetCacheLocationLe
   if (!instance) return std::unexpected(instance.error());
   const auto kind = kind_of(request.query_type(), (*instance)->terms());
   if (!kind) return std::unexpected(kind.error());
+  meta::GetCacheLocationLenResponse response;
+  if (*kind == query_kind::prefix) {
+    if (const auto hits = short_prefix(**instance, request)) {
+      response.set_cache_location_len(static_cast<std::int64_t>(*hits));
+      return response_answer(std::move(response));
+    }
+  }
   auto keys = asked_keys(request, (*instance)->terms());
   if (!keys) return std::unexpected(keys.error());
-  meta::GetCacheLocationLenResponse response;
   if (*kind == query_kind::prefix) {
     response.set_cache_location_len(
         static_cast<std::int64_t>((*instance)->index().count_prefix(*keys, order_of(**instance), {})));

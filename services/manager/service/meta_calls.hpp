@@ -1,6 +1,7 @@
 // The calls of MetaService.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -54,6 +55,12 @@ class meta_calls {
   /// The keys of a request, which count.
   template <class Request>
   [[nodiscard]] rpc_outcome<std::vector<cache_key>> asked_keys(const Request& request, const instance_terms& terms);
+  /// The number of keys of a prefix that ends within the first keys of a long question, which are in `lookup_` then:
+  /// the others are not even read. Nothing: it may be longer.
+  template <class Request>
+  [[nodiscard]] std::optional<std::size_t> short_prefix(const served_instance& instance, const Request& request);
+  [[nodiscard]] answer_writer location_writer(instance_pointer instance, std::uint64_t specs, std::size_t begin,
+                                              std::size_t count) const;
   /// Of a lookup with so many keys.
   void note_uses(const served_instance& instance, std::size_t asked);
 
