@@ -112,7 +112,7 @@ result<> put_group(admin_session& session, const std::string& path) {
                         fmt::format("group {} is there", request.instance_group().name()));
 }
 
-/// What is updated is the version that the file was made from, so that no other change is lost.
+/// The update takes the version that the file was made from, so that no other change is lost.
 wire::admin::UpdateInstanceGroupRequest update_request(wire::admin::InstanceGroup group) {
   wire::admin::UpdateInstanceGroupRequest request;
   request.set_current_version(group.version());

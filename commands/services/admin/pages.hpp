@@ -1,4 +1,4 @@
-// What a manager has, as tables.
+// Entities of a manager as tables.
 #pragma once
 
 #include <string>

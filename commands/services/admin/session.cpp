@@ -21,7 +21,7 @@ namespace {
 constexpr const char* default_account = "admin";
 
 /// --manager, else the configuration's port on loopback.
-result<std::vector<endpoint>> admin_addresses(const session_options& options) {
+result<std::vector<endpoint>> admin_addresses(const admin_options& options) {
   if (!options.managers.empty()) return manager::parse_addresses(options.managers);
   const auto loaded = config::load(options.config.sources());
   if (!loaded) return std::unexpected(loaded.error());
@@ -32,7 +32,7 @@ result<std::vector<endpoint>> admin_addresses(const session_options& options) {
   return std::vector{endpoint{.host = "127.0.0.1", .port = port}};
 }
 
-result<std::shared_ptr<manager::manager_client>> client_of(const session_options& options,
+result<std::shared_ptr<manager::manager_client>> client_of(const admin_options& options,
                                                            std::vector<endpoint> addresses,
                                                            std::vector<endpoint> meta) {
   manager::client_options out{.meta = std::move(meta), .admin = std::move(addresses), .tls = options.tls};
@@ -59,7 +59,7 @@ void flatten(const std::string& place, const json& value, table& rows) {
 
 }  // namespace
 
-void session_options::add_to(CLI::App& command) {
+void admin_options::add_to(CLI::App& command) {
   command.add_option(
       "--manager", managers,
       "HOST:PORT[,HOST:PORT] of managers' admin ports (gRPC); without it manager.admin_rpc_port on loopback");
@@ -73,7 +73,7 @@ void session_options::add_to(CLI::App& command) {
   command.add_flag("--json", is_json, "Print JSON");
 }
 
-result<admin_session> admin_session::open(const session_options& options) {
+result<admin_session> admin_session::open(const admin_options& options) {
   auto addresses = admin_addresses(options);
   if (!addresses) return std::unexpected(addresses.error());
   std::vector<endpoint> meta;
@@ -98,7 +98,7 @@ result<admin_session> admin_session::with_meta() const {
   if (leader.meta_rpc_port() <= 0 || leader.meta_rpc_port() > UINT16_MAX) {
     return fail(error_code::not_running, "the leader has no meta port for gRPC: --meta names a manager that has");
   }
-  session_options options = options_;
+  admin_options options = options_;
   options.meta = endpoint{.host = leader.host(), .port = static_cast<std::uint16_t>(leader.meta_rpc_port())}.text();
   return open(options);
 }
@@ -154,7 +154,7 @@ result<> read_message(const std::string& path, google::protobuf::Message& messag
 
 CLI::App& add_action(CLI::App& parent, const std::string& name, const std::string& description, admin_action act) {
   CLI::App* command = parent.add_subcommand(name, description);
-  const auto options = std::make_shared<session_options>();
+  const auto options = std::make_shared<admin_options>();
   options->add_to(*command);
   command->callback([options, act = std::move(act)] {
     auto session = admin_session::open(*options);

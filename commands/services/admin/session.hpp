@@ -18,7 +18,7 @@ namespace wire = ::kv_cache_manager::proto;
 using manager::rpc;
 
 /// The options that all subcommands have.
-struct session_options {
+struct admin_options {
   std::string managers, meta;
   std::string account, password_file;
   manager::client_tls tls;
@@ -31,7 +31,7 @@ struct session_options {
 /// Texts go to standard output. Errors are those of the configuration and of calls.
 class admin_session {
  public:
-  [[nodiscard]] static result<admin_session> open(const session_options& options);
+  [[nodiscard]] static result<admin_session> open(const admin_options& options);
 
   [[nodiscard]] bool is_json() const noexcept { return options_.is_json; }
 
@@ -60,9 +60,9 @@ class admin_session {
   [[nodiscard]] result<admin_session> with_meta() const;
 
  private:
-  explicit admin_session(session_options options) : options_(std::move(options)) {}
+  explicit admin_session(admin_options options) : options_(std::move(options)) {}
 
-  session_options options_;
+  admin_options options_;
   std::shared_ptr<manager::manager_client> client_;
 };
 

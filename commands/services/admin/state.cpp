@@ -90,7 +90,7 @@ std::string leader_line(const wire::admin::GetManagerClusterInfoResponse& cluste
 }
 
 std::string health_line(const wire::admin::CheckHealthResponse& health) {
-  return fmt::format("outcome     {}, {}\n", health.is_leader() ? "it leads" : "it does not lead",
+  return fmt::format("asked     {}, {}\n", health.is_leader() ? "it leads" : "it does not lead",
                      health.is_health() ? "healthy" : "not healthy");
 }
 
@@ -133,9 +133,10 @@ result<> show_status(admin_session& session, bool is_watching) {
 
 result<> show_leader(admin_session& session) {
   manager_status status;
-  auto outcome = fetch<wire::admin::GetManagerClusterInfoRequest>(session, rpc::get_manager_cluster_info, status.cluster);
-  if (outcome) asked = fetch<wire::admin::CheckHealthRequest>(session, rpc::check_health, status.health);
-  if (!outcome) return asked;
+  auto outcome =
+      fetch<wire::admin::GetManagerClusterInfoRequest>(session, rpc::get_manager_cluster_info, status.cluster);
+  if (outcome) outcome = fetch<wire::admin::CheckHealthRequest>(session, rpc::check_health, status.health);
+  if (!outcome) return outcome;
   if (session.is_json()) {
     print_json({{"cluster", without_header(status.cluster)}, {"health", without_header(status.health)}});
   } else {

@@ -18,7 +18,7 @@ enum class attempt_state : std::uint8_t {
   unanswered,  ///< sent, and no answer came, or none that could be read
 };
 
-/// What one attempt brought.
+/// The result of one attempt.
 struct call_attempt {
   attempt_state state = attempt_state::unsent;
   answer_code code = answer_code::unspecified;

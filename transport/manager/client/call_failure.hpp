@@ -27,7 +27,7 @@ struct call_failure {
 template <class T = void>
 using call_outcome = std::expected<T, call_failure>;
 
-/// The failure for programs that know no codes of managers. The message of an unknown outcome says so.
+/// The failure for programs that know no codes of managers. The message has whether the outcome is known.
 [[nodiscard]] error to_error(const call_failure& failure);
 
 }  // namespace cenote::manager

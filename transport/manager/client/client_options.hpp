@@ -1,4 +1,4 @@
-// What a client of managers needs to be made.
+// The options of a client of managers.
 #pragma once
 
 #include <chrono>

@@ -21,7 +21,7 @@ namespace cenote::manager {
 
 namespace wire = ::kv_cache_manager::proto;
 
-/// How a call is answered.
+/// The answer to a call.
 struct fake_reply {
   answer_code code = answer_code::ok;
   std::string leader = {};
