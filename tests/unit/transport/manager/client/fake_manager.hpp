@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -26,7 +27,7 @@ struct fake_reply {
   answer_code code = answer_code::ok;
   std::string leader = {};
   grpc::StatusCode status = grpc::StatusCode::OK;  ///< another one: without an answer
-  bool hangs = false;                              ///< until the test ends
+  bool hangs = false;                              ///< until the call is cancelled
 };
 
 inline fake_reply lost_reply() {
@@ -70,21 +71,13 @@ class fake_manager final {
   }
   /// Ends connections and calls at once.
   void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_over_ = true;
-    }
-    changed_.notify_all();
     if (server_ == nullptr) return;
     server_->Shutdown(std::chrono::system_clock::now());
     server_->Wait();
     server_ = nullptr;
   }
   /// Starts again at the same port.
-  void restart() {
-    is_over_ = false;
-    start(address());
-  }
+  void restart() { start(address()); }
 
  private:
   template <class Answer>
@@ -97,7 +90,7 @@ class fake_manager final {
     const fake_reply reply = replies_.front();
     if (replies_.size() > 1) replies_.pop_front();
     changed_.notify_all();
-    if (reply.hangs) changed_.wait(lock, [this] { return is_over_; });
+    while (reply.hangs && !context.IsCancelled()) changed_.wait_for(lock, std::chrono::milliseconds(5));
     if (reply.status != grpc::StatusCode::OK) return {reply.status, "as the test wants it"};
     auto& header = *answer.mutable_header();
     header.mutable_status()->set_code(static_cast<wire::ErrorCode>(reply.code));
@@ -151,7 +144,6 @@ class fake_manager final {
   std::deque<fake_reply> replies_;
   int calls_ = 0;
   int port_ = 0;
-  bool is_over_ = false;
   std::string authorization_;
   meta_service meta_;
   admin_service admin_;
