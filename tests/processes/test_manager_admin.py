@@ -398,7 +398,7 @@ class SecureManager(Manager):
 
     options: tuple[str, ...] = ()
 
-    def admin(self, *options: str) -> Admin:
+    def client(self, *options: str) -> Admin:
         return Admin(("--manager", f"localhost:{self.admin_rpc}", *self.options, *options))
 
     @property
@@ -407,7 +407,7 @@ class SecureManager(Manager):
 
     def _is_healthy(self) -> bool:
         assert self.running, self.log_text()[-4000:]
-        output = self.admin(*self.password).run("leader", "show", "--json")
+        output = self.client(*self.password).run("leader", "show", "--json")
         return output.code == DONE and bool(output.json["health"]["is_health"])
 
 
@@ -416,12 +416,12 @@ def test_a_manager_with_tls_is_asked_with_its_authority(tmp_path: Path) -> None:
     files = (f"manager.tls_cert={certificate}", f"manager.tls_key={key}", f"manager.tls_client_ca={certificate}")
     made = SecureManager(tmp_path / "manager", "manager.auth=on", *files)
     made.options = ("--ca", certificate)
-    with made as manager:
-        manager.admin(*manager.password).do(
+    with made:
+        made.client(*made.password).do(
             "account", "add", "localhost", "--new-password-file", "-", "--role", "admin", text="of no use"
         )
-        manager.admin("--cert", certificate, "--key", key).do("storage", "list")
-        assert "PERMISSION_DENIED" in manager.admin().refused("storage", "list")
-        manager.admin("--cert", certificate).refused("storage", "list", code=USAGE)
-        plain = Admin(("--manager", f"localhost:{manager.admin_rpc}", *manager.password))
+        made.client("--cert", certificate, "--key", key).do("storage", "list")
+        assert "PERMISSION_DENIED" in made.client().refused("storage", "list")
+        made.client("--cert", certificate).refused("storage", "list", code=USAGE)
+        plain = Admin(("--manager", f"localhost:{made.admin_rpc}", *made.password))
         assert "no manager can be reached" in plain.refused("storage", "list")
