@@ -396,14 +396,15 @@ def test_a_password_comes_from_a_private_file_alone(closed_manager: Manager, tmp
 class SecureManager(Manager):
     """One that speaks TLS and takes certificates of clients."""
 
-    options: tuple[str, ...] = ()
+    authority: tuple[str, ...] = ()
+    certificate: tuple[str, ...] = ()
 
     def client(self, *options: str) -> Admin:
-        return Admin(("--manager", f"localhost:{self.admin_rpc}", *self.options, *options))
+        return Admin(("--manager", f"localhost:{self.admin_rpc}", *self.authority, *options))
 
     @property
-    def password(self) -> tuple[str, str]:
-        return "--password-file", str(self.folder / "state" / "admin.password")
+    def password(self) -> tuple[str, ...]:
+        return "--password-file", str(self.folder / "state" / "admin.password"), *self.certificate
 
     def _is_healthy(self) -> bool:
         assert self.running, self.log_text()[-4000:]
@@ -415,13 +416,16 @@ def test_a_manager_with_tls_is_asked_with_its_authority(tmp_path: Path) -> None:
     certificate, key = map(str, self_signed(tmp_path))
     files = (f"manager.tls_cert={certificate}", f"manager.tls_key={key}", f"manager.tls_client_ca={certificate}")
     made = SecureManager(tmp_path / "manager", "manager.auth=on", *files)
-    made.options = ("--ca", certificate)
+    made.authority = ("--ca", certificate)
+    made.certificate = ("--cert", certificate, "--key", key)
     with made:
+        assert "PERMISSION_DENIED" in made.client(*made.certificate).refused("storage", "list")
         made.client(*made.password).do(
             "account", "add", "localhost", "--new-password-file", "-", "--role", "admin", text="of no use"
         )
-        made.client("--cert", certificate, "--key", key).do("storage", "list")
-        assert "PERMISSION_DENIED" in made.client().refused("storage", "list")
+        made.client(*made.certificate).do("storage", "list")
         made.client("--cert", certificate).refused("storage", "list", code=USAGE)
-        plain = Admin(("--manager", f"localhost:{made.admin_rpc}", *made.password))
-        assert "no manager can be reached" in plain.refused("storage", "list")
+        made.client("--cert", key, "--key", certificate).refused("storage", "list")
+        plain = Admin(("--manager", f"localhost:{made.admin_rpc}", *made.password[:2]))
+        for stranger in (made.client(), plain):
+            assert "no manager can be reached" in stranger.refused("storage", "list")

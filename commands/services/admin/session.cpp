@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -74,6 +75,7 @@ void admin_options::add_to(CLI::App& command) {
 }
 
 result<admin_session> admin_session::open(const admin_options& options) {
+  ::setenv("GRPC_VERBOSITY", "NONE", 0);  // the complaint is the one line of a command
   auto addresses = admin_addresses(options);
   if (!addresses) return std::unexpected(addresses.error());
   std::vector<endpoint> meta;

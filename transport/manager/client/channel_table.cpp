@@ -156,7 +156,7 @@ call_attempt channel_table::ask(const std::string& address, std::string_view pat
   const auto channel = channel_to(address);
   if (!connect(*channel, std::min(end, system_clock::now() + limits_.connection))) {
     drop(address);  // the next attempt begins at once
-    return {.state = attempt_state::unsent, .message = "no manager can be reached there"};
+    return {.state = attempt_state::unsent, .message = "no manager can be reached there, or TLS does not come about"};
   }
   grpc::ClientContext context;
   context.set_deadline(std::min(end, system_clock::now() + limits_.attempt));
