@@ -169,8 +169,15 @@ result<> load_snapshot(admin_session& session, const std::string& path, bool is_
   wire::admin::LoadConfigSnapshotRequest request;
   request.set_config_snapshot(std::move(*text));
   request.set_dry_run(is_dry);
-  return session.change(rpc::load_config_snapshot, request,
-                        is_dry ? "nothing is changed; it would be:" : "the snapshot is loaded");
+  const auto answer = session.ask<wire::admin::CommonResponse>(rpc::load_config_snapshot, request);
+  if (!answer) return std::unexpected(answer.error());
+  const std::string& note = answer->header().status().message();
+  if (note.empty()) {
+    session.print_change("the manager has all of it already", note);
+  } else {
+    session.print_change(is_dry ? "nothing is changed; it would be:" : "the snapshot is loaded:", note);
+  }
+  return {};
 }
 
 result<> set_levels(admin_session& session, const std::string& level, const std::string& module) {
