@@ -15,15 +15,7 @@ namespace cenote::admin {
 
 namespace {
 
-using text_value = std::shared_ptr<std::string>;
-using flag_value = std::shared_ptr<bool>;
-
 constexpr int most_pause_attempts = 5;
-
-/// The positional argument of an action.
-void add_text(CLI::App& command, const std::string& name, const text_value& value, const std::string& description) {
-  command.add_option(name, *value, description)->required();
-}
 
 template <class Request>
 result<> change_storage(admin_session& session, enum rpc name, const std::string& storage, const std::string& verb) {
@@ -90,7 +82,7 @@ result<> list_groups(admin_session& session) {
   return {};
 }
 
-result<wire::admin::InstanceGroup> stored_group(admin_session& session, const std::string& name) {
+result<wire::admin::InstanceGroup> stored_group(const admin_session& session, const std::string& name) {
   wire::admin::GetInstanceGroupRequest request;
   request.set_name(name);
   auto answer = session.ask<wire::admin::GetInstanceGroupResponse>(rpc::get_instance_group, request);
@@ -130,21 +122,34 @@ result<> update_group(admin_session& session, const std::string& path) {
                         fmt::format("group {} is updated to version {}", name, request.instance_group().version()));
 }
 
-/// Again from the stored group when another change comes between.
-result<> set_reclaim(admin_session& session, const std::string& name, bool is_paused) {
-  const std::string sentence = fmt::format("reclaim in group {} {}", name, is_paused ? "is paused" : "goes on");
-  for (int attempt = 0;; ++attempt) {
+/// The message of the change. Again from the stored group when another change comes between.
+result<std::string> set_reclaim(const admin_session& session, const std::string& name, bool is_paused) {
+  for (int attempt = 1;; ++attempt) {
     auto group = stored_group(session, name);
     if (!group) return std::unexpected(group.error());
-    if (group->reclaim_paused() == is_paused) return session.print_change(sentence, {}), result<>();
+    if (group->reclaim_paused() == is_paused) return std::string();
     group->set_reclaim_paused(is_paused);
     const auto answer =
         session.call<wire::admin::CommonResponse>(rpc::update_instance_group, update_request(std::move(*group)));
-    if (answer) return session.print_change(sentence, answer->header().status().message()), result<>();
+    if (answer) return answer->header().status().message();
     const bool is_conflict = answer.error().fault == manager::call_fault::refused &&
                              answer.error().code == manager::answer_code::version_conflict;
-    if (!is_conflict || attempt + 1 == most_pause_attempts) return std::unexpected(manager::to_error(answer.error()));
+    if (!is_conflict || attempt == most_pause_attempts) return std::unexpected(manager::to_error(answer.error()));
   }
+}
+
+result<> pause_group(admin_session& session, const std::string& name) {
+  const auto note = set_reclaim(session, name, true);
+  if (!note) return std::unexpected(note.error());
+  session.print_change(fmt::format("reclaim in group {} is paused", name), *note);
+  return {};
+}
+
+result<> resume_group(admin_session& session, const std::string& name) {
+  const auto note = set_reclaim(session, name, false);
+  if (!note) return std::unexpected(note.error());
+  session.print_change(fmt::format("reclaim in group {} goes on", name), *note);
+  return {};
 }
 
 result<> remove_group(admin_session& session, const std::string& name) {
@@ -252,7 +257,7 @@ CLI::App& add_named(CLI::App& family, const std::string& verb, const std::string
                     const std::string& argument, const std::string& argument_description, Act act) {
   const auto text = std::make_shared<std::string>();
   CLI::App& command = add_action(family, verb, description, [text, act](admin_session& s) { return act(s, *text); });
-  add_text(command, argument, text, argument_description);
+  command.add_option(argument, *text, argument_description)->required();
   return command;
 }
 
@@ -289,10 +294,8 @@ void add_groups(CLI::App& admin) {
   add_named(family, "update", "Replaces the version in the file, as `show --json` gave it, by the next one", "file",
             file_text, update_group);
   add_named(family, "remove", "Removes one without instances", "name", "", remove_group);
-  add_named(family, "pause", "Nothing is evicted any more", "name", "",
-            [](admin_session& s, const std::string& name) { return set_reclaim(s, name, true); });
-  add_named(family, "resume", "Ends a pause", "name", "",
-            [](admin_session& s, const std::string& name) { return set_reclaim(s, name, false); });
+  add_named(family, "pause", "Nothing is evicted any more", "name", "", pause_group);
+  add_named(family, "resume", "Ends a pause", "name", "", resume_group);
 }
 
 void add_instances(CLI::App& admin) {
