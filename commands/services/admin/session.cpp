@@ -43,18 +43,19 @@ result<std::shared_ptr<manager::manager_client>> client_of(const admin_options& 
   } else if (!options.account.empty()) {
     return fail(error_code::invalid_argument, "--account needs --password-file");
   }
-  auto made = manager::manager_client::make(std::move(out));
+  auto made = manager::manager_client::make(out);
   if (!made) return std::unexpected(made.error());
   return std::shared_ptr<manager::manager_client>(std::move(*made));
 }
 
 void flatten(const std::string& place, const json& value, table& rows) {
   if (value.is_object()) {
-    for (const auto& [name, part] : value.items()) flatten(place.empty() ? name : place + "." + name, part, rows);
+    for (const auto& [name, part] : value.items())
+      flatten(fmt::format("{}{}{}", place, place.empty() ? "" : ".", name), part, rows);
   } else if (value.is_array()) {
     for (std::size_t i = 0; i < value.size(); ++i) flatten(fmt::format("{}[{}]", place, i), value[i], rows);
-  } else if (value != "") {
-    rows.add({place, value.is_string() ? value.get<std::string>() : value.dump()});
+  } else if (const std::string text = value.is_string() ? value.get<std::string>() : value.dump(); !text.empty()) {
+    rows.add({place, text});
   }
 }
 

@@ -1,7 +1,9 @@
 #include "transport/manager/client/client_options.hpp"
 
-#include <strings.h>
+#include <string.h>
 #include <sys/stat.h>
+
+#include <algorithm>
 
 #include "core/private_file.hpp"
 #include "core/text.hpp"

@@ -23,15 +23,15 @@ std::size_t number_of(rpc_face face) noexcept {
 
 }  // namespace
 
-manager_client::manager_client(client_options options, std::unique_ptr<channel_table> channels)
+manager_client::manager_client(const client_options& options, std::unique_ptr<channel_table> channels)
     : limits_(options.limits),
       addresses_{texts_of(options.meta), texts_of(options.admin)},
       channels_(std::move(channels)) {}
 
-result<std::unique_ptr<manager_client>> manager_client::make(client_options options) {
+result<std::unique_ptr<manager_client>> manager_client::make(const client_options& options) {
   auto channels = channel_table::make(options);
   if (!channels) return std::unexpected(channels.error());
-  return std::unique_ptr<manager_client>(new manager_client(std::move(options), std::move(*channels)));
+  return std::unique_ptr<manager_client>(new manager_client(options, std::move(*channels)));
 }
 
 std::vector<std::string> manager_client::route(rpc_face face) {

@@ -22,7 +22,7 @@ namespace cenote::manager {
 class manager_client {
  public:
   /// Connects with the first call. Errors: as of channel_table::make().
-  [[nodiscard]] static result<std::unique_ptr<manager_client>> make(client_options options);
+  [[nodiscard]] static result<std::unique_ptr<manager_client>> make(const client_options& options);
 
   /// `Request` and `Answer` are the messages of that call. The answer's code is OK.
   template <class Answer, class Request>
@@ -34,7 +34,7 @@ class manager_client {
   }
 
  private:
-  manager_client(client_options options, std::unique_ptr<channel_table> channels);
+  manager_client(const client_options& options, std::unique_ptr<channel_table> channels);
 
   template <class Answer, class Message>
   [[nodiscard]] static answer_head read_head(const Message& message) {

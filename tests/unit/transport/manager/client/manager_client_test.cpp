@@ -28,8 +28,8 @@ client_options options_of(std::vector<endpoint> addresses) {
           .limits = {.call = unreached, .attempt = unreached, .connection = unreached, .hops = 3}};
 }
 
-std::unique_ptr<manager_client> client_of(client_options options) {
-  auto made = manager_client::make(std::move(options));
+std::unique_ptr<manager_client> client_of(const client_options& options) {
+  auto made = manager_client::make(options);
   BOOST_TEST_REQUIRE(made.has_value());
   return std::move(*made);
 }
