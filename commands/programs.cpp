@@ -63,6 +63,8 @@ void add_service_programs(CLI::App& app) {
               {"cenote-services", {"cenote", "indexer"}});
   add_program(app, "manager", "Run a manager: where each block of a fleet's storages is",
               {"cenote-services", {"cenote", "manager"}});
+  add_program(app, "admin", "Ask and change a manager: storages, groups, instances, accounts",
+              {"cenote-services", {"cenote", "admin"}});
 }
 
 std::string node_program() {

@@ -12,7 +12,8 @@ namespace cenote {
 /// Adds `bench`. Its arguments, --help among them, go to `cenote-bench` unread.
 void add_bench_program(CLI::App& app);
 
-/// Adds `indexer` and `manager`, of `cenote-services`, likewise: a node is spared the libraries that only services use.
+/// Adds `indexer`, `manager` and `admin`, of `cenote-services`, likewise: a node is spared the libraries that only
+/// services use.
 void add_service_programs(CLI::App& app);
 
 /// The file that `cenote node` is executed from: this process's own, or the one beside it when this is another of

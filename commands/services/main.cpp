@@ -1,7 +1,8 @@
-// The program cenote-services, which `cenote indexer` and `cenote manager` execute.
+// The program cenote-services, which `cenote indexer`, `cenote manager` and `cenote admin` execute.
 #include <CLI/CLI.hpp>
 
 #include "commands/common.hpp"
+#include "commands/services/admin.hpp"
 #include "commands/services/indexer.hpp"
 #include "commands/services/manager.hpp"
 
@@ -10,6 +11,7 @@ namespace {
 void add_services(CLI::App& app) {
   cenote::add_indexer(app);
   cenote::add_manager(app);
+  cenote::add_admin(app);
 }
 
 }  // namespace

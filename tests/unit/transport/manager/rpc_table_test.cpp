@@ -70,6 +70,19 @@ BOOST_AUTO_TEST_CASE(two_calls_are_open_and_all_of_the_admin_port_are_for_admins
   }
 }
 
+BOOST_AUTO_TEST_CASE(calls_that_grant_or_overwrite_are_never_repeated) {
+  for (const rpc call : {rpc::start_write_cache, rpc::trim_cache, rpc::update_storage, rpc::update_instance_group,
+                         rpc::delete_account, rpc::leader_demote, rpc::load_config_snapshot}) {
+    BOOST_TEST((row_of(call).kind == rpc_kind::single_write), row_of(call).name);
+  }
+  BOOST_TEST((row_of(rpc::finish_write_cache).kind == rpc_kind::repeatable_write));
+  for (const rpc_row& row : rpc_rows) {
+    const bool asks = row.name.starts_with("Get") || row.name.starts_with("List") || row.name.starts_with("Check") ||
+                      row.name.starts_with("Gen");
+    BOOST_TEST((row.kind == rpc_kind::read) == asks, row.name);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::manager

@@ -1,0 +1,128 @@
+#include "commands/services/admin/pages.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "commands/table.hpp"
+#include "core/units.hpp"
+
+namespace cenote::admin {
+
+namespace {
+
+std::string bytes_text(std::int64_t bytes) {
+  return bytes > 0 ? approximate_bytes(static_cast<std::uint64_t>(bytes)) : "-";
+}
+
+std::string or_dash(std::string text) {
+  return text.empty() ? "-" : std::move(text);
+}
+
+/// The type that was given, or the one of the part that has the place.
+std::string type_text(const wire::admin::StorageConfig& storage) {
+  using config = wire::admin::StorageConfig;
+  switch (storage.storage_spec_case()) {
+    case config::kNfs: return "nfs";
+    case config::kThreefs: return "threefs";
+    case config::kRedis: return "redis";
+    case config::kCenote: return "cenote";
+    case config::kMooncake: return "mooncake";
+    case config::kDummy: return "dummy";
+    case config::kEventReport: return "event_report";
+    default: return wire::StorageType_Name(storage.storage_type());
+  }
+}
+
+std::string place_text(const wire::admin::StorageConfig& storage) {
+  if (storage.has_nfs()) return storage.nfs().root_path();
+  if (storage.has_threefs()) return storage.threefs().mountpoint() + "/" + storage.threefs().root_dir();
+  if (storage.has_redis()) return storage.redis().url();
+  if (storage.has_cenote()) return storage.cenote().cluster_id();
+  if (storage.has_dummy()) return storage.dummy().root_path();
+  return "-";
+}
+
+std::string policy_text(const wire::admin::CacheReclaimStrategy& reclaim) {
+  if (!reclaim.reclaim_policy_name().empty()) return reclaim.reclaim_policy_name();
+  switch (reclaim.reclaim_policy()) {
+    case wire::admin::POLICY_LFU: return "lfu";
+    case wire::admin::POLICY_TTL: return fmt::format("ttl {} s", reclaim.ttl_seconds());
+    default: return "lru";
+  }
+}
+
+std::string level_text(const wire::admin::TriggerStrategy& level) {
+  std::string text = level.used_percentage() > 0 ? percent(level.used_percentage()) : "";
+  if (level.used_size() > 0) text += (text.empty() ? "" : ", ") + bytes_text(level.used_size());
+  return or_dash(std::move(text));
+}
+
+std::string value_text(const wire::admin::MetricValue& value) {
+  switch (value.value_case()) {
+    case wire::admin::MetricValue::kIntValue: return std::to_string(value.int_value());
+    case wire::admin::MetricValue::kFloatValue: return fmt::format("{}", value.float_value());
+    case wire::admin::MetricValue::kStringValue: return value.string_value();
+    default: return "-";
+  }
+}
+
+}  // namespace
+
+std::string storages_page(const message_list<wire::admin::StorageConfig>& storages) {
+  table rows({"NAME", "TYPE", "PLACE", ">CAPACITY", ">WEIGHT", "STATE"});
+  for (const auto& each : storages) {
+    rows.add({each.global_unique_name(), type_text(each), place_text(each), bytes_text(each.capacity()),
+              each.has_read_weight() ? std::to_string(each.read_weight()) : "-",
+              each.is_disabled() ? "disabled" : "enabled"});
+  }
+  return rows.empty() ? "  there is no storage\n" : rows.text();
+}
+
+std::string groups_page(const message_list<wire::admin::InstanceGroup>& groups) {
+  table rows({"NAME", "STORAGES", ">QUOTA", ">KEYS", ">INSTANCES", "POLICY", ">LEVEL", "RECLAIM", ">VERSION"});
+  for (const auto& each : groups) {
+    const auto& reclaim = each.cache_config().reclaim_strategy();
+    rows.add({each.name(), or_dash(fmt::format("{}", fmt::join(each.storage_candidates(), ", "))),
+              bytes_text(each.quota().capacity()),
+              std::to_string(each.cache_config().meta_indexer_config().max_key_count()),
+              std::to_string(each.max_instance_count()), policy_text(reclaim), level_text(reclaim.trigger_strategy()),
+              each.reclaim_paused() ? "paused" : "on", std::to_string(each.version())});
+  }
+  return rows.empty() ? "  there is no group\n" : rows.text();
+}
+
+std::string instances_page(const message_list<wire::InstanceInfo>& instances) {
+  table rows({"ID", "GROUP", "MODEL", "DTYPE", ">TOKENS", "SPECS"});
+  for (const auto& each : instances) {
+    std::string specs;
+    for (const auto& spec : each.location_spec_infos()) {
+      specs += fmt::format("{}{} {}", specs.empty() ? "" : ", ", spec.name(), bytes_text(spec.size()));
+    }
+    rows.add({each.instance_id(), each.instance_group_name(), each.model_deployment().model_name(),
+              each.model_deployment().dtype(), std::to_string(each.block_size()), specs});
+  }
+  return rows.empty() ? "  there is no instance\n" : rows.text();
+}
+
+std::string accounts_page(const message_list<wire::admin::Account>& accounts) {
+  table rows({"NAME", "ROLE", "GROUPS"});
+  for (const auto& each : accounts) {
+    rows.add({each.user_name(), each.role() == wire::admin::ROLE_ADMIN ? "admin" : "user",
+              each.groups().empty() ? "all" : fmt::format("{}", fmt::join(each.groups(), ", "))});
+  }
+  return rows.empty() ? "  there is no account\n" : rows.text();
+}
+
+std::string figures_page(const message_list<wire::admin::MetricsData>& figures) {
+  table rows({"FIGURE", ">VALUE"});
+  for (const auto& each : figures) {
+    std::string tags;
+    for (const auto& tag : each.metric_tags()) {
+      tags += fmt::format("{}{}={}", tags.empty() ? "" : ", ", tag.tag_key(), tag.tag_value());
+    }
+    rows.add({each.metric_name() + (tags.empty() ? "" : " (" + tags + ")"), value_text(each.metric_value())});
+  }
+  return rows.empty() ? "  there are no figures\n" : rows.text();
+}
+
+}  // namespace cenote::admin
