@@ -77,7 +77,7 @@ class manager_bench {
 
  private:
   [[nodiscard]] journal_opener opener() const {
-    return [folder = folder_ / "journal"]() -> result<std::unique_ptr<journal>> {
+    return [folder = folder_ / "journal"](const std::stop_token&) -> result<std::unique_ptr<journal>> {
       return rocks_journal::open({.folder = folder});
     };
   }
