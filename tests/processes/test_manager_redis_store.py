@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import threading
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from manager import Answer, FilePart, Manager, code_of, mask_of, uris_of
+from manager import UNREACHABLE, Answer, FilePart, Manager, code_of, mask_of, uris_of
 from manager_cases import Case, CaseFile, History, Player
 from node import BINARY, UNREACHED, free_ports, node_environment, until
 from redis import Redis
@@ -208,7 +209,12 @@ def test_a_manager_ends_while_the_server_stands_still(tmp_path: Path, store: Red
         manager.add_instance("i")
         before = batches(manager)
         store.stop()
-        asked = threading.Thread(target=begin, args=(manager, [1]))
+
+        def ask() -> None:
+            with contextlib.suppress(*UNREACHABLE):  # the manager may end before it answers
+                begin(manager, [1])
+
+        asked = threading.Thread(target=ask)
         asked.start()
         until("its batch is under way", lambda: batches(manager) > before)
         assert manager.stop() == 0
@@ -314,12 +320,12 @@ def test_rows_of_others_are_skipped_and_counted(tmp_path: Path, store: Redis) ->
         manager.write("i", [2])
         manager.kill()
         for kind in ("extents", "masks", "registry"):
-            for field, value in (("", ""), ("x", "y" * 100_000), (b"\0" * 16, b"\xff" * 30)):
+            for field, value in (("", ""), ("x", "y" * 100_000), (b"\0" * 16, b"\xff" * 30), ("s/x", "of another version")):
                 store.ask("HSET", f"{PREFIX}:{kind}", field, value)
         store.ask("SET", f"{PREFIX}:else", "x")
         manager.start()
         check_served(manager, 1, uris, 7)
-        assert b"cenote_manager_damaged_rows_total 9" in metrics_of(manager)
+        assert b"cenote_manager_damaged_rows_total 9" in metrics_of(manager)  # names of no kind of registry row pass
 
 
 def test_a_key_of_another_type_is_named_and_nothing_is_made_anew(tmp_path: Path, store: Redis) -> None:
