@@ -397,7 +397,7 @@ class manager_bench {
       return server.error().code() == error_code::unsupported ? result<void>() : std::unexpected(server.error());
     const auto url = redis::parse_server_url(server->url());
     if (!url) return std::unexpected(url.error());
-    const redis_options options{.access = {.address = url->servers.front()}, .prefix = "bench"};
+    const redis_journal_options options{.access = {.address = url->servers.front()}, .prefix = "bench"};
     desk_.reset();
     writer_.reset();
     if (auto copied = copy_rows(options); !copied) return copied;
@@ -410,7 +410,7 @@ class manager_bench {
     return {};
   }
 
-  result<void> copy_rows(const redis_options& options) {
+  result<void> copy_rows(const redis_journal_options& options) {
     auto source = rocks_journal::open({.folder = folder_ / "journal"});
     auto target = redis_journal::make(options);
     if (!source || !target) return std::unexpected(source ? target.error() : source.error());

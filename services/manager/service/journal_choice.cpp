@@ -39,19 +39,20 @@ result<journal_opener> redis_opener_of(const config::manager_section& settings) 
     return fail(error_code::invalid_config,
                 "manager.store: a journal lies on one server; " + std::to_string(url->servers.size()) + " are named");
   }
-  redis_options options{.access = {.address = url->servers.front(),
-                                   .user = url->user,
-                                   .credentials = settings.store_auth_file,
-                                   .database = url->database},
-                        .prefix = url->prefix + ":manager:" + settings.id,
-                        .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(settings.store_timeout)};
+  redis_journal_options options{
+      .access = {.address = url->servers.front(),
+                 .user = url->user,
+                 .credentials = settings.store_auth_file,
+                 .database = url->database},
+      .prefix = url->prefix + ":manager:" + settings.id,
+      .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(settings.store_timeout)};
   if (!settings.store_auth_file.empty()) {
     if (auto read = redis::read_credentials(settings.store_auth_file, url->user); !read) {
       return fail(error_code::invalid_config, "manager.store_auth_file: " + read.error().message());
     }
   }
   return [options](const std::stop_token& stop) {
-    redis_options own = options;
+    redis_journal_options own = options;
     own.stop = stop;
     return as_journal(redis_journal::make(std::move(own)));
   };

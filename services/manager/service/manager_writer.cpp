@@ -237,16 +237,17 @@ void manager_writer::stop() noexcept {
 
 namespace {
 
-/// Why commands are not carried out: `node_restarting`: the manager is not ready; else the journal does not answer.
-struct refusal {
+/// The answer to commands that are not carried out. `node_restarting`: the manager is not ready; else the journal does
+/// not answer.
+struct command_refusal {
   error_code code;
   std::string_view reason;
 };
-constexpr refusal stopping{error_code::node_restarting, "the manager stops"};
-constexpr refusal starting{error_code::node_restarting, "the manager reads its journal; ask again"};
-constexpr refusal storeless{error_code::not_running, "the journal's store does not answer"};
+constexpr command_refusal stopping{error_code::node_restarting, "the manager stops"};
+constexpr command_refusal starting{error_code::node_restarting, "the manager reads its journal; ask again"};
+constexpr command_refusal storeless{error_code::not_running, "the journal's store does not answer"};
 
-void refuse_all(const std::vector<std::unique_ptr<write_command>>& commands, const refusal& reason) {
+void refuse_all(const std::vector<std::unique_ptr<write_command>>& commands, const command_refusal& reason) {
   for (const auto& command : commands) command->answer(fail(reason.code, std::string(reason.reason)));
 }
 

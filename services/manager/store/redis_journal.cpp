@@ -22,6 +22,7 @@ constexpr std::size_t most_page_bytes = std::size_t{1} << 30U;
 constexpr std::size_t usual_page_bytes = std::size_t{2} << 20U;
 constexpr std::size_t first_page_rows = 8;  ///< rows may be megabytes
 constexpr std::size_t most_page_rows = 4096;
+constexpr std::string_view no_script = "NOSCRIPT";  ///< begins the reply of a server that was started again
 
 struct kind_key {
   row_kind kind;
@@ -65,7 +66,8 @@ return text
 // row goes; then names and values. Nothing is written before all that can fail was looked at: the server does not undo
 // half a script.
 constexpr std::string_view write_script = R"(
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 'REVOKED' end
+local held = redis.call('GET', KEYS[1])
+if held ~= ARGV[1] then return 'REVOKED ' .. (held or '') end
 for i = 2, #KEYS do
   local kind = redis.call('TYPE', KEYS[i]).ok
   if kind ~= 'none' and kind ~= 'hash' then return 'OTHER ' .. KEYS[i] .. ' is a ' .. kind end
@@ -85,10 +87,10 @@ redis.call('SET', KEYS[1], ARGV[2])
 return 'OK'
 )";
 
-/// What the scripts return instead of a success.
+/// The error that a script returns instead of a success.
 std::unexpected<error> refusal_of(std::string_view text) {
   constexpr std::string_view other = "OTHER ";
-  if (text == "REVOKED") {
+  if (text.starts_with("REVOKED")) {
     return fail(error_code::revoked,
                 "the store has another epoch: another manager writes there, or an older copy has taken its place");
   }
@@ -100,6 +102,13 @@ std::unexpected<error> refusal_of(std::string_view text) {
   return fail(error_code::system, "a reply that no script gives: " + redis::explained(text));
 }
 
+/// An error that the server replies. A full one gets advice of its own: a journal must not be evicted.
+error server_error(std::string_view reply) {
+  if (reply.find("OOM ") == std::string_view::npos) return {error_code::system, redis::explained(reply)};
+  return {error_code::system,
+          "OOM: the store has reached its maxmemory: raise it, and leave maxmemory-policy noeviction"};
+}
+
 std::uint32_t unix_seconds_now() noexcept {
   const auto since = std::chrono::system_clock::now().time_since_epoch();
   return static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::seconds>(since).count());
@@ -108,10 +117,10 @@ std::uint32_t unix_seconds_now() noexcept {
 }  // namespace
 
 /// Where a reading of rows has come to.
-struct redis_journal::page {
+struct redis_journal::row_cursor {
   std::string cursor = "0";
   std::size_t rows = first_page_rows;     ///< that are asked for
-  std::unordered_set<std::string> given;  ///< HSCAN may give a row twice when its table is made anew
+  std::unordered_set<std::string> names;  ///< HSCAN may give a row twice when its table is made anew
 
   /// Asks for so many rows as make a page of the usual size.
   void fit(std::size_t count, std::size_t bytes) {
@@ -120,7 +129,7 @@ struct redis_journal::page {
   }
 };
 
-result<std::unique_ptr<redis_journal>> redis_journal::make(redis_options options) {
+result<std::unique_ptr<redis_journal>> redis_journal::make(redis_journal_options options) {
   auto client =
       redis::waiting_client::make(options.access, {.most_reply_bytes = most_page_bytes, .stop = options.stop});
   if (!client) return std::unexpected(client.error());
@@ -148,7 +157,7 @@ result<std::vector<std::string>> redis_journal::ask(std::span<const std::string>
   const auto done = client_.run(commands, redis::present_time() + options_.timeout,
                                 [&](std::size_t /*index*/, const server_reply& reply) {
                                   if (reply.kind == server_reply::type::failure && !refusal) {
-                                    refusal = error(error_code::system, redis::explained(reply.text));
+                                    refusal = server_error(reply.text);
                                   }
                                   texts.assign(reply.list.begin(), reply.list.end());
                                   if (reply.kind != server_reply::type::list) texts.assign(1, std::string(reply.text));
@@ -237,23 +246,31 @@ result<> redis_journal::write(std::span<const journal_row> changes) {
   return written;
 }
 
+result<std::string> redis_journal::run_piece(std::span<const journal_row> piece, std::string_view hash,
+                                             redis::steady_time deadline) {
+  const std::string command = piece_command(piece, hash, batches_ + 1);
+  std::string text;
+  bool is_failure = false;
+  auto done = client_.run({&command, 1}, deadline, [&](std::size_t /*index*/, const server_reply& reply) {
+    text = reply.text;
+    is_failure = reply.kind == server_reply::type::failure;
+  });
+  if (!done) return std::unexpected(done.error());
+  if (is_failure && !text.starts_with(no_script)) return std::unexpected(server_error(text));
+  return text;
+}
+
 result<> redis_journal::write_piece(std::span<const journal_row> piece) {
-  bool is_unloaded = false;
-  auto command = piece_command(piece, script_hash_, batches_ + 1);
-  std::string text, failure;
   const auto deadline = redis::present_time() + options_.timeout;
-  const auto receive = [&](std::size_t /*index*/, const server_reply& reply) {
-    is_unloaded = reply.kind == server_reply::type::failure && reply.text.starts_with("NOSCRIPT");
-    (reply.kind == server_reply::type::failure ? failure : text) = reply.text;
-  };
-  if (auto done = client_.run({&command, 1}, deadline, receive); !done) return done;
-  if (is_unloaded) {  // a server that was started again; the script's text loads it
-    failure.clear();
-    command = piece_command(piece, {}, batches_ + 1);
-    if (auto done = client_.run({&command, 1}, deadline, receive); !done) return done;
+  auto text = run_piece(piece, script_hash_, deadline);
+  // A connection that was cut: the number of the batch shows whether it was written, so that it may be sent again.
+  if (!text && !client_.is_connected() && text.error().code() != error_code::deadline_exceeded) {
+    text = run_piece(piece, script_hash_, deadline);
   }
-  if (!failure.empty()) return fail(error_code::system, redis::explained(failure));
-  return text == "OK" ? result<>() : refusal_of(text);
+  if (text && text->starts_with(no_script)) text = run_piece(piece, {}, deadline);  // its text loads it
+  if (!text) return std::unexpected(text.error());
+  const bool is_written = *text == "OK" || *text == "REVOKED " + epoch_text(batches_ + 1);
+  return is_written ? result<>() : refusal_of(*text);
 }
 
 /// All or none: the server runs a transaction without anything in between, so each of its scripts finds the same epoch,
@@ -274,14 +291,14 @@ result<> redis_journal::write_pieces(std::span<const std::span<const journal_row
 }
 
 result<> redis_journal::read(row_kind kind, const row_visitor& visit) {
-  page next;
+  row_cursor next;
   do {
     if (auto done = read_page(next, kind, visit); !done) return done;
   } while (next.cursor != "0");
   return {};
 }
 
-result<> redis_journal::read_page(page& next, row_kind kind, const row_visitor& visit) {
+result<> redis_journal::read_page(row_cursor& next, row_kind kind, const row_visitor& visit) {
   const char first = static_cast<char>(kind);
   const std::string key = key_of(kind_keys[*place_of({&first, 1})].name);
   const std::array commands{wire_command({"GET", key_of("epoch")}),
@@ -291,8 +308,7 @@ result<> redis_journal::read_page(page& next, row_kind kind, const row_visitor& 
     if (refusal) return;
     if (reply.kind == server_reply::type::failure) {
       const bool is_other = reply.text.starts_with("WRONGTYPE");
-      refusal = is_other ? refusal_of("OTHER " + key + " is no hash").error()
-                         : error(error_code::system, redis::explained(reply.text));
+      refusal = is_other ? refusal_of("OTHER " + key + " is no hash").error() : server_error(reply.text);
     } else if (index == 0) {
       if (epoch_ != 0 && reply.text != epoch_text(batches_)) refusal = refusal_of("REVOKED").error();
     } else if (reply.list.size() % 2 != 1) {
@@ -303,7 +319,7 @@ result<> redis_journal::read_page(page& next, row_kind kind, const row_visitor& 
       for (std::size_t i = 1; i < reply.list.size(); i += 2) {
         std::string name = first + std::string(reply.list[i]);
         bytes += name.size() + reply.list[i + 1].size();
-        const auto [row, is_new] = next.given.insert(std::move(name));
+        const auto [row, is_new] = next.names.insert(std::move(name));
         if (is_new) visit(*row, reply.list[i + 1]);
       }
       next.fit(reply.list.size() / 2, bytes);

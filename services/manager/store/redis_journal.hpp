@@ -16,7 +16,7 @@
 
 namespace cenote::manager {
 
-struct redis_options {
+struct redis_journal_options {
   redis::server_access access{};
   std::string prefix{};                                         ///< of the journal's four keys, without the last colon
   std::chrono::milliseconds timeout = std::chrono::seconds(1);  ///< of a write, an epoch, a page of rows
@@ -34,7 +34,7 @@ struct redis_options {
 class redis_journal final : public journal {
  public:
   /// Connects when it is first asked. Errors: system.
-  [[nodiscard]] static result<std::unique_ptr<redis_journal>> make(redis_options options);
+  [[nodiscard]] static result<std::unique_ptr<redis_journal>> make(redis_journal_options options);
 
   /// Above that of the server, of this process, and the Unix time in seconds, which a server that was put back does not
   /// undercut. Errors: also limit_exceeded.
@@ -44,9 +44,9 @@ class redis_journal final : public journal {
   [[nodiscard]] result<> read(row_kind kind, const row_visitor& visit) override;
 
  private:
-  struct page;
+  struct row_cursor;
 
-  redis_journal(redis_options options, redis::waiting_client client)
+  redis_journal(redis_journal_options options, redis::waiting_client client)
       : options_(std::move(options)), client_(std::move(client)) {}
 
   [[nodiscard]] std::string key_of(std::string_view name) const { return options_.prefix + ":" + std::string(name); }
@@ -59,11 +59,15 @@ class redis_journal final : public journal {
   [[nodiscard]] std::vector<std::span<const journal_row>> pieces_of(std::span<const journal_row> changes) const;
   /// Runs commands and gives the texts of the last reply. Errors: also those that the server replies.
   [[nodiscard]] result<std::vector<std::string>> ask(std::span<const std::string> commands);
+  /// The text that the script returns, or NOSCRIPT. Errors: what the connection met, and others that the server
+  /// replies.
+  [[nodiscard]] result<std::string> run_piece(std::span<const journal_row> piece, std::string_view hash,
+                                              redis::steady_time deadline);
   [[nodiscard]] result<> write_piece(std::span<const journal_row> piece);
   [[nodiscard]] result<> write_pieces(std::span<const std::span<const journal_row>> pieces);
-  [[nodiscard]] result<> read_page(page& next, row_kind kind, const row_visitor& visit);
+  [[nodiscard]] result<> read_page(row_cursor& next, row_kind kind, const row_visitor& visit);
 
-  redis_options options_;
+  redis_journal_options options_;
   redis::waiting_client client_;
   std::uint32_t epoch_ = 0;    ///< none was begun, or a write has failed
   std::uint64_t batches_ = 0;  ///< that were written in it

@@ -20,11 +20,11 @@ namespace {
 using namespace std::chrono_literals;
 using row_map = std::map<std::string, std::string>;
 
-redis_options options_of(const cenote::test::redis_server& server) {
+redis_journal_options options_of(const cenote::test::redis_server& server) {
   return {.access = {.address = {.path = server.socket(), .place = {}}}, .prefix = "test", .timeout = 1min};
 }
 
-std::unique_ptr<redis_journal> open(redis_options options) {
+std::unique_ptr<redis_journal> open(redis_journal_options options) {
   return redis_journal::make(std::move(options)).value();
 }
 
@@ -322,6 +322,27 @@ BOOST_AUTO_TEST_CASE(a_stop_ends_a_call_that_waits) {
   BOOST_TEST(!rows->raise_epoch().has_value());
   stopper.join();
   server.thaw();
+}
+
+BOOST_AUTO_TEST_CASE(a_connection_that_was_cut_is_made_anew_and_the_batch_written_once) {
+  world one;
+  write(*one.rows, {{.name = "e1", .value = "a"}});
+  (void)one.server.say({"CLIENT", "KILL", "TYPE", "normal"});
+  (void)one.server.say({"SCRIPT", "FLUSH"});
+  write(*one.rows, {{.name = "e2", .value = "b"}});
+  BOOST_TEST((rows_of(*one.rows, row_kind::extent) == row_map{{"e1", "a"}, {"e2", "b"}}));
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_whose_answer_went_with_the_connection_is_not_written_again) {
+  world one;
+  std::string text = one.server.say({"GET", "test:epoch"});
+  BOOST_TEST_REQUIRE(text.ends_with(":0"));
+  text.back() = '1';
+  (void)one.server.say({"SET", "test:epoch", text});  // as the batch would have left it
+  write(*one.rows, {{.name = "e1", .value = "a"}});
+  BOOST_TEST(rows_of(*one.rows, row_kind::extent).empty());
+  write(*one.rows, {{.name = "e2", .value = "b"}});
+  BOOST_TEST((rows_of(*one.rows, row_kind::extent) == row_map{{"e2", "b"}}));
 }
 
 BOOST_AUTO_TEST_CASE(a_server_that_is_away_is_an_error_and_is_found_again) {
