@@ -418,7 +418,8 @@ class manager_bench {
     for (const row_kind kind : {row_kind::registry, row_kind::extent, row_kind::mask}) {
       result<void> written;
       const auto read = (*source)->read(kind, [&](std::string_view name, std::string_view value) {
-        if (written) written = (*target)->write(std::vector<journal_row>{{.name{name}, .value = std::string(value)}});
+        const journal_row row{.name = std::string(name), .value = std::string(value)};
+        if (written) written = (*target)->write({&row, 1});
       });
       if (!read) return read;
       if (!written) return written;
