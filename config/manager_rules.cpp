@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -33,6 +34,33 @@ std::optional<manager_fault> reach_fault(const manager_section& manager) {
   return std::nullopt;
 }
 
+bool is_server(std::string_view store) {
+  return store.starts_with("redis://") || store.starts_with("valkey://") || store.starts_with("unix://");
+}
+
+bool is_id(std::string_view text) {
+  constexpr std::size_t most_bytes = 64;
+  return !text.empty() && text.size() <= most_bytes && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
+  });
+}
+
+std::optional<manager_fault> store_fault(const manager_section& manager) {
+  const std::string_view store = manager.store;
+  if (store.starts_with("rediss://") || store.starts_with("valkeys://")) {
+    return manager_fault{"manager.store", "TLS is not spoken to Redis: let stunnel do it, and name its address"};
+  }
+  if (store != "rocksdb" && store != "memory" && !store.starts_with("rocksdb:/") && !is_server(store)) {
+    return manager_fault{"manager.store", "is rocksdb, rocksdb:/DIR, redis://…, valkey://…, unix:///…, or memory"};
+  }
+  if (!manager.store_auth_file.empty() && !is_server(store)) {
+    return manager_fault{"manager.store_auth_file", "is for a manager.store on a Redis or Valkey server"};
+  }
+  if (!is_id(manager.id)) return manager_fault{"manager.id", "has 1 to 64 letters, digits and . _ -"};
+  return std::nullopt;
+}
+
 std::optional<manager_fault> fault_of(const manager_section& manager) {
   if (manager.tls_cert.empty() != manager.tls_key.empty()) {
     return manager_fault{manager.tls_cert.empty() ? "manager.tls_key" : "manager.tls_cert",
@@ -42,9 +70,7 @@ std::optional<manager_fault> fault_of(const manager_section& manager) {
     return manager_fault{"manager.tls_client_ca", "needs manager.tls_cert and manager.tls_key"};
   }
   if (const auto fault = reach_fault(manager)) return fault;
-  if (manager.store != "rocksdb" && manager.store != "memory" && !manager.store.starts_with("rocksdb:/")) {
-    return manager_fault{"manager.store", "is rocksdb, rocksdb:/DIR, or memory"};
-  }
+  if (const auto fault = store_fault(manager)) return fault;
   const bool has_port = manager.meta_rpc_port != 0 || manager.meta_http_port != 0 || manager.admin_rpc_port != 0 ||
                         manager.admin_http_port != 0;
   if (!has_port) return manager_fault{"manager.meta_http_port", "all ports are 0: nothing could be asked"};
@@ -64,8 +90,10 @@ result<> check_manager(const node_config& config) {
   const auto fault = fault_of(config.manager);
   if (!fault) return {};
   const setting& place = config.settings.find(fault->key)->second;
+  // A password may stand in an address, where it does not belong.
+  const std::string value = fault->key == "manager.store" ? "…" : to_toml(place.value);
   return fail(error_code::invalid_config,
-              fmt::format("{}: {} = {}: {}", place.source, fault->key, to_toml(place.value), fault->reason));
+              fmt::format("{}: {} = {}: {}", place.source, fault->key, value, fault->reason));
 }
 
 std::string manager_state_dir(const node_config& config) {

@@ -17,10 +17,12 @@ CENOTE_ENUM_NAMES(auth_choice, automatic, on, off);
 
 struct manager_section {
   std::string name;
+  std::string id;  ///< of the managers that share a store: a part of its keys
   std::string host;
   std::uint16_t meta_rpc_port = 0, meta_http_port = 0, admin_rpc_port = 0, admin_http_port = 0;  ///< 0: off
   std::string state_dir;                                                                         ///< empty: by the user
-  std::string store;  ///< "rocksdb", "rocksdb:DIR" or "memory"
+  std::string store;            ///< "rocksdb", "rocksdb:DIR", "memory", or the address of a Redis server
+  std::string store_auth_file;  ///< with a password for that server; empty: none
   bool store_sync = false;
   std::uint64_t store_cache = 0;  ///< bytes
   std::string bootstrap;          ///< "default", "none", or the path of a snapshot
@@ -31,7 +33,8 @@ struct manager_section {
   std::uint32_t max_keys = 0;
   std::uint64_t max_in_flight = 0;  ///< bytes of the requests that are answered at once
   unsigned threads = 0;             ///< that answer; 0: chosen from the machine
-  std::chrono::nanoseconds write_timeout{}, max_write_timeout{}, quarantine{}, probe_interval{}, probe_timeout{};
+  std::chrono::nanoseconds write_timeout{}, max_write_timeout{}, store_timeout{}, quarantine{}, probe_interval{},
+      probe_timeout{};
   storage_choice read_choice = storage_choice::weighted;
   std::string trace_file;  ///< empty: calls are not written down
 };

@@ -1043,6 +1043,12 @@ constexpr std::array keys{
                                                                  .about = "Texts that it works on at once."}),
     bound<&node_config::manager, &manager_section::name>(
         {.name = "manager.name", .type = string, .about = "Name of this manager, for answers about the cluster."}),
+    bound<&node_config::manager, &manager_section::id>(
+        {.name = "manager.id",
+         .type = string,
+         .fallback = "cenote",
+         .about = "Name of the managers that share a store on a Redis server: a part of its keys, 1 to 64 letters, "
+                  "digits and `. _ -`."}),
     bound<&node_config::manager, &manager_section::host>(
         {.name = "manager.host",
          .type = string,
@@ -1083,19 +1089,35 @@ constexpr std::array keys{
         {.name = "manager.store",
          .type = string,
          .fallback = "rocksdb",
-         .about = "The journal: `rocksdb` in the state directory, `rocksdb:DIR`, or `memory`, which a stop loses."}),
+         .about = "The journal: `rocksdb` in the state directory, `rocksdb:DIR`; a Redis or Valkey server as "
+                  "`redis://[user@]host:port[/db][?prefix=…]`, `valkey://…` or `unix:///path[?db=…&prefix=…]`; or "
+                  "`memory`, which a stop loses."}),
+    bound<&node_config::manager, &manager_section::store_auth_file>(
+        {.name = "manager.store_auth_file",
+         .type = string,
+         .about = "File with `user:password` or `password` for that server, which others may not read. Empty: none."}),
+    bound<&node_config::manager, &manager_section::store_timeout>(
+        {.name = "manager.store_timeout",
+         .type = duration,
+         .fallback = "1s",
+         .minimum = "10ms",
+         .maximum = "1m",
+         .about =
+             "When a request to that server is given up: its change is refused with IO_ERROR, and all is read from "
+             "the store anew."}),
     bound<&node_config::manager, &manager_section::store_sync>(
         {.name = "manager.store_sync",
          .type = boolean,
          .fallback = "false",
-         .about = "The journal is on the disk before an answer. Without it a loss of power may take the last seconds; "
-                  "a killed process loses nothing either way."}),
+         .about =
+             "RocksDB's journal is on the disk before an answer. Without it a loss of power may take the last seconds; "
+             "a killed process loses nothing either way."}),
     bound<&node_config::manager, &manager_section::store_cache>({.name = "manager.store_cache",
                                                                  .type = bytes,
                                                                  .fallback = "64MiB",
                                                                  .minimum = "1MiB",
                                                                  .maximum = "1TiB",
-                                                                 .about = "Memory of the journal's caches."}),
+                                                                 .about = "Memory of RocksDB's caches."}),
     bound<&node_config::manager, &manager_section::bootstrap>(
         {.name = "manager.bootstrap",
          .type = string,

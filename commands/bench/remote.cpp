@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include "commands/bench/private_server.hpp"
 #include "commands/bench/support.hpp"
 #include "core/units.hpp"
 #include "keeper/child_process.hpp"
@@ -38,7 +39,7 @@ using remote::item_result;
 
 constexpr unsigned usual_rounds = 9;
 constexpr unsigned locates_a_round = 5;              // each takes a millisecond
-constexpr std::chrono::milliseconds patience = 20s;  // for a batch; also how long a server may take to start
+constexpr std::chrono::milliseconds patience = 20s;  // for a batch
 constexpr std::size_t asked_keys = 1000;
 constexpr std::size_t held_keys = asked_keys / 2;
 constexpr std::uint64_t small_value = 64;
@@ -244,66 +245,6 @@ result<void> wait_for_end(child_process& program, std::chrono::milliseconds limi
   }
   return fail(error_code::deadline_exceeded, "it did not end in time");
 }
-
-/// A Redis server of the bench's own, on a Unix socket, without persistence.
-class private_server {
- public:
-  static result<private_server> start(const scratch_directory& directory) {
-    auto program = find_program("redis-server");
-    // Debian's redis-tools has the server under this name; it is one when it is called so.
-    if (!program) program = find_program("redis-check-rdb");
-    if (!program) {
-      return fail(
-          error_code::unsupported,
-          "this bench starts a Redis server, which is not installed (package redis-tools); or name one by --url");
-    }
-    child_process::setup how;
-    how.program = *program;
-    how.command = {"redis-server",
-                   "--port",
-                   "0",
-                   "--unixsocket",
-                   directory / "redis.sock",
-                   "--dir",
-                   directory / "",
-                   "--save",
-                   "",
-                   "--appendonly",
-                   "no",
-                   "--logfile",
-                   directory / "log"};
-    how.die_with_parent = true;
-    how.discard_output = true;
-    how.own_group = true;
-    auto process = child_process::start(how);
-    if (!process) return std::unexpected(process.error());
-    private_server made(std::move(*process), "unix://" + directory / "redis.sock");
-    if (auto ok = made.wait_until_it_answers(directory / "redis.sock"); !ok) return std::unexpected(ok.error());
-    return made;
-  }
-
-  [[nodiscard]] const std::string& url() const noexcept { return url_; }
-
- private:
-  private_server(child_process process, std::string url) : process_(std::move(process)), url_(std::move(url)) {}
-
-  result<void> wait_until_it_answers(const std::string& socket) {
-    const stopwatch time;
-    while (time.seconds() < std::chrono::duration<double>(patience).count()) {
-      const std::unique_ptr<redisContext, free_context> tried(redisConnectUnix(socket.c_str()));
-      if (tried && tried->err == 0) return {};
-      if (const auto end = process_.ended()) {
-        return fail(error_code::system, "the Redis server ended with " + end->describe());
-      }
-      if (auto go_on = check_interrupted(); !go_on) return go_on;
-      std::this_thread::sleep_for(5ms);
-    }
-    return fail(error_code::deadline_exceeded, "the Redis server does not answer");
-  }
-
-  child_process process_;
-  std::string url_;
-};
 
 // ---------------------------------------------------------------------------------- redis-benchmark
 

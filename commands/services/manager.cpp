@@ -5,11 +5,13 @@
 
 #include <csignal>
 #include <memory>
+#include <string>
 
 #include "commands/common.hpp"
 #include "commands/services/service_signals.hpp"
 #include "config/logging.hpp"
 #include "config/manager_rules.hpp"
+#include "services/manager/service/journal_choice.hpp"
 #include "services/manager/service/manager_process.hpp"
 
 namespace cenote {
@@ -42,7 +44,11 @@ exit_code check_manager_keys(const config_options& options) {
   const auto loaded = config::load(options.sources());
   if (!loaded) return failed_with(loaded.error());
   if (auto checked = config::check_manager(*loaded); !checked) return failed_with(checked.error());
-  fmt::print("the configuration is valid; the state is kept in {}\n", config::manager_state_dir(*loaded));
+  const std::string state_dir = config::manager_state_dir(*loaded);
+  if (auto opener = manager::journal_opener_of(loaded->manager, state_dir); !opener) {
+    return failed_with(opener.error());
+  }
+  fmt::print("the configuration is valid; the state is kept in {}\n", state_dir);
   return exit_code::orderly;
 }
 

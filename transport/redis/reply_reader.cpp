@@ -2,6 +2,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include <charconv>
 #include <span>
 
 #include "core/text.hpp"
@@ -33,6 +34,14 @@ const redisReplyObjectFunctions& bounded_functions() {
   return functions;
 }
 
+/// Bytes behind a line "$5", the end of the string included; 0: no string follows, or the library refuses it.
+std::size_t string_bytes_behind(std::string_view line) noexcept {
+  long long size = -1;
+  if (line.starts_with('$')) std::from_chars(line.data() + 1, line.data() + line.size(), size);
+  constexpr std::size_t end = 2;
+  return size < 0 ? 0 : static_cast<std::size_t>(size) + end;
+}
+
 }  // namespace
 
 std::unexpected<error> not_the_protocol(std::string_view description) {
@@ -44,7 +53,7 @@ void reply_reader::free_reply::operator()(redisReply* reply) const noexcept {
 }
 
 result<void> reply_reader::begin() {
-  fed_ = 0;
+  fed_ = string_bytes_ = 0;
   reply_ = {};
   parsed_.reset();
   reader_.reset();
@@ -57,10 +66,11 @@ result<void> reply_reader::begin() {
   return {};
 }
 
-result<bool> reply_reader::take(std::string_view line) {
-  fed_ += line.size();
+result<bool> reply_reader::take(std::string_view bytes) {
+  fed_ += bytes.size();
+  string_bytes_ = string_bytes_ > 0 ? string_bytes_ - bytes.size() : string_bytes_behind(bytes);
   void* parsed = nullptr;
-  if (redisReaderFeed(reader_.get(), line.data(), line.size()) != REDIS_OK ||
+  if (redisReaderFeed(reader_.get(), bytes.data(), bytes.size()) != REDIS_OK ||
       redisReaderGetReply(reader_.get(), &parsed) != REDIS_OK) {
     return not_the_protocol(printable(reader_->errstr));
   }

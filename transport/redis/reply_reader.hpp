@@ -1,4 +1,4 @@
-// Replies of a Redis server, line by line.
+// Replies of a Redis server, piece by piece.
 #pragma once
 
 #include <hiredis/read.h>
@@ -24,9 +24,11 @@ class reply_reader {
 
   /// Forgets what was begun. Errors: system, there is no memory.
   [[nodiscard]] result<void> begin();
-  /// Takes a line with its end. True: it was the last one of a reply, which is in reply() until the next call. Errors:
-  /// malformed.
-  [[nodiscard]] result<bool> take(std::string_view line);
+  /// Takes a line with its end, or the next bytes of a string whose length has come, string_bytes() at most. True: they
+  /// were the last ones of a reply, which is in reply() until the next call. Errors: malformed.
+  [[nodiscard]] result<bool> take(std::string_view bytes);
+  /// Bytes of the string that is begun, its end included, that are still to come: they may be any.
+  [[nodiscard]] std::size_t string_bytes() const noexcept { return string_bytes_; }
   [[nodiscard]] const server_reply& reply() const noexcept { return reply_; }
   /// Bytes of the reply that is begun.
   [[nodiscard]] std::size_t pending_bytes() const noexcept { return fed_; }
@@ -47,6 +49,7 @@ class reply_reader {
   std::vector<std::string_view> texts_;
   server_reply reply_;
   std::size_t fed_ = 0;
+  std::size_t string_bytes_ = 0;
 };
 
 /// A server that does not speak the protocol.

@@ -36,7 +36,7 @@ concept wire_request = requires(Request request, const Request& made) {
   { made.awaits_value() } -> std::same_as<bool>;        // its reply goes to its memory
   request.abandon();                                    // it is answered, and its memory is another's
   { Request::takes_lists } -> std::convertible_to<bool>;
-  { Request::header_bytes + Request::most_reply_bytes } -> std::convertible_to<std::size_t>;
+  { Request::header_bytes + made.most_reply_bytes } -> std::convertible_to<std::size_t>;
 };
 
 /// Not thread-safe; everything is called from the thread that polls.

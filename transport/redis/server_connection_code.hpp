@@ -301,8 +301,8 @@ void server_connection<Request>::end_value(steady_time now, const listener& rece
   if (!value_.is_odd) tell(now, receiver, {.kind = server_reply::type::value, .header = value_.header});
 }
 
-/// Feeds the reader one line: a reply ends with one, so it never takes bytes of the next. False: no whole line is
-/// there.
+/// Feeds the reader one line, or what is there of a string: a reply ends with one of them, so it never takes bytes of
+/// the next. False: no whole line is there.
 template <class Request>
 result<bool> server_connection<Request>::take_line(steady_time now, const listener& receiver) {
   const auto text = buffered();
@@ -310,14 +310,19 @@ result<bool> server_connection<Request>::take_line(steady_time now, const listen
   if (reader_.pending_bytes() == 0 && marks.find(text.front()) == std::string_view::npos) {
     return not_the_protocol("\"" + printable(cut_text(text, 100)) + "\"");
   }
-  const auto end = text.find('\n');
-  if (end == std::string_view::npos) return false;
-  if (reader_.pending_bytes() + end + 1 > Request::most_reply_bytes) {
-    return not_the_protocol("a reply of more than " + std::to_string(Request::most_reply_bytes) + " bytes");
+  std::size_t some = std::min(text.size(), reader_.string_bytes());
+  if (some == 0) {
+    const auto end = text.find('\n');
+    if (end == std::string_view::npos) return false;
+    some = end + 1;
   }
-  const auto taken = reader_.take(text.substr(0, end + 1));
+  const std::size_t most = waiting_.front().most_reply_bytes;
+  if (reader_.pending_bytes() + some > most) {
+    return not_the_protocol("a reply of more than " + std::to_string(most) + " bytes");
+  }
+  const auto taken = reader_.take(text.substr(0, some));
   if (!taken) return std::unexpected(taken.error());
-  in_begin_ += end + 1;
+  in_begin_ += some;
   if (*taken) tell(now, receiver, reader_.reply());
   return true;
 }

@@ -18,13 +18,16 @@ template class server_connection<piped_command>;
 
 namespace {
 
-/// Waits for events of a descriptor, until the deadline. 0: none came in time.
-short wait_for(int descriptor, short mask, steady_time deadline) {
+constexpr std::int64_t stop_look_ms = 100;
+
+/// Waits for events of a descriptor, until the deadline or a stop. 0: none came.
+short wait_for(int descriptor, short mask, steady_time deadline, const std::stop_token& stop) {
+  const std::int64_t longest = stop.stop_possible() ? stop_look_ms : 60'000;
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - present_time());
-    if (left.count() <= 0) return 0;
+    if (left.count() <= 0 || stop.stop_requested()) return 0;
     pollfd polled{.fd = descriptor, .events = mask, .revents = 0};
-    const int ready = ::poll(&polled, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 60'000)));
+    const int ready = ::poll(&polled, 1, static_cast<int>(std::min(left.count(), longest)));
     if (ready > 0) return polled.revents;
     if (ready < 0 && errno != EINTR) return 0;
   }
@@ -36,18 +39,18 @@ std::unexpected<error> too_late(std::string_view stage) {
 
 }  // namespace
 
-waiting_client::waiting_client(server_access access, unique_fd wake)
-    : access_(std::move(access)), wake_(std::make_shared<unique_fd>(std::move(wake))) {
+waiting_client::waiting_client(server_access access, waiting_options options, unique_fd wake)
+    : access_(std::move(access)), options_(std::move(options)), wake_(std::make_shared<unique_fd>(std::move(wake))) {
   names_ = std::make_unique<resolver>(access_.address.place, [bell = wake_] {
     const std::uint64_t one = 1;
     (void)!::write(bell->get(), &one, sizeof(one));
   });
 }
 
-result<waiting_client> waiting_client::make(server_access access) {
+result<waiting_client> waiting_client::make(server_access access, waiting_options options) {
   unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return fail_errno("eventfd");
-  return waiting_client(std::move(access), std::move(wake));
+  return waiting_client(std::move(access), std::move(options), std::move(wake));
 }
 
 void waiting_client::close() {
@@ -76,7 +79,7 @@ result<void> waiting_client::open(steady_time deadline) {
   connection_ = std::make_unique<server_connection<piped_command>>();
   if (auto begun = connection_->begin(*to, attempts_++); !begun) return begun;
   while (!connection_->is_connected()) {
-    const short events = wait_for(connection_->descriptor(), connection_->wanted_events(), deadline);
+    const short events = wait_for(connection_->descriptor(), connection_->wanted_events(), deadline, options_.stop);
     if (events == 0) return too_late("no connection");
     if (auto served = connection_->serve(events, present_time(), {}); !served) return served;
   }
@@ -91,7 +94,7 @@ result<socket_addresses> waiting_client::addresses(steady_time deadline) {
   if (auto asked = names_->ask(); !asked) return std::unexpected(asked.error());
   for (;;) {
     if (auto answer = names_->take()) return std::move(*answer);
-    if (wait_for(wake_->get(), POLLIN, deadline) == 0) return too_late("its name is not looked up");
+    if (wait_for(wake_->get(), POLLIN, deadline, options_.stop) == 0) return too_late("its name is not looked up");
     std::uint64_t rings = 0;
     (void)!::read(wake_->get(), &rings, sizeof(rings));
   }
@@ -119,11 +122,12 @@ result<void> waiting_client::greet(steady_time deadline) {
 
 result<void> waiting_client::exchange(std::span<const std::string> commands, steady_time deadline,
                                       const reply_receiver& receiver) {
-  for (std::size_t i = 0; i < commands.size(); ++i) connection_->send({.head = commands[i], .index = i});
+  for (std::size_t i = 0; i < commands.size(); ++i)
+    connection_->send({.head = commands[i], .index = i, .most_reply_bytes = options_.most_reply_bytes});
   connection_->flush(present_time());
   const auto pass_on = [&](piped_command& command, const server_reply& reply) { receiver(command.index, reply); };
   while (!connection_->is_idle()) {
-    const short events = wait_for(connection_->descriptor(), connection_->wanted_events(), deadline);
+    const short events = wait_for(connection_->descriptor(), connection_->wanted_events(), deadline, options_.stop);
     if (events == 0) return too_late("no reply");
     if (auto served = connection_->serve(events, present_time(), pass_on); !served) return served;
   }

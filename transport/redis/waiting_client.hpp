@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,11 +26,11 @@ namespace cenote::redis {
 /// A command without a value, and its place among those of a call.
 struct piped_command {
   static constexpr std::size_t header_bytes = 0;
-  static constexpr std::size_t most_reply_bytes = std::size_t{1} << 20U;
   static constexpr bool takes_lists = true;
 
   std::string head{};
   std::size_t index = 0;
+  std::size_t most_reply_bytes = 0;
   std::size_t size = 0;
   bool has_body = false;
   std::span<std::byte> memory{};
@@ -54,6 +55,11 @@ struct server_access {
   std::uint32_t database = 0;
 };
 
+struct waiting_options {
+  std::size_t most_reply_bytes = std::size_t{1} << 20U;  ///< of one command; more is an error of the connection
+  std::stop_token stop{};                                ///< ends what waits, as if it were late
+};
+
 /// Connects when it is first asked, and again after each failure. For one thread at a time, which waits in run() alone.
 class waiting_client {
  public:
@@ -61,7 +67,7 @@ class waiting_client {
   using reply_receiver = std::function<void(std::size_t index, const server_reply& reply)>;
 
   /// Errors: system: no descriptor can be had.
-  [[nodiscard]] static result<waiting_client> make(server_access access);
+  [[nodiscard]] static result<waiting_client> make(server_access access, waiting_options options = {});
 
   /// Sends the commands in a pipeline and waits for their replies. Errors: deadline_exceeded, and what connecting,
   /// greeting and the connection met; the connection is closed then, and of the commands any number was carried out.
@@ -75,7 +81,7 @@ class waiting_client {
   [[nodiscard]] std::uint64_t connections() const noexcept { return connections_; }
 
  private:
-  waiting_client(server_access access, unique_fd wake);
+  waiting_client(server_access access, waiting_options options, unique_fd wake);
 
   [[nodiscard]] result<void> open(steady_time deadline);
   [[nodiscard]] result<socket_addresses> addresses(steady_time deadline);
@@ -84,6 +90,7 @@ class waiting_client {
                                       const reply_receiver& receiver);
 
   server_access access_;
+  waiting_options options_;
   std::shared_ptr<unique_fd> wake_;  ///< readable when a name has its address
   std::unique_ptr<resolver> names_;
   std::unique_ptr<server_connection<piped_command>> connection_;

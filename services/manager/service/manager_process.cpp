@@ -12,36 +12,22 @@
 #include "services/manager/service/bootstrap.hpp"
 #include "services/manager/service/first_account.hpp"
 #include "services/manager/service/http_face.hpp"
-#include "services/manager/store/memory_journal.hpp"
-#include "services/manager/store/rocks_journal.hpp"
+#include "services/manager/service/journal_choice.hpp"
 
 namespace cenote::manager {
 
 namespace {
 
 constexpr std::size_t most_threads = 4;  ///< of a port, unless more are configured
-constexpr std::string_view folder_prefix = "rocksdb:";
-
-journal_opener opener_of(const config::manager_section& settings, const std::string& state_dir) {
-  if (settings.store == "memory") {
-    return [] { return result<std::unique_ptr<journal>>(std::make_unique<memory_journal>()); };
-  }
-  const bool has_folder = settings.store.starts_with(folder_prefix);
-  const rocks_options options{
-      .folder = has_folder ? settings.store.substr(folder_prefix.size()) : state_dir + "/journal",
-      .is_synchronous = settings.store_sync,
-      .cache_bytes = settings.store_cache};
-  return [options]() -> result<std::unique_ptr<journal>> { return rocks_journal::open(options); };
-}
 
 template <class Duration>
 Duration duration_of(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<Duration>(time);
 }
 
-writer_options writer_options_of(const config::manager_section& settings, const std::string& state_dir,
+writer_options writer_options_of(const config::manager_section& settings, journal_opener open_journal,
                                  registry_edit bootstrap) {
-  return {.open_journal = opener_of(settings, state_dir),
+  return {.open_journal = std::move(open_journal),
           .writes = {.write_timeout = duration_of<std::chrono::seconds>(settings.write_timeout),
                      .max_write_timeout = duration_of<std::chrono::seconds>(settings.max_write_timeout),
                      .quarantine = duration_of<std::chrono::milliseconds>(settings.quarantine)},
@@ -117,6 +103,8 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
   if (auto checked = config::check_manager(config); !checked) return std::unexpected(checked.error());
   const config::manager_section& settings = config.manager;
   const std::string state_dir = config::manager_state_dir(config);
+  auto open_journal = journal_opener_of(settings, state_dir);
+  if (!open_journal) return std::unexpected(open_journal.error());
   std::error_code made;
   std::filesystem::create_directories(state_dir, made);
   if (made) return fail_errno(made.value(), "mkdir", state_dir);
@@ -131,7 +119,8 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
     process->trace_ = std::move(*trace);
   }
   process->access_ = std::make_unique<access_desk>(access_settings_of(settings));
-  process->writer_ = std::make_unique<manager_writer>(writer_options_of(settings, state_dir, std::move(*bootstrap)));
+  process->writer_ =
+      std::make_unique<manager_writer>(writer_options_of(settings, std::move(*open_journal), std::move(*bootstrap)));
   process->parts_.emplace(service_parts{.writer = *process->writer_,
                                         .access = *process->access_,
                                         .counts = process->counts_,

@@ -15,9 +15,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto look_pause = 100ms;      ///< between two looks at levels, storages and what has come to its end
-constexpr auto recovery_pause = 500ms;  ///< before the store is tried again
-constexpr auto usage_pause = 1000ms;    ///< between two reports of what is used
+constexpr auto look_pause = 100ms;   ///< between two looks at levels, storages and what has come to its end
+constexpr auto first_pause = 500ms;  ///< before the store is tried again
+constexpr auto last_pause = 4000ms;
+constexpr auto usage_pause = 1000ms;  ///< between two reports of what is used
 
 std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const writer_options& options) {
   if (has_files(storage.type)) {
@@ -62,6 +63,8 @@ class manager_writer::state_owner {
   [[nodiscard]] std::vector<std::unique_ptr<write_command>> take_waiting() { return queue_.take_all(); }
 
   [[nodiscard]] bool has_commands() const noexcept { return !queue_.empty(); }
+  /// Whether the journal has taken a batch of this epoch.
+  [[nodiscard]] bool has_written() const noexcept { return has_written_; }
   void show_view();
 
  private:
@@ -85,6 +88,7 @@ class manager_writer::state_owner {
   write_parts parts_;
   command_queue queue_;
   bool has_changed_ = false;
+  bool has_written_ = false;
   bool has_more_ = false;  ///< to do at once
   round_time next_look_{}, next_usage_{};
   std::shared_ptr<const storage_table> storages_;
@@ -206,6 +210,7 @@ bool manager_writer::state_owner::run_round() {
   const auto committed = changes_.commit(round.now);
   if (has_batch) note_batch(std::chrono::steady_clock::now() - begin);
   if (!committed) log_warn(logger("manager"), "the journal has failed", {{"reason", committed.error().message()}});
+  has_written_ = has_written_ || (has_batch && committed);
   if (committed && has_changed_) show_view();
   has_changed_ = false;
   for (const auto& command : complete) command->answer(committed);
@@ -239,22 +244,31 @@ manager_writer::manager_writer(writer_options options) : options_(std::move(opti
 
 void manager_writer::stop() noexcept {
   inbox_.close();
+  stop_.request_stop();
   if (thread_.joinable()) thread_.join();
 }
 
 namespace {
 
-/// `node_restarting`: the manager is not ready; else the journal does not answer.
-void refuse_command(write_command& command, error_code code, std::string reason) {
-  command.answer(fail(code, std::move(reason)));
+/// The answer to commands that are not carried out. `node_restarting`: the manager is not ready; else the journal does
+/// not answer.
+struct command_refusal {
+  error_code code;
+  std::string_view reason;
+};
+constexpr command_refusal stopping{error_code::node_restarting, "the manager stops"};
+constexpr command_refusal starting{error_code::node_restarting, "the manager reads its journal; ask again"};
+constexpr command_refusal storeless{error_code::not_running, "the journal's store does not answer"};
+
+void refuse_all(const std::vector<std::unique_ptr<write_command>>& commands, const command_refusal& reason) {
+  for (const auto& command : commands) command->answer(fail(reason.code, std::string(reason.reason)));
 }
 
 }  // namespace
 
 void manager_writer::post(std::unique_ptr<write_command> command) {
-  if (const auto refused = inbox_.add(std::move(command)); refused != nullptr) {
-    refuse_command(*refused, error_code::node_restarting, "the manager stops");
-  }
+  const auto refused = inbox_.add(std::move(command));
+  if (refused != nullptr) refused->answer(fail(stopping.code, std::string(stopping.reason)));
 }
 
 void manager_writer::warn_once(std::string reason) {
@@ -264,7 +278,7 @@ void manager_writer::warn_once(std::string reason) {
 }
 
 std::unique_ptr<manager_writer::state_owner> manager_writer::recover() {
-  auto rows = options_.open_journal();
+  auto rows = options_.open_journal(stop_.get_token());
   if (!rows) {
     warn_once("the journal cannot be opened: " + rows.error().message());
     return nullptr;
@@ -303,37 +317,43 @@ bool manager_writer::begin(state_owner& owner) {
   return true;
 }
 
+void manager_writer::recover_when_due(std::unique_ptr<state_owner>& owner) {
+  if (owner != nullptr || std::chrono::steady_clock::now() < next_recovery_) return;
+  owner = recover();
+  if (owner == nullptr) put_off_recovery();
+}
+
+/// A store that fails each time is not read each time that a client asks.
+void manager_writer::put_off_recovery() {
+  pause_ = std::clamp<std::chrono::milliseconds>(2 * pause_, first_pause, last_pause);
+  next_recovery_ = std::chrono::steady_clock::now() + pause_;
+}
+
 void manager_writer::run() {
   std::unique_ptr<state_owner> owner;
   bool has_recovered = false;
   for (;;) {
-    const auto now = std::chrono::steady_clock::now();
-    if (owner == nullptr) owner = recover();
+    recover_when_due(owner);
     has_recovered = has_recovered || owner != nullptr;
-    auto came = inbox_.take(owner == nullptr ? now + recovery_pause : owner->next_event());
-    std::vector<std::unique_ptr<write_command>> refused;
-    for (auto& command : came.commands) {
-      if (owner == nullptr || came.is_stopping) {
-        refused.push_back(std::move(command));
-      } else {
-        owner->add(std::move(command));
-      }
+    auto came = inbox_.take(owner == nullptr ? next_recovery_ : owner->next_event());
+    if (came.is_stopping) {
+      refuse_all(came.commands, stopping);
+      if (owner != nullptr) refuse_all(owner->take_waiting(), stopping);
+      return;
     }
-    if (came.is_stopping && owner != nullptr) std::ranges::move(owner->take_waiting(), std::back_inserter(refused));
-    for (const auto& command : refused) {
-      const bool is_down = has_recovered && !came.is_stopping;
-      refuse_command(*command, is_down ? error_code::not_running : error_code::node_restarting,
-                     came.is_stopping ? "the manager stops"
-                     : is_down        ? "the journal's store does not answer"
-                                      : "the manager reads its journal; ask again");
+    if (owner == nullptr) {
+      refuse_all(came.commands, has_recovered ? storeless : starting);
+      continue;
     }
-    if (came.is_stopping) return;
-    if (owner == nullptr) continue;
+    for (auto& command : came.commands) owner->add(std::move(command));
     for (const storage_news& news : came.news) owner->add(news);
     if (owner->run_round()) continue;
     figures_.failed_rounds.fetch_add(1, std::memory_order_relaxed);
-    for (const auto& command : owner->take_waiting()) {
-      refuse_command(*command, error_code::not_running, "the journal's store does not answer");
+    refuse_all(owner->take_waiting(), storeless);
+    if (owner->has_written()) {
+      pause_ = {};
+    } else {
+      put_off_recovery();
     }
     owner.reset();
     auto view = std::make_shared<served_view>(*views_.take());  // readers keep it until the next one is whole

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -29,7 +30,8 @@
 
 namespace cenote::manager {
 
-using journal_opener = std::function<result<std::unique_ptr<journal>>()>;
+/// Opens the journal, for each recovery anew. A stop ends calls of the journal that wait.
+using journal_opener = std::function<result<std::unique_ptr<journal>>(const std::stop_token&)>;
 
 struct writer_options {
   journal_opener open_journal{};
@@ -80,8 +82,9 @@ inline constexpr auto manager_figure_rows = std::to_array<manager_figure>({
 
 /// Takes commands from any thread and runs them in rounds: what came while the last round was written is the next one,
 /// and one batch of the journal. Instances take turns, and a large command gives way after 4,096 keys. When the journal
-/// fails, the round's commands are refused and everything is recovered from the store, with a higher epoch; readers
-/// keep what they have meanwhile. It is an actor with a thread of its own, since the journal blocks.
+/// fails, the round's commands are refused and everything is recovered from the store, with a higher epoch, at once or
+/// after pauses that double; readers keep what they have meanwhile. It is an actor with a thread of its own, since the
+/// journal blocks.
 class manager_writer {
  public:
   explicit manager_writer(writer_options options);
@@ -102,6 +105,9 @@ class manager_writer {
   class state_owner;
 
   void run();
+  /// The state of a new epoch, unless it is too early to try again, or the store fails.
+  void recover_when_due(std::unique_ptr<state_owner>& owner);
+  void put_off_recovery();
   [[nodiscard]] std::unique_ptr<state_owner> recover();
   /// Makes what an empty registry begins with. False: the journal has failed.
   [[nodiscard]] bool begin(state_owner& owner);
@@ -115,6 +121,9 @@ class manager_writer {
   usage_board usage_;
   command_inbox inbox_;
   std::string last_warning_;
+  std::chrono::milliseconds pause_{0};  ///< before the next recovery, when that follows a failure
+  round_time next_recovery_{};
+  std::stop_source stop_;
   std::thread thread_;
 };
 

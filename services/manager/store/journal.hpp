@@ -27,8 +27,8 @@ struct journal_row {
 
 using row_visitor = std::function<void(std::string_view name, std::string_view value)>;
 
-/// A store of rows. One thread uses it, and every call may block, but no longer than the store's timeout. Values are
-/// any bytes; their reader checks them.
+/// A store of rows. One thread uses it, and every call may block, but no longer than the store's timeout; a read may as
+/// long as rows come. Values are any bytes; their reader checks them.
 class journal {
  public:
   journal() = default;
@@ -39,10 +39,10 @@ class journal {
   /// Begins an epoch, which is higher than all before. From then on the store refuses what writers of an earlier epoch
   /// still send. Errors: system, deadline_exceeded, layout_mismatch (the store holds something else).
   [[nodiscard]] virtual result<std::uint32_t> raise_epoch() = 0;
-  /// Writes all changes or none, in their order. Errors: revoked (another writer has begun an epoch; nothing was
-  /// written); system, deadline_exceeded (whether they were written is not known).
+  /// Writes all changes or none, in their order. Errors: revoked (another writer has begun an epoch, or the store is an
+  /// older copy; nothing was written); system, deadline_exceeded (whether they were written is not known).
   [[nodiscard]] virtual result<> write(std::span<const journal_row> changes) = 0;
-  /// Visits all rows of a kind, in any order. Errors: system, deadline_exceeded.
+  /// Visits all rows of a kind, each once, in any order. Errors: system, deadline_exceeded.
   [[nodiscard]] virtual result<> read(row_kind kind, const row_visitor& visit) = 0;
 };
 

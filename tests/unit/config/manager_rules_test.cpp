@@ -56,4 +56,25 @@ BOOST_AUTO_TEST_CASE(accounts_are_needed_off_loopback_unless_a_key_decides) {
   refused(load_sets({"manager.auth=maybe"}), "manager.auth");
 }
 
+BOOST_AUTO_TEST_CASE(a_store_is_a_folder_a_server_or_memory) {
+  for (const std::string store :
+       {"rocksdb", "rocksdb:/d", "memory", "redis://h", "valkey://h:1/2", "unix:///s?prefix=p"}) {
+    BOOST_TEST(manager_refusal({"manager.store=" + store}) == "");
+  }
+  for (const std::string store : {"", "rocksdb:d", "http://u:hush@h", "rediss://u:hush@h", "valkeys://u:hush@h"}) {
+    BOOST_TEST(contains(manager_refusal({"manager.store=" + store}), "--set: manager.store"), store);
+    BOOST_TEST(!contains(manager_refusal({"manager.store=" + store}), "hush"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_password_and_an_id_are_for_a_server) {
+  const std::string server = "manager.store=redis://h", file = "manager.store_auth_file=/f";
+  BOOST_TEST(manager_refusal({server, file, "manager.id=a.b_c-9"}) == "");
+  BOOST_TEST(contains(manager_refusal({file}), "manager.store_auth_file"));
+  for (const std::string id : {"", "a:b", "a b", "{a}"}) {
+    BOOST_TEST(contains(manager_refusal({server, "manager.id=" + id}), "manager.id"), id);
+  }
+  BOOST_TEST(contains(manager_refusal({server, "manager.id=" + std::string(65, 'x')}), "manager.id"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

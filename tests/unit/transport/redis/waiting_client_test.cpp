@@ -6,7 +6,9 @@
 #include <boost/test/unit_test.hpp>
 #include <chrono>
 #include <fstream>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/redis_server.hpp"
@@ -62,6 +64,42 @@ BOOST_AUTO_TEST_CASE(a_pipeline_may_be_longer_than_all_buffers) {
   std::vector<std::string> commands;
   for (int i = 0; i < 20'000; ++i) commands.push_back(wire_command({"ECHO", std::string(500, 'x')}));
   BOOST_TEST(ask(client, commands).size() == commands.size());
+}
+
+BOOST_AUTO_TEST_CASE(texts_without_a_line_end_may_be_longer_than_all_buffers) {
+  const test::redis_server server;
+  auto client = waiting_client::make(access_of(server), {.most_reply_bytes = std::size_t{8} << 20U}).value();
+  const std::string dense(3'000'000, '\xff'), ends(300'000, '\n'), empty;
+  const auto texts = ask(client, {wire_command({"HSET", "h", dense, ends, ends, empty, empty, dense}),
+                                  wire_command({"ECHO", dense}), wire_command({"HMGET", "h", dense, ends, empty}),
+                                  wire_command({"ECHO", empty}), wire_command({"ECHO", "\r\n$5\r\n"})});
+  BOOST_TEST((texts[1] == dense));
+  BOOST_TEST((texts[2] == "[" + ends + "][][" + dense + "]"));
+  BOOST_TEST(texts[3] == "");
+  BOOST_TEST(texts[4] == "\r\n$5\r\n");
+}
+
+BOOST_AUTO_TEST_CASE(a_reply_above_the_bound_is_an_error) {
+  const test::redis_server server;
+  auto client = waiting_client::make(access_of(server), {.most_reply_bytes = 1000}).value();
+  BOOST_TEST(ask(client, {wire_command({"ECHO", std::string(900, 'x')})}).front().size() == 900U);
+  const std::vector commands{wire_command({"ECHO", std::string(1000, 'x')})};
+  const auto done = client.run(commands, present_time() + 60s, [](std::size_t, const server_reply&) {});
+  BOOST_REQUIRE(!done.has_value());
+  BOOST_TEST((done.error().code() == error_code::malformed));
+}
+
+BOOST_AUTO_TEST_CASE(a_stop_ends_what_waits) {
+  test::redis_server server;
+  std::stop_source stop;
+  auto client = waiting_client::make(access_of(server), {.stop = stop.get_token()}).value();
+  const std::vector commands{wire_command({"PING"})};
+  BOOST_TEST(ask(client, commands).front() == "PONG");
+  server.freeze();
+  std::thread stopper([&] { stop.request_stop(); });
+  BOOST_TEST(!client.run(commands, present_time() + 1h, [](std::size_t, const server_reply&) {}).has_value());
+  stopper.join();
+  server.thaw();
 }
 
 BOOST_AUTO_TEST_CASE(a_password_and_a_database_are_sent_first) {

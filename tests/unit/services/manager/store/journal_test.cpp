@@ -1,5 +1,6 @@
 // The contract of every journal, and the rest of the one on a disk.
 #include <boost/test/unit_test.hpp>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -7,7 +8,9 @@
 #include <vector>
 
 #include "services/manager/store/memory_journal.hpp"
+#include "services/manager/store/redis_journal.hpp"
 #include "services/manager/store/rocks_journal.hpp"
+#include "tests/support/redis_server.hpp"
 #include "tests/unit/services/manager/own_folder.hpp"
 
 namespace cenote::manager {
@@ -46,7 +49,19 @@ struct rocks_store {
   [[nodiscard]] journal& store() noexcept { return *rows; }
 };
 
-using stores = std::tuple<memory_store, rocks_store>;
+struct redis_store {
+  redis_store() { BOOST_TEST_REQUIRE(rows->raise_epoch().has_value()); }
+
+  cenote::test::redis_server server;
+  std::unique_ptr<redis_journal> rows =
+      redis_journal::make({.access = {.address = {.path = server.socket(), .place = {}}},
+                           .prefix = "test",
+                           .timeout = std::chrono::minutes(1)})
+          .value();
+  [[nodiscard]] journal& store() noexcept { return *rows; }
+};
+
+using stores = std::tuple<memory_store, rocks_store, redis_store>;
 
 }  // namespace
 
