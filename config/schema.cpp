@@ -1202,6 +1202,14 @@ constexpr std::array keys{
          .fallback = "weighted",
          .about = "Which storage is read where several have a block: drawn by weights once a request, or the first "
                   "candidate of the group."}),
+    bound<&node_config::manager, &manager_section::plugins>(
+        {.name = "manager.plugins",
+         .type = string_list,
+         .fallback = "[]",
+         .about =
+             "Programs that delete and probe in storages of further types: `NAME=PROGRAM`, words with blanks between "
+             "them, no shell. NAME: `mooncake`, `tairmempool`, `tairmempool_ssd`, `vcns_3fs`, `dummy`. See "
+             "`manager.md`."}),
     bound<&node_config::metrics, &metrics_section::listen>(
         {.name = "metrics.listen",
          .type = string,

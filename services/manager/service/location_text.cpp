@@ -146,7 +146,7 @@ char* location_list::write_wire(std::span<const location_part> parts, char* out)
       const auto& text = (*part.texts)[number_of_spec];
       const open_field spec(specs_field, out);
       const open_field uri(uri_field, write_text(text.wire_name, spec.begin()));
-      out = spec.close(uri.close(text.uri.write(part.extent, part.position, uri.begin())));
+      out = spec.close(uri.close(text.uri.write(part.block, uri.begin())));
     });
   }
   return location.close(out);
@@ -163,7 +163,7 @@ char* location_list::write_json(std::span<const location_part> parts, char* out)
   for (const location_part& part : parts) {
     each_spec(part.specs, [&](std::size_t number_of_spec) {
       const auto& text = (*part.texts)[number_of_spec];
-      out = text.uri.write(part.extent, part.position, write_text(text.json_begin, out));
+      out = text.uri.write(part.block, write_text(text.json_begin, out));
       out = write_text(spec_end, out);
     });
   }

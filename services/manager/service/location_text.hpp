@@ -41,9 +41,8 @@ class storage_texts {
 /// Specs of a block in one place; without texts they are absent, and have names alone.
 struct location_part {
   const storage_texts* texts = nullptr;
-  std::uint64_t extent = 0;
+  block_place block{};
   std::uint64_t specs = 0;
-  std::uint32_t position = 0;
 };
 
 /// Appends locations to one list of an answer, in the form that the messages have (transport/manager/proto). Not

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/stubs/logging.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -39,6 +40,16 @@ Duration duration_of(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<Duration>(time);
 }
 
+std::map<storage_type, std::string> plugins_of(const config::manager_section& settings) {
+  std::map<storage_type, std::string> commands;
+  for (const std::string& each : settings.plugins) {
+    const auto [name, program] = config::split_plugin(each);
+    const auto kind = std::ranges::find(plugin_kinds, name, &plugin_kind::name);
+    if (kind != plugin_kinds.end()) commands.emplace(kind->type, program);
+  }
+  return commands;
+}
+
 writer_options writer_options_of(const config::manager_section& settings, const std::string& state_dir,
                                  registry_edit bootstrap) {
   return {.open_journal = opener_of(settings, state_dir),
@@ -48,7 +59,8 @@ writer_options writer_options_of(const config::manager_section& settings, const 
           .storages = {.probe_interval = duration_of<std::chrono::milliseconds>(settings.probe_interval),
                        .probe_timeout = duration_of<std::chrono::milliseconds>(settings.probe_timeout)},
           .bootstrap = std::move(bootstrap),
-          .name = std::to_string(random_number())};
+          .name = std::to_string(random_number()),
+          .plugins = plugins_of(settings)};
 }
 
 call_settings call_settings_of(const config::manager_section& settings) {

@@ -133,8 +133,8 @@ void meta_calls::note_uses(const served_instance& instance) {
   if (!records.empty()) writer_.uses().add(instance.terms().number, std::move(records));
 }
 
-rpc_outcome<std::size_t> meta_calls::find(const served_instance& instance, query_kind kind, std::vector<cache_key> keys,
-                                          std::int64_t window) {
+rpc_outcome<std::size_t> meta_calls::find(const served_instance& instance, query_kind kind,
+                                          std::span<const cache_key> keys, std::int64_t window) {
   const read_order order = order_of(instance);
   switch (kind) {
     case query_kind::batch: instance.index().read_each(keys, order, lookup_); return 0;
@@ -167,14 +167,15 @@ rpc_outcome<answer_writer> meta_calls::get_location(const meta::GetCacheLocation
   if (keys && is_prefix) keys = unmasked(std::move(*keys), request.block_mask());
   if (!keys) return std::unexpected(keys.error());
   const std::size_t count = keys->size();
-  const auto begin = find(**instance, *kind, std::move(*keys), request.sw_size());
+  const auto begin = find(**instance, *kind, *keys, request.sw_size());
   if (!begin) return std::unexpected(begin.error());
   note_uses(**instance);
   // The list is written before this object answers anything else.
-  return [this, instance = *instance, specs = *specs, begin = *begin, count = is_prefix ? lookup_.keys.size() : count](
-             answer_form form, std::string& out) {
-    append_locations({.instance = *instance, .answer = lookup_, .specs = specs, .begin = begin, .count = count}, form,
-                     out);
+  return [this, instance = *instance, keys = std::move(*keys), specs = *specs, begin = *begin,
+          count = is_prefix ? lookup_.keys.size() : count](answer_form form, std::string& out) {
+    append_locations(
+        {.instance = *instance, .answer = lookup_, .keys = keys, .specs = specs, .begin = begin, .count = count}, form,
+        out);
   };
 }
 
@@ -192,7 +193,7 @@ rpc_outcome<answer_writer> meta_calls::get_length(const meta::GetCacheLocationLe
         static_cast<std::int64_t>((*instance)->index().count_prefix(*keys, order_of(**instance), {})));
     return response_answer(std::move(response));
   }
-  const auto begin = find(**instance, *kind, std::move(*keys), request.sw_size());
+  const auto begin = find(**instance, *kind, *keys, request.sw_size());
   if (!begin) return std::unexpected(begin.error());
   response.set_cache_location_len(
       std::ranges::count_if(lookup_.keys, [](const found_key& key) { return key.parts != 0; }));

@@ -67,7 +67,7 @@ class meta_calls {
   void trim(const proto::meta::TrimCacheRequest& request, const call_rights& rights, answer_receiver receive);
   /// The entries of a question in `lookup_`; how many keys are before the first entry.
   [[nodiscard]] rpc_outcome<std::size_t> find(const served_instance& instance, query_kind kind,
-                                              std::vector<cache_key> keys, std::int64_t window);
+                                              std::span<const cache_key> keys, std::int64_t window);
 
   manager_writer& writer_;
   view_reader views_;

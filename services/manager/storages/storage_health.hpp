@@ -1,8 +1,12 @@
 // Whether a storage works, from its probes.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
 
 namespace cenote::manager {
 
@@ -10,6 +14,27 @@ enum class storage_condition : std::uint8_t {
   healthy,
   full,       ///< it works, but less than a twentieth is free: it is read, and takes no new writes
   unhealthy,  ///< neither read nor written
+};
+
+/// "healthy", "full", "unhealthy".
+[[nodiscard]] constexpr std::string_view name_of(storage_condition condition) noexcept {
+  return condition == storage_condition::healthy ? "healthy"
+         : condition == storage_condition::full  ? "full"
+                                                 : "unhealthy";
+}
+
+/// A storage's condition for all threads.
+class storage_signal {
+ public:
+  [[nodiscard]] storage_condition condition() const noexcept { return condition_.load(std::memory_order_relaxed); }
+  /// The last failure of a probe; empty: the last one worked.
+  [[nodiscard]] std::string reason() const;
+  void show(storage_condition condition, std::string reason);
+
+ private:
+  std::atomic<storage_condition> condition_{storage_condition::healthy};
+  mutable std::mutex mutex_;  ///< of what stands below
+  std::string reason_;
 };
 
 /// Unhealthy after three probes that failed in a row, or one that hangs; healthy again after two that worked. A plain

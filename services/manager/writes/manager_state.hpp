@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -73,8 +72,7 @@ struct storage_state {
   byte_account bytes{};
   storage_condition condition = storage_condition::healthy;
   /// For readers.
-  std::shared_ptr<std::atomic<storage_condition>> signal =
-      std::make_shared<std::atomic<storage_condition>>(storage_condition::healthy);
+  std::shared_ptr<storage_signal> signal = std::make_shared<storage_signal>();
   std::unique_ptr<storage_worker> worker{};
   bool is_closing = false;             ///< its locations are dropped: no new writes
   std::uint64_t worker_number = 0;     ///< another one for each worker

@@ -64,7 +64,7 @@ result<> journal_reader::read_registry() {
     (is_departure(row.key) ? departed : stored).push_back(std::move(row));
   });
   if (!read) return read;
-  loaded_registry loaded = manager_registry::load(stored);
+  loaded_registry loaded = manager_registry::load(stored, parts_.plugins);
   counts_.damaged_rows += loaded.damaged_rows;
   adopt_registry(state_, loaded.value, parts_.make_worker);
   for (const stored_row& row : departed) {

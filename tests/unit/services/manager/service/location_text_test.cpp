@@ -31,6 +31,7 @@ instance_terms instance_of(const std::vector<std::string>& specs) {
 
 const storage_terms nfs{.name = "s 1", .root = "/mnt/kv", .blocks_per_file = 8};
 const storage_terms threefs{.name = "t1", .number = 1, .type = storage_type::threefs, .root = "/3fs"};
+const storage_terms mooncake{.name = "m1", .number = 3, .type = storage_type::mooncake};
 const storage_terms redis{.name = "r1", .number = 2, .type = storage_type::redis};
 
 /// A location as a test wants it: its parts have texts, or are absent, all of them.
@@ -57,7 +58,7 @@ response message_of(const instance_terms& instance, const std::vector<wanted_loc
         const auto number = static_cast<std::size_t>(std::countr_zero(specs));
         auto& spec = *location.add_location_specs();
         spec.set_name(instance.specs[number].name);
-        if (part.texts != nullptr) (*part.texts)[number].uri.append(part.extent, part.position, *spec.mutable_uri());
+        if (part.texts != nullptr) (*part.texts)[number].uri.append(part.block, *spec.mutable_uri());
       }
     }
     location.set_spec_size(location.location_specs_size());
@@ -98,14 +99,17 @@ BOOST_AUTO_TEST_SUITE(texts_of_locations)
 
 BOOST_AUTO_TEST_CASE(an_answer_is_byte_for_byte_what_its_message_would_be) {
   const instance_terms instance = instance_of({"tp0", "tp1"});
-  const storage_texts files(instance, nfs), others(instance, threefs), keys(instance, redis);
+  const storage_texts files(instance, nfs), others(instance, threefs), keys(instance, redis),
+      objects(instance, mooncake);
   const std::vector<wanted_location> locations{
-      {.parts = {{.texts = &files, .extent = 0x1'0000'0002, .specs = 3, .position = 12}}},
+      {.parts = {{.texts = &files, .block = {.extent = 0x1'0000'0002, .position = 12}, .specs = 3}}},
       {},
-      {.parts = {{.texts = &others, .extent = 7, .specs = 1},
-                 {.texts = &keys, .extent = 8, .specs = 2, .position = 9}}},
+      {.parts = {{.texts = &others, .block = {.extent = 7}, .specs = 1},
+                 {.texts = &keys, .block = {.extent = 8, .position = 9}, .specs = 2}}},
       {.parts = {{.specs = 3}}},
-      {.parts = {{.texts = &files, .extent = ~std::uint64_t{0}, .specs = 2, .position = 65'535}}},
+      {.parts = {{.texts = &files, .block = {.extent = ~std::uint64_t{0}, .position = 65'535}, .specs = 2}}},
+      {.parts = {{.texts = &objects, .block = {.extent = 3, .key_low = 0xabc}, .specs = 1},
+                 {.texts = &objects, .block = {.extent = 4, .key_low = ~std::uint64_t{0}, .key_high = 1}, .specs = 2}}},
   };
   check_same(instance, locations, "");
   check_same(instance, {}, "a note");
@@ -124,7 +128,7 @@ BOOST_AUTO_TEST_CASE(sixty_four_specs_come_in_their_order) {
   for (int i = 0; i < 64; ++i) names.push_back("spec_" + std::to_string(i));
   const instance_terms instance = instance_of(names);
   const storage_texts files(instance, nfs);
-  check_same(instance, {{.parts = {{.texts = &files, .extent = 1, .specs = ~std::uint64_t{0}}}}}, "");
+  check_same(instance, {{.parts = {{.texts = &files, .block = {.extent = 1}, .specs = ~std::uint64_t{0}}}}}, "");
 }
 
 BOOST_AUTO_TEST_CASE(names_and_messages_with_any_characters_come_through) {
@@ -136,7 +140,7 @@ BOOST_AUTO_TEST_CASE(names_and_messages_with_any_characters_come_through) {
   const storage_texts files(instance, nfs);
   for (const std::string& message : names) {
     check_same(instance,
-               {{.parts = {{.texts = &files, .extent = 1, .specs = instance.all_specs}}},
+               {{.parts = {{.texts = &files, .block = {.extent = 1}, .specs = instance.all_specs}}},
                 {.parts = {{.specs = instance.all_specs}}}},
                message);
   }
@@ -144,8 +148,9 @@ BOOST_AUTO_TEST_CASE(names_and_messages_with_any_characters_come_through) {
 
 BOOST_AUTO_TEST_CASE(random_answers_are_those_of_their_messages) {
   const instance_terms instance = instance_of({"a", "b", "c", "d", "e"});
-  const storage_texts files(instance, nfs), others(instance, threefs), keys(instance, redis);
-  const std::array<const storage_texts*, 3> all{&files, &others, &keys};
+  const storage_texts files(instance, nfs), others(instance, threefs), keys(instance, redis),
+      objects(instance, mooncake);
+  const std::array<const storage_texts*, 4> all{&files, &others, &keys, &objects};
   std::mt19937_64 random(5);
   for (int i = 0; i < 300; ++i) {
     std::vector<wanted_location> locations(random() % 6);
@@ -159,10 +164,12 @@ BOOST_AUTO_TEST_CASE(random_answers_are_those_of_their_messages) {
         const std::uint64_t specs = rest & random();
         rest &= ~specs;
         if (specs == 0) continue;
-        location.parts.push_back({.texts = all[random() % 3],
-                                  .extent = random() >> (random() % 64),
-                                  .specs = specs,
-                                  .position = static_cast<std::uint32_t>(random() % 65'536)});
+        location.parts.push_back({.texts = all[random() % all.size()],
+                                  .block = {.extent = random() >> (random() % 64),
+                                            .position = static_cast<std::uint32_t>(random() % 65'536),
+                                            .key_low = random(),
+                                            .key_high = random() % 2 == 0 ? random() : 0},
+                                  .specs = specs});
       }
     }
     check_same(instance, locations, random() % 2 == 0 ? "" : "text");
