@@ -7,6 +7,7 @@ manager.plugins = ["dummy=/venv/bin/python -m cenote.manager_plugins.directory"]
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -34,13 +35,21 @@ class Directory(Plugin):
         os.makedirs(root, exist_ok=True)
         name = f".cenote-probe-{os.getpid()}"
         with _opened(root, os.O_RDONLY | os.O_DIRECTORY) as folder:
-            with _opened(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, folder) as file:
-                os.pwrite(file, _TEXT, 0)
-                if os.pread(file, len(_TEXT), 0) != _TEXT:
-                    raise OSError(f"{root} gives back other bytes than were written")
-            os.unlink(name, dir_fd=folder)
+            try:
+                with _opened(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, folder) as file:
+                    os.pwrite(file, _TEXT, 0)
+                    if os.pread(file, len(_TEXT), 0) != _TEXT:
+                        raise OSError(f"{root} gives back other bytes than were written")
+                is_full = False
+            except OSError as why:
+                if why.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                is_full = True  # which hinders no reader
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=folder)
             room = os.fstatvfs(folder)
-        return Room(room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize)
+        return Room(0 if is_full else room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize)
 
     def remove(self, storage: Storage, uris: Sequence[str]) -> list[Outcome]:
         return [self._remove(storage, uri) for uri in uris]
