@@ -363,5 +363,3 @@ def test_records_of_a_storage_that_was_wiped_are_trimmed(tmp_path: Path) -> None
         manager.restart()
         assert len(manager.locations("i", keys)[0]) == 1
         assert refuses()
-
-

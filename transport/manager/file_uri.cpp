@@ -137,7 +137,7 @@ char* uri_writer::write_place(std::uint64_t extent, std::uint32_t position, char
   return out;
 }
 
-char* uri_writer::write(const block_place& block, char* out) const noexcept {
+char* uri_writer::write(const block_address& block, char* out) const noexcept {
   out = write_text(prefix_, out);
   if (form_ == address_form::plugin) {
     if (block.key_high != 0) out = write_hex(block.key_high, out);
@@ -150,7 +150,7 @@ char* uri_writer::write(const block_place& block, char* out) const noexcept {
   return write_text(tail_, out);
 }
 
-void uri_writer::append(const block_place& block, std::string& out) const {
+void uri_writer::append(const block_address& block, std::string& out) const {
   const std::size_t begin = out.size();
   out.resize(begin + longest());
   out.resize(static_cast<std::size_t>(write(block, out.data() + begin) - out.data()));

@@ -41,7 +41,7 @@ struct file_range {
 };
 
 /// A block of an extent.
-struct block_place {
+struct block_address {
   std::uint64_t extent = 0;
   std::uint32_t position = 0;
   std::uint64_t key_low = 0, key_high = 0;  ///< of the block
@@ -72,8 +72,8 @@ class uri_writer {
   /// Bytes of the longest address.
   [[nodiscard]] std::size_t longest() const noexcept;
   /// Writes the address of `block` to `out`, which has room for longest() bytes, and returns its end.
-  char* write(const block_place& block, char* out) const noexcept;
-  void append(const block_place& block, std::string& out) const;
+  char* write(const block_address& block, char* out) const noexcept;
+  void append(const block_address& block, std::string& out) const;
 
   /// The block's place in the file system, of a storage with files.
   [[nodiscard]] file_range part(std::uint64_t extent, std::uint32_t position) const;

@@ -89,7 +89,7 @@ def answer(plugin: Plugin, line: bytes) -> bytes:
     """The line that answers a question."""
     question = json.loads(line)
     try:
-        content = {"results": _results(plugin, question)}
+        content: dict[str, Any] = {"results": _results(plugin, question)}
     except Exception as why:  # whatever a library throws
         content = {"error": f"{type(why).__name__}: {why}"}
     return json.dumps({"id": question["id"], **content}).encode() + b"\n"

@@ -16,7 +16,7 @@ namespace proto = ::kv_cache_manager::proto;
 
 constexpr auto ok_code = static_cast<std::uint16_t>(answer_code::ok);
 
-block_place block_of(std::uint64_t extent, std::uint32_t position, const cache_key& key) noexcept {
+block_address block_of(std::uint64_t extent, std::uint32_t position, const cache_key& key) noexcept {
   return {.extent = extent, .position = position, .key_low = key.low, .key_high = key.high};
 }
 

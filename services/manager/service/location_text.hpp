@@ -41,7 +41,7 @@ class storage_texts {
 /// Specs of a block in one place; without texts they are absent, and have names alone.
 struct location_part {
   const storage_texts* texts = nullptr;
-  block_place block{};
+  block_address block{};
   std::uint64_t specs = 0;
 };
 

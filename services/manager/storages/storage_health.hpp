@@ -26,13 +26,15 @@ enum class storage_condition : std::uint8_t {
 /// A storage's condition for all threads.
 class storage_signal {
  public:
+  explicit storage_signal(storage_condition condition = storage_condition::healthy) noexcept : condition_(condition) {}
+
   [[nodiscard]] storage_condition condition() const noexcept { return condition_.load(std::memory_order_relaxed); }
   /// The last failure of a probe; empty: the last one worked.
   [[nodiscard]] std::string reason() const;
   void show(storage_condition condition, std::string reason);
 
  private:
-  std::atomic<storage_condition> condition_{storage_condition::healthy};
+  std::atomic<storage_condition> condition_;
   mutable std::mutex mutex_;  ///< of what stands below
   std::string reason_;
 };
