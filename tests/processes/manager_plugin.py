@@ -1,4 +1,4 @@
-"""A plug-in of tests: the one over a directory, which does harm as a file says that a test rewrites meanwhile.
+"""A plug-in of tests: the one over a directory, which does the harm that stands in a file. A test rewrites it meanwhile.
 
 manager_plugin.py CONTROL-FILE
 
@@ -20,7 +20,7 @@ LONG = 3_000_000  # bytes of a line, beyond what a manager reads
 
 
 def harmed(harm: str, line: bytes, sound: bytes) -> bytes:
-    """What is written in the place of a sound answer. Some kinds do not come back."""
+    """The line in the place of a sound answer. Some kinds do not come back."""
     question, answer = json.loads(line), json.loads(sound)
     if harm == "die":
         os.kill(os.getpid(), signal.SIGKILL)

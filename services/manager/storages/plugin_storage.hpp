@@ -23,7 +23,7 @@ struct plugin_counters {
   std::atomic<std::uint64_t> failures{0};  ///< programs that were ended, or could not be started
 };
 
-/// A storage as a plug-in is told of it.
+/// The storage in a plug-in's questions.
 struct plugin_subject {
   std::string name{};
   std::string_view type{};  ///< name of the plug-in
