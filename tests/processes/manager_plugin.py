@@ -1,4 +1,4 @@
-"""A plug-in of tests: the one over a directory, which does the harm that stands in a file. A test rewrites it meanwhile.
+"""A plug-in of tests: the one over a directory, which does the harm that stands in a file.
 
 manager_plugin.py CONTROL-FILE
 

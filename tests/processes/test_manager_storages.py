@@ -67,7 +67,7 @@ class Places:
         finish(self.manager, self.instance, answer, 0)
         return urlsplit(uris_of(answer)[0][0]).netloc
 
-    def until(self, storage: str) -> None:
+    def await_storage(self, storage: str) -> None:
         until(f"new blocks go to {storage}", lambda: self.next() == storage)
 
 
@@ -182,7 +182,7 @@ def test_a_plug_in_that_does_harm_hurts_its_storage_alone(tmp_path: Path, harm: 
         files = world.write([1, 2])
         uris = manager.locations("i", [1, 2])
         world.harm(harm)
-        world.places.until("s-other")
+        world.places.await_storage("s-other")
         condition, reason = health(manager, "p")
         assert condition == "unhealthy" and reason
         assert manager.locations("i", [1, 2]) == [[], []]
@@ -197,7 +197,7 @@ def test_a_plug_in_that_does_harm_hurts_its_storage_alone(tmp_path: Path, harm: 
         assert manager.locations("i", [1]) == uris[:1]
         until("what was removed is gone", lambda: manager.states("i", [2]) == ["CLS_NOT_FOUND"])
         assert [each.exists() for each in files] == [True, False]
-        world.places.until("p")
+        world.places.await_storage("p")
 
 
 def test_a_plug_in_that_is_stopped_is_replaced(tmp_path: Path) -> None:
@@ -221,11 +221,11 @@ def test_a_storage_of_a_plug_in_that_is_full_is_read_and_not_written(tmp_path: P
         world.until_healthy()
         world.write([1])
         world.harm("full")
-        world.places.until("s-other")
+        world.places.await_storage("s-other")
         assert health(manager, "p") == ("full", "")
         assert manager.locations("i", [1]) != [[]]
         world.harm("")
-        world.places.until("p")
+        world.places.await_storage("p")
 
 
 @pytest.mark.parametrize("kind", ["missing", "no program"])
@@ -291,7 +291,7 @@ def test_a_mount_that_hangs_hurts_itself_alone(tmp_path: Path) -> None:
         places = Places(manager, "i")
         uris = manager.write("i", [1, 2])
         orders.write_text("hanging/data metadata_hold\n")
-        places.until("s-other")
+        places.await_storage("s-other")
         assert health(manager, "s-i")[0] == "unhealthy"
         assert manager.locations("i", [1, 2]) == [[], []]
         manager.do("removeCache", instance_id="i", block_keys=[2])
@@ -299,10 +299,10 @@ def test_a_mount_that_hangs_hurts_itself_alone(tmp_path: Path) -> None:
         assert manager.states("i", [1, 2]) == ["CLS_SERVING", "CLS_DELETING"]
         manager.restart()
         serve_other(manager, range(200))
-        places.until("s-other")
+        places.await_storage("s-other")
         orders.write_text("")
         until("it is read again", lambda: manager.locations("i", [1]) == uris[:1])
-        places.until("s-i")
+        places.await_storage("s-i")
         until("what was removed is gone", lambda: manager.states("i", [2]) == ["CLS_NOT_FOUND"])
 
 
@@ -323,7 +323,7 @@ def test_a_storage_that_is_full_is_read_and_not_written(tmp_path: Path, rest: in
         manager.add_instance("other")
         manager.add_instance("i", storage=spec, group={"storage_candidates": ["s-i", "s-other"]})
         places = Places(manager, "i")
-        places.until("s-i")
+        places.await_storage("s-i")
         granted = manager.do("startWriteCache", instance_id="i", block_keys=[1])
         finish(manager, "i", granted, 1)
         filler = Path(f"/proc/{manager.pid}/root{small}/filler")  # as the manager sees it
@@ -332,11 +332,11 @@ def test_a_storage_that_is_full_is_read_and_not_written(tmp_path: Path, rest: in
                 file.write(b"x" * 4096)
         if rest:
             os.truncate(filler, filler.stat().st_size - rest)
-        places.until("s-other")
+        places.await_storage("s-other")
         assert health(manager, "s-i") == ("full", "")
         assert manager.locations("i", [1]) == uris_of(granted)
         filler.unlink()
-        places.until("s-i")
+        places.await_storage("s-i")
         assert health(manager, "s-i") == ("healthy", "")
 
 

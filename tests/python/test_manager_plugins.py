@@ -24,14 +24,14 @@ class Recorder(Plugin):
 
     def __init__(self, room: Room | None = None) -> None:
         self.room = room
-        self.asked: list[tuple[str, str, list[str]]] = []
+        self.calls: list[tuple[str, str, list[str]]] = []
 
     def probe(self, storage: Storage) -> Room | None:
-        self.asked.append(("probe", storage.name, []))
+        self.calls.append(("probe", storage.name, []))
         return self.room
 
     def remove(self, storage: Storage, uris: Sequence[str]) -> list[Outcome]:
-        self.asked.append(("remove", storage.name, list(uris)))
+        self.calls.append(("remove", storage.name, list(uris)))
         return [True, "in use"]
 
     def exist(self, storage: Storage, uris: Sequence[str]) -> list[Outcome]:
@@ -43,7 +43,7 @@ def question(op: str, uris: Sequence[str] = (), **spec: Any) -> bytes:
     return json.dumps({"id": 7, "op": op, "storage": storage, "uris": uris}).encode() + b"\n"
 
 
-def asked(plugin: Plugin, op: str, uris: Sequence[str] = (), **spec: Any) -> Any:
+def ask(plugin: Plugin, op: str, uris: Sequence[str] = (), **spec: Any) -> Any:
     answer = json.loads(_protocol.answer(plugin, question(op, uris, **spec)))
     assert answer.pop("id") == 7
     return answer
@@ -51,12 +51,12 @@ def asked(plugin: Plugin, op: str, uris: Sequence[str] = (), **spec: Any) -> Any
 
 def test_each_question_has_an_answer_with_its_number() -> None:
     plugin = Recorder()
-    assert asked(plugin, "probe") == {"results": [True]}
-    assert asked(Recorder(Room(3, 9)), "probe") == {"results": [{"free_bytes": 3, "total_bytes": 9}]}
-    assert asked(plugin, "remove", ["a", "b"]) == {"results": [True, "in use"]}
-    assert asked(plugin, "exist", ["a"]) == {"error": "OSError: gone"}
-    assert "error" in asked(plugin, "paint")
-    assert plugin.asked == [("probe", "s", []), ("remove", "s", ["a", "b"])]
+    assert ask(plugin, "probe") == {"results": [True]}
+    assert ask(Recorder(Room(3, 9)), "probe") == {"results": [{"free_bytes": 3, "total_bytes": 9}]}
+    assert ask(plugin, "remove", ["a", "b"]) == {"results": [True, "in use"]}
+    assert ask(plugin, "exist", ["a"]) == {"error": "OSError: gone"}
+    assert "error" in ask(plugin, "paint")
+    assert plugin.calls == [("probe", "s", []), ("remove", "s", ["a", "b"])]
 
 
 def test_lines_are_answered_until_there_are_none() -> None:
@@ -101,7 +101,7 @@ class World:
         self.foreign.write_bytes(b"x")
 
     def ask(self, op: str, *uris: str) -> Any:
-        return asked(Directory(), op, uris, root_path=str(self.root))
+        return ask(Directory(), op, uris, root_path=str(self.root))
 
 
 def test_a_directory_deletes_blocks_and_empty_folders(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_a_directory_that_is_not_there_is_made_by_a_probe_and_by_nothing_else(tm
     world.root.rmdir()
     world.root.write_text("a file")
     assert "error" in world.ask("probe")
-    assert "error" in asked(Directory(), "probe", root_path="relative")
-    assert asked(Directory(), "remove", ["dummy://s/i/tp0/a"])["results"] != [True]
+    assert "error" in ask(Directory(), "probe", root_path="relative")
+    assert ask(Directory(), "remove", ["dummy://s/i/tp0/a"])["results"] != [True]
 
 
 def served(module: str, lines: bytes, *folders: Path) -> subprocess.CompletedProcess[bytes]:
@@ -199,7 +199,7 @@ def test_a_mooncake_store_is_asked_by_its_wheel(tmp_path: Path) -> None:
 def test_a_wheel_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mooncake", None)
     monkeypatch.setitem(sys.modules, "mooncake.store", None)
-    assert "pip install mooncake-transfer-engine" in asked(MooncakeStore(), "probe")["error"]
+    assert "pip install mooncake-transfer-engine" in ask(MooncakeStore(), "probe")["error"]
 
 
 def test_a_directory_is_served_as_a_program(tmp_path: Path) -> None:

@@ -33,7 +33,10 @@ class part_list {
       if (texts_ == nullptr || part.storage != storage_) texts_ = &keys_.instance.texts(part.storage);
       storage_ = part.storage;
       parts_.push_back(
-          {.texts = texts_, .block = block_of(part.extent, part.position, name), .specs = part.specs & keys_.specs});
+          {.texts = texts_,
+           .block = block_of(part.extent, part.position, name),
+           .specs = part.specs & keys_.specs,
+           .checksums = part.checksums == no_checksums ? nullptr : &keys_.answer.checksums[part.checksums]});
     }
     return parts_;
   }
@@ -75,6 +78,7 @@ void fill_location(const served_instance& instance, const key_state& state, cons
     const auto spec = static_cast<std::size_t>(std::countr_zero(rest));
     proto::LocationSpec& entry = *location.add_location_specs();
     entry.set_name(instance.terms().specs[spec].name);
+    entry.set_checksum(checksum_at(state.checksums.empty() ? nullptr : state.checksums.data(), spec));
     if (storage != nullptr) {
       instance.texts(state.storage)[spec].uri.append(block_of(state.extent, state.position, key), *entry.mutable_uri());
     }

@@ -43,7 +43,11 @@ struct location_part {
   const storage_texts* texts = nullptr;
   block_address block{};
   std::uint64_t specs = 0;
+  const std::uint64_t* checksums = nullptr;  ///< a mask of specs, and one for each of them; null: none
 };
+
+/// The checksum of a spec in such a list; 0: there is none.
+[[nodiscard]] std::uint64_t checksum_at(const std::uint64_t* checksums, std::size_t spec) noexcept;
 
 /// Appends locations to one list of an answer, in the form that the messages have (transport/manager/proto). Not
 /// thread-safe.

@@ -24,15 +24,15 @@ constexpr int end_limit_ms = 100;  ///< for a program that has closed its output
 constexpr std::size_t read_bytes = std::size_t{64} << 10U;
 
 struct both_ends {
-  unique_fd own{}, child{};
+  unique_fd parent{}, child{};
 };
 
 /// The child writes, and this process reads without waiting.
 result<both_ends> make_output() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno("pipe2");
-  both_ends made{.own = unique_fd(ends[0]), .child = unique_fd(ends[1])};
-  if (::fcntl(made.own.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno("fcntl");
+  both_ends made{.parent = unique_fd(ends[0]), .child = unique_fd(ends[1])};
+  if (::fcntl(made.parent.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno("fcntl");
   return made;
 }
 
@@ -40,8 +40,8 @@ result<both_ends> make_output() {
 result<both_ends> make_input() {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return fail_errno("socketpair");
-  both_ends made{.own = unique_fd(ends[0]), .child = unique_fd(ends[1])};
-  if (::fcntl(made.own.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno("fcntl");
+  both_ends made{.parent = unique_fd(ends[0]), .child = unique_fd(ends[1])};
+  if (::fcntl(made.parent.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno("fcntl");
   return made;
 }
 
@@ -97,9 +97,9 @@ result<std::unique_ptr<plugin_process>> plugin_process::start(const std::vector<
                                      .close_others = true});
   if (!child) return std::unexpected(child.error());
   std::unique_ptr<plugin_process> made(new plugin_process(std::move(*child), std::move(storage), stop));
-  made->input_ = std::move(input->own);
-  made->output_ = std::move(output->own);
-  made->error_output_ = std::move(errors->own);
+  made->input_ = std::move(input->parent);
+  made->output_ = std::move(output->parent);
+  made->error_output_ = std::move(errors->parent);
   return made;
 }
 

@@ -60,7 +60,7 @@ class plugin_process final : public plugin_channel {
   [[nodiscard]] result<> receive();
   void read_errors();
   [[nodiscard]] std::optional<result<std::string>> answer();
-  /// Kills the group; the text says how the program has ended.
+  /// Kills the group; gives a text about how the program has ended.
   [[nodiscard]] std::string end();
 
   child_process child_;

@@ -35,6 +35,7 @@ struct extent_state {
   state_mask states{};
   std::uint32_t present = 0;             ///< blocks whose state is not none
   std::vector<std::uint32_t> records{};  ///< by position
+  std::vector<std::uint64_t> specs{};    ///< granted: for all blocks, or for each; of open sessions alone
   std::vector<bool> issued{};            ///< by position, once a deletion was handed to the storage; else empty
 };
 

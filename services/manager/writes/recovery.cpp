@@ -177,6 +177,10 @@ void journal_reader::add_extent(instance_state& instance, const extent_grant& gr
     return;
   }
   extent->table = *table;
+  if (extent->is_open) extent->specs = grant.specs;
+  if (states != nullptr && !states->checksums.empty() && extent->present != 0) {
+    instance.index->extents().set_checksums(*table, states->checksums);
+  }
   std::uint32_t previous = no_record;
   auto link = grant.parents.begin();
   for (std::uint32_t i = 0; i < blocks; ++i) {

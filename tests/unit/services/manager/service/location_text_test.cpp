@@ -58,6 +58,7 @@ response message_of(const instance_terms& instance, const std::vector<wanted_loc
         const auto number = static_cast<std::size_t>(std::countr_zero(specs));
         auto& spec = *location.add_location_specs();
         spec.set_name(instance.specs[number].name);
+        spec.set_checksum(checksum_at(part.checksums, number));
         if (part.texts != nullptr) (*part.texts)[number].uri.append(part.block, *spec.mutable_uri());
       }
     }
@@ -121,6 +122,22 @@ BOOST_AUTO_TEST_CASE(an_answer_is_byte_for_byte_what_its_message_would_be) {
   // Lists that the hand does not write are empty in the message.
   const std::string by_hand = written(answer_form::json, instance, locations, "");
   BOOST_TEST(json.starts_with(by_hand.substr(0, by_hand.size() - 1)), json << "\n" << by_hand);
+}
+
+BOOST_AUTO_TEST_CASE(checksums_stand_beside_their_specs) {
+  const instance_terms instance = instance_of({"a", "b", "c"});
+  const storage_texts files(instance, nfs);
+  const std::array<std::uint64_t, 3> some{0b101, ~std::uint64_t{0}, 7};
+  const std::array<std::uint64_t, 2> none{0b10, 0};
+  BOOST_TEST(checksum_at(some.data(), 0) == ~std::uint64_t{0});
+  BOOST_TEST(checksum_at(some.data(), 1) == 0U);
+  BOOST_TEST(checksum_at(some.data(), 2) == 7U);
+  BOOST_TEST(checksum_at(nullptr, 2) == 0U);
+  check_same(instance,
+             {{.parts = {{.texts = &files, .block = {.extent = 1}, .specs = 7, .checksums = some.data()}}},
+              {.parts = {{.texts = &files, .block = {.extent = 2}, .specs = 2, .checksums = none.data()}}},
+              {.parts = {{.specs = 7}}}},
+             "");
 }
 
 BOOST_AUTO_TEST_CASE(sixty_four_specs_come_in_their_order) {
