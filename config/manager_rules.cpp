@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "config/cluster_rules.hpp"
 #include "core/runtime_paths.hpp"
+#include "core/text.hpp"
 
 namespace cenote::config {
 
@@ -61,6 +64,20 @@ std::optional<manager_fault> store_fault(const manager_section& manager) {
   return std::nullopt;
 }
 
+std::optional<manager_fault> plugin_fault(const std::vector<std::string>& plugins) {
+  std::set<std::string, std::less<>> names;
+  for (const std::string& each : plugins) {
+    const auto [name, program] = split_plugin(each);
+    if (trimmed(program).empty() || std::ranges::find(plugin_names, name) == plugin_names.end()) {
+      return manager_fault{"manager.plugins",
+                           "each is NAME=PROGRAM with one of the names mooncake, tairmempool, tairmempool_ssd, "
+                           "vcns_3fs, dummy; right would be \"mooncake=/opt/bin/plugin\""};
+    }
+    if (!names.insert(std::string(name)).second) return manager_fault{"manager.plugins", "has a name twice"};
+  }
+  return std::nullopt;
+}
+
 std::optional<manager_fault> fault_of(const manager_section& manager) {
   if (manager.tls_cert.empty() != manager.tls_key.empty()) {
     return manager_fault{manager.tls_cert.empty() ? "manager.tls_key" : "manager.tls_cert",
@@ -71,6 +88,7 @@ std::optional<manager_fault> fault_of(const manager_section& manager) {
   }
   if (const auto fault = reach_fault(manager)) return fault;
   if (const auto fault = store_fault(manager)) return fault;
+  if (const auto fault = plugin_fault(manager.plugins)) return fault;
   const bool has_port = manager.meta_rpc_port != 0 || manager.meta_http_port != 0 || manager.admin_rpc_port != 0 ||
                         manager.admin_http_port != 0;
   if (!has_port) return manager_fault{"manager.meta_http_port", "all ports are 0: nothing could be asked"};
@@ -81,6 +99,11 @@ std::optional<manager_fault> fault_of(const manager_section& manager) {
 }
 
 }  // namespace
+
+std::pair<std::string_view, std::string_view> split_plugin(std::string_view plugin) noexcept {
+  const std::size_t equals = std::min(plugin.find('='), plugin.size());
+  return {plugin.substr(0, equals), plugin.substr(std::min(equals + 1, plugin.size()))};
+}
 
 bool needs_accounts(const manager_section& manager) {
   return manager.auth == auth_choice::automatic ? !is_loopback(manager.host) : manager.auth == auth_choice::on;

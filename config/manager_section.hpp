@@ -1,9 +1,12 @@
 // The configuration of `cenote manager` in plain types.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/enum_names.hpp"
 
@@ -14,6 +17,10 @@ CENOTE_ENUM_NAMES(storage_choice, weighted, first);
 
 enum class auth_choice { automatic, on, off };  ///< whether calls need an account; automatic: off loopback
 CENOTE_ENUM_NAMES(auth_choice, automatic, on, off);
+
+/// The names that plug-ins may have.
+inline constexpr auto plugin_names =
+    std::to_array<std::string_view>({"mooncake", "tairmempool", "tairmempool_ssd", "vcns_3fs", "dummy"});
 
 struct manager_section {
   std::string name;
@@ -37,6 +44,7 @@ struct manager_section {
       probe_timeout{};
   storage_choice read_choice = storage_choice::weighted;
   std::string trace_file;  ///< empty: calls are not written down
+  std::vector<std::string> plugins;  ///< "NAME=PROGRAM", a program by the type of storage that it serves
 };
 
 }  // namespace cenote::config

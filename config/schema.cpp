@@ -1229,6 +1229,14 @@ constexpr std::array keys{
          .type = string,
          .about = "A file to which lookups and writes are appended as lines of JSON, for the optimizer. At 256 MiB it "
                   "becomes `.1`, and so on up to `.3`. It has keys of blocks and names of instances. Empty: none."}),
+    bound<&node_config::manager, &manager_section::plugins>(
+        {.name = "manager.plugins",
+         .type = string_list,
+         .fallback = "[]",
+         .about =
+             "Programs that delete and probe in storages of further types: `NAME=PROGRAM`, words with blanks between "
+             "them, no shell. NAME: `mooncake`, `tairmempool`, `tairmempool_ssd`, `vcns_3fs`, `dummy`. See "
+             "`manager.md`."}),
     bound<&node_config::metrics, &metrics_section::listen>(
         {.name = "metrics.listen",
          .type = string,

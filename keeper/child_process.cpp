@@ -34,6 +34,8 @@ sigset_t mask_of(const std::vector<int>& signals) {
     const int nowhere = ::open("/dev/null", O_WRONLY);
     if (nowhere >= 0) ::dup2(nowhere, STDOUT_FILENO);
   }
+  if (setup.input >= 0) ::dup2(setup.input, STDIN_FILENO);
+  if (setup.output >= 0) ::dup2(setup.output, STDOUT_FILENO);
   if (setup.errors >= 0) ::dup2(setup.errors, STDERR_FILENO);
   if (setup.own_group) ::setpgid(0, 0);
   if (setup.close_others) ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);

@@ -33,6 +33,8 @@ class child_process {
     int inherit = -1;                       ///< one descriptor that the child keeps, under the same number
     bool die_with_parent = false;           ///< SIGTERM to the child when this process dies
     bool discard_output = false;            ///< stdout goes to /dev/null
+    int input = -1;                         ///< where stdin comes from; -1: where ours does
+    int output = -1;                        ///< where stdout goes; -1: where ours does
     int errors = -1;                        ///< where stderr goes; -1: where ours does
     bool own_group = false;                 ///< a process group of its own: ctrl-C is not for it
     bool close_others = false;              ///< no descriptor but 0 to 2 and `inherit`, even without CLOEXEC

@@ -150,16 +150,29 @@ def test_what_one_face_writes_the_other_one_reads(manager: Manager, wire: WireCl
     assert uris_of(answer) == [*uris_of(granted), ["", ""]]
 
 
-def test_checksums_of_a_finish_are_refused_and_the_session_stays(manager: Manager, wire: WireClient) -> None:
+def test_checksums_of_a_finish_are_answered_with_their_specs(manager: Manager, wire: WireClient) -> None:
     manager.register("sums", SPECS, "g-first")
     for call, key in ((http_call(manager), 1), (wire.call, 2)):
         granted = call("StartWriteCache", instance_id="sums", block_keys=[key], write_timeout_seconds=300)
         sums = ["18446744073709551615", "7"]  # one a spec
         fields = {"write_session_id": granted["write_session_id"], "success_blocks": {"offset": 1}, "checksums": sums}
-        finished = call("FinishWriteCache", instance_id="sums", **fields)
-        assert code_of(finished) == "UNSUPPORTED", finished
-        fields.pop("checksums")
-        assert code_of(call("FinishWriteCache", instance_id="sums", **fields)) == "OK"
+        short = call("FinishWriteCache", instance_id="sums", **(fields | {"checksums": sums[:1]}))
+        assert code_of(short) == "INVALID_ARGUMENT", short
+        for _ in range(2):
+            assert code_of(call("FinishWriteCache", instance_id="sums", **fields)) == "OK"
+        other = call("FinishWriteCache", instance_id="sums", **(fields | {"checksums": ["1", "2"]}))
+        assert code_of(other) == "INVALID_ARGUMENT", other
+
+    def sums_of(locations: list[Any]) -> list[list[str]]:
+        return [[str(spec.get("checksum", 0)) for spec in each["location_specs"]] for each in locations]
+
+    for call in (http_call(manager), wire.call):
+        plain = {"instance_id": "sums", "block_keys": [1, 2]}
+        read = call("GetCacheLocation", query_type=1, **plain)
+        assert sums_of(read["locations"]) == [sums, sums], read
+        assert sums_of(call("GetCacheMeta", **plain)["locations"]) == [sums, sums]
+        by_type = call("GetCacheLocationsByBackend", **plain)["key_locations"]
+        assert [sums_of(each["locations"]) for each in by_type] == [[sums], [sums]]
 
 
 def test_the_admin_port_answers(manager: Manager, wire: WireClient) -> None:

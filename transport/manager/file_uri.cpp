@@ -67,7 +67,8 @@ void append_hash(std::string_view name, std::string& out) {
   out.append(digits.data(), digits.size());
 }
 
-std::string_view scheme_of(storage_type type) noexcept {
+std::string scheme_of(storage_type type) {
+  if (const plugin_kind* const kind = find_plugin_kind(type)) return std::string(kind->scheme) + "://";
   if (type == storage_type::threefs) return "3fs://";
   return has_files(type) ? "file://" : "redis://";
 }
@@ -104,31 +105,38 @@ void append_authority(std::string_view name, std::string& out) {
   }
 }
 
+uri_writer::address_form uri_writer::form_of(storage_type type) noexcept {
+  if (has_files(type)) return address_form::file;
+  return find_plugin_kind(type) != nullptr ? address_form::plugin : address_form::redis;
+}
+
 uri_writer::uri_writer(const uri_place& place)
-    : prefix_(scheme_of(place.type)),
+    : form_(form_of(place.type)),
+      prefix_(scheme_of(place.type)),
       tail_((has_files(place.type) ? "&size=" : "?size=") + std::to_string(place.spec_bytes)),
       spec_bytes_(place.spec_bytes),
-      blocks_per_file_(std::max<std::uint32_t>(place.blocks_per_file, 1)),
-      is_file_(has_files(place.type)) {
+      blocks_per_file_(std::max<std::uint32_t>(place.blocks_per_file, 1)) {
   append_authority(place.storage, prefix_);
-  if (is_file_) prefix_ += place.root;
+  if (form_ == address_form::file) prefix_ += place.root;
   prefix_ += '/';
   append_path_name(place.instance, instance_);
   instance_ += '/';
   prefix_ += instance_;
   spec_ = "/";
   append_path_name(place.spec, spec_);
-  if (!is_file_) spec_ += '/';
+  if (form_ != address_form::file) spec_ += '/';
+  if (form_ == address_form::plugin) prefix_.append(spec_, 1);
 }
 
 std::size_t uri_writer::longest() const noexcept {
   constexpr std::size_t separators = 1 + block_field.size();
-  return prefix_.size() + extent_digits + spec_.size() + 2 * longest_digits + separators + tail_.size();
+  const std::size_t place = form_ == address_form::plugin ? 2 * extent_digits : spec_.size() + 2 * longest_digits;
+  return prefix_.size() + extent_digits + place + separators + tail_.size();
 }
 
 char* uri_writer::write_place(std::uint64_t extent, std::uint32_t position, char* out) const noexcept {
   out = write_text(spec_, write_hex(extent, out));
-  if (!is_file_) return write_number(position, out);
+  if (form_ == address_form::redis) return write_number(position, out);
   if (const std::uint32_t file = position / blocks_per_file_; file != 0) {
     *out++ = '.';
     out = write_number(file, out);
@@ -136,15 +144,23 @@ char* uri_writer::write_place(std::uint64_t extent, std::uint32_t position, char
   return out;
 }
 
-char* uri_writer::write(std::uint64_t extent, std::uint32_t position, char* out) const noexcept {
-  out = write_place(extent, position, write_text(prefix_, out));
-  if (is_file_) out = write_number(position % blocks_per_file_, write_text(block_field, out));
+char* uri_writer::write(const block_address& block, char* out) const noexcept {
+  out = write_text(prefix_, out);
+  if (form_ == address_form::plugin) {
+    if (block.key_high != 0) out = write_hex(block.key_high, out);
+    out = write_hex(block.key_low, out);
+    *out++ = '-';
+    return write_text(tail_, write_hex(block.extent, out));
+  }
+  out = write_place(block.extent, block.position, out);
+  if (form_ == address_form::file) out = write_number(block.position % blocks_per_file_, write_text(block_field, out));
   return write_text(tail_, out);
 }
 
 bool uri_writer::differ_in_digits(std::uint32_t first, std::uint32_t second) const noexcept {
+  if (form_ == address_form::plugin) return false;
   if (has_number_of_file()) return first != 0 && second != 0 && width_of(first) == width_of(second);
-  if (!is_file_) return width_of(first) == width_of(second);
+  if (form_ == address_form::redis) return width_of(first) == width_of(second);
   return first / blocks_per_file_ == second / blocks_per_file_ &&
          width_of(first % blocks_per_file_) == width_of(second % blocks_per_file_);
 }
@@ -154,7 +170,7 @@ void uri_writer::write_digits(std::uint32_t position, char* end) const noexcept 
   end -= tail_.size();
   if (has_number_of_file()) {
     end -= block_field.size() + 1;  // of a file with one block, whose number is 0
-  } else if (is_file_) {
+  } else if (form_ == address_form::file) {
     number %= blocks_per_file_;
   }
   do {
@@ -163,10 +179,10 @@ void uri_writer::write_digits(std::uint32_t position, char* end) const noexcept 
   } while (number != 0);
 }
 
-void uri_writer::append(std::uint64_t extent, std::uint32_t position, std::string& out) const {
+void uri_writer::append(const block_address& block, std::string& out) const {
   const std::size_t begin = out.size();
   out.resize(begin + longest());
-  out.resize(static_cast<std::size_t>(write(extent, position, out.data() + begin) - out.data()));
+  out.resize(static_cast<std::size_t>(write(block, out.data() + begin) - out.data()));
 }
 
 std::string uri_writer::key(std::uint64_t extent, std::uint32_t position) const {

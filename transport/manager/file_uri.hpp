@@ -40,10 +40,21 @@ struct file_range {
   std::uint64_t bytes = 0;
 };
 
+/// A block of an extent.
+struct block_address {
+  std::uint64_t extent = 0;
+  std::uint32_t position = 0;
+  std::uint64_t key_low = 0, key_high = 0;  ///< of the block
+};
+
 /// Writes the addresses of one spec of one instance in one storage:
 ///
 ///     file://<storage><root>/<instance>/<extent, 16 hex digits>/<spec>[.n]?blkid=j&size=s     NFS; 3fs:// likewise
 ///     redis://<storage>/<instance>/<extent, 16 hex digits>/<spec>/<j>?size=s                  Redis
+///     mooncake://<storage>/<instance>/<spec>/<key>-<extent, 16 hex digits>?size=s             plug-ins
+///
+/// The key is 16 hexadecimal digits, or 32 if it has more than 64 bits that count, the higher ones first. An extent has
+/// a key once.
 ///
 /// A file is of one extent and one spec and has `blocks_per_file` blocks: n = position / blocks_per_file, and j is the
 /// rest. The first file (n = 0) has no `.n`; no name of a spec has a point in it once encoded, so that no two files
@@ -53,18 +64,18 @@ class uri_writer {
  public:
   explicit uri_writer(const uri_place& place);
 
-  /// Whether addresses of that type are written here: files and Redis.
+  /// Whether addresses of that type are written here.
   [[nodiscard]] static constexpr bool serves(storage_type type) noexcept {
-    return has_files(type) || type == storage_type::redis;
+    return has_files(type) || type == storage_type::redis || find_plugin_kind(type) != nullptr;
   }
 
   /// Bytes of the longest address.
   [[nodiscard]] std::size_t longest() const noexcept;
-  /// Writes the address of the block at `position` of `extent` to `out`, which has room for longest() bytes, and
-  /// returns its end.
-  char* write(std::uint64_t extent, std::uint32_t position, char* out) const noexcept;
-  void append(std::uint64_t extent, std::uint32_t position, std::string& out) const;
-  /// Whether the addresses of two blocks of an extent differ in nothing but the digits of one number.
+  /// Writes the address of `block` to `out`, which has room for longest() bytes, and returns its end.
+  char* write(const block_address& block, char* out) const noexcept;
+  void append(const block_address& block, std::string& out) const;
+  /// Whether the addresses of two blocks of an extent differ in nothing but the digits of one number; of plug-ins they
+  /// differ in more.
   [[nodiscard]] bool differ_in_digits(std::uint32_t first, std::uint32_t second) const noexcept;
   /// Writes those digits for the block at `position` over those of another one, whose address ends at `end`.
   void write_digits(std::uint32_t position, char* end) const noexcept;
@@ -77,16 +88,21 @@ class uri_writer {
   [[nodiscard]] std::string key(std::uint64_t extent, std::uint32_t position) const;
 
  private:
-  char* write_place(std::uint64_t extent, std::uint32_t position, char* out) const noexcept;
-  [[nodiscard]] bool has_number_of_file() const noexcept { return is_file_ && blocks_per_file_ == 1; }
+  enum class address_form : std::uint8_t { file, redis, plugin };
 
-  std::string prefix_;    // up to the instance, the slash behind it included
+  [[nodiscard]] static address_form form_of(storage_type type) noexcept;
+  char* write_place(std::uint64_t extent, std::uint32_t position, char* out) const noexcept;
+  [[nodiscard]] bool has_number_of_file() const noexcept {
+    return form_ == address_form::file && blocks_per_file_ == 1;
+  }
+
+  address_form form_;
+  std::string prefix_;    // up to the instance, the slash behind it included; of a plug-in up to the spec
   std::string spec_;      // with slashes: "/spec", and "/spec/" for Redis
   std::string tail_;      // "&size=s" or "?size=s"
   std::string instance_;  // "instance/"
   std::uint64_t spec_bytes_;
   std::uint32_t blocks_per_file_;
-  bool is_file_;
 };
 
 }  // namespace cenote::manager

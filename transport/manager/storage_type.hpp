@@ -1,6 +1,7 @@
 // The types of storages that the manager gives addresses in.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -55,15 +56,37 @@ enum class storage_type : std::uint8_t {
   return type == storage_type::nfs || type == storage_type::threefs;
 }
 
+/// A type of storages that a plug-in serves.
+struct plugin_kind {
+  std::string_view name{};  ///< of the plug-in in the configuration, and of the type in lists for clients
+  storage_type type = storage_type::unspecified;
+  std::string_view scheme{};  ///< of addresses
+};
+/// All of them.
+inline constexpr auto plugin_kinds = std::to_array<plugin_kind>({
+    {"mooncake", storage_type::mooncake, "mooncake"},
+    {"tairmempool", storage_type::tair_mempool, "tairmempool"},
+    {"tairmempool_ssd", storage_type::tair_mempool_ssd, "tairmempool-ssd"},
+    {"vcns_3fs", storage_type::vcns_threefs, "vcns-3fs"},
+    {"dummy", storage_type::dummy, "dummy"},
+});
+
+/// The kind of a type; null: no plug-in serves it.
+[[nodiscard]] constexpr const plugin_kind* find_plugin_kind(storage_type type) noexcept {
+  for (const plugin_kind& each : plugin_kinds) {
+    if (each.type == type) return &each;
+  }
+  return nullptr;
+}
+
 /// The read choice's weight where a storage names none; 0: the manager reads none of that type.
 [[nodiscard]] constexpr std::uint32_t default_read_weight(storage_type type) noexcept {
   switch (type) {
     case storage_type::nfs: return 5;
-    case storage_type::threefs:
-    case storage_type::mooncake: return 3;
+    case storage_type::threefs: return 3;
     case storage_type::redis: return 10;
     case storage_type::cenote: return 20;
-    default: return 0;
+    default: return find_plugin_kind(type) != nullptr ? 3 : 0;
   }
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "config/logging.hpp"
+#include "keeper/command_line.hpp"
 
 namespace cenote::indexer {
 
@@ -18,34 +19,8 @@ namespace {
 
 constexpr int end_limit_ms = 1'000;
 
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words;
-  while (true) {
-    const auto begin = text.find_first_not_of(" \t");
-    if (begin == std::string_view::npos) return words;
-    const auto end = std::min(text.find_first_of(" \t", begin), text.size());
-    words.emplace_back(text.substr(begin, end - begin));
-    text.remove_prefix(end);
-  }
-}
-
-/// The path of a program, sought in $PATH if it has no '/'. Empty: it is nowhere.
-std::string program_path(const std::string& name) {
-  const auto is_program = [](const std::string& path) { return ::access(path.c_str(), X_OK) == 0; };
-  if (name.find('/') != std::string::npos) return is_program(name) ? name : "";
-  const char* const value = std::getenv("PATH");
-  std::string_view folders = value == nullptr ? "/usr/local/bin:/usr/bin:/bin" : value;
-  while (!folders.empty()) {
-    const auto end = std::min(folders.find(':'), folders.size());
-    const std::string path = std::string(folders.substr(0, end)) + "/" + name;
-    if (end != 0 && is_program(path)) return path;
-    folders.remove_prefix(std::min(end + 1, folders.size()));
-  }
-  return "";
-}
-
 result<std::vector<std::string>> command_of(const tokenizer_settings& settings, const std::string& socket) {
-  auto command = words_of(settings.command);
+  auto command = command_words(settings.command);
   const std::string program = command.empty() ? "" : program_path(command.front());
   if (program.empty()) {
     return fail(error_code::invalid_config, "tokenizer.command: `" + settings.command +

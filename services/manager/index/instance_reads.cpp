@@ -12,19 +12,31 @@ class served_parts {
   served_parts(const read_order& order, lookup_answer& answer) noexcept
       : choice_(order, answer.parts), answer_(answer) {}
 
-  void clear() noexcept { choice_.clear(); }
+  void clear() noexcept {
+    choice_.clear();
+    answer_.checksums.resize(checksums_);
+  }
   [[nodiscard]] static bool has_use(location_state state) noexcept { return state == location_state::serving; }
   void add(const location& place, const extent_info& extent, std::uint64_t specs) {
     if (!choice_.is_usable(extent.storage)) return;
-    choice_.add(extent.number, specs, extent.wrote_at, place.position, extent.storage);
+    std::uint32_t checksums = no_checksums;
+    if (extent.checksums != nullptr) [[unlikely]] {
+      checksums = static_cast<std::uint32_t>(answer_.checksums.size());
+      if (!checksum_runs::append_block(extent.checksums, place.position, answer_.checksums)) checksums = no_checksums;
+    }
+    choice_.add(extent.number, specs, extent.wrote_at, place.position, extent.storage, checksums);
   }
 
   [[nodiscard]] std::uint64_t specs() const noexcept { return choice_.specs(); }
-  void finish(std::uint32_t record) { answer_.keys.push_back(choice_.finish(record)); }
+  void finish(std::uint32_t record) {
+    answer_.keys.push_back(choice_.finish(record));
+    checksums_ = answer_.checksums.size();
+  }
 
  private:
   part_choice choice_;
   lookup_answer& answer_;
+  std::size_t checksums_ = 0;  ///< words of the keys before
 };
 
 /// Collects only which specs can be read.
@@ -63,7 +75,11 @@ class all_states {
                        .position = place.position,
                        .extent = extent.number,
                        .specs = specs,
-                       .wrote_at = extent.wrote_at});
+                       .wrote_at = extent.wrote_at,
+                       .checksums = {}});
+    if (extent.checksums != nullptr) {
+      (void)checksum_runs::append_block(extent.checksums, place.position, states_.back().checksums);
+    }
   }
 
  private:

@@ -10,6 +10,7 @@
 namespace cenote::manager {
 
 inline constexpr std::uint32_t no_record = 0xffff'ffff;
+inline constexpr std::uint32_t no_checksums = 0xffff'ffff;
 
 /// Specs of a key that lie in one place.
 struct found_part {
@@ -18,6 +19,7 @@ struct found_part {
   std::uint32_t wrote_at = 0;
   std::uint16_t position = 0;
   std::uint8_t storage = 0;
+  std::uint32_t checksums = no_checksums;  ///< its first word in the answer's list
 
   bool operator==(const found_part&) const = default;
 };
@@ -34,11 +36,13 @@ struct found_key {
 struct lookup_answer {
   std::vector<found_key> keys{};
   std::vector<found_part> parts{};
+  std::vector<std::uint64_t> checksums{};  ///< of parts that have some: a mask of specs, and one for each of them
 
   /// Keeps the memory, for the next question.
   void clear() noexcept {
     keys.clear();
     parts.clear();
+    checksums.clear();
   }
 };
 
@@ -64,6 +68,7 @@ struct key_state {
   std::uint64_t extent = 0;  ///< its number, not that in a table
   std::uint64_t specs = 0;
   std::uint32_t wrote_at = 0;
+  std::vector<std::uint64_t> checksums{};  ///< a mask of specs, and one for each of them; empty: none were given
 
   bool operator==(const key_state&) const = default;
 };

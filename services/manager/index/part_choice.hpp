@@ -26,8 +26,8 @@ class part_choice {
   }
   /// A part with all its specs, in a usable storage. Parts of equal rank stay in the order in which they come.
   void add(std::uint64_t extent, std::uint64_t specs, std::uint32_t wrote_at, std::uint16_t position,
-           std::uint8_t storage) {
-    parts_.emplace_back(extent, specs, wrote_at, position, storage);  // field by field where it stays
+           std::uint8_t storage, std::uint32_t checksums = no_checksums) {
+    parts_.emplace_back(extent, specs, wrote_at, position, storage, checksums);  // field by field where it stays
     if (specs_ == 0 && specs != 0) [[likely]] {
       specs_ = specs;
     } else {

@@ -94,8 +94,9 @@ void remark_idle_quotas(const manager_registry& base, const group_terms& terms, 
 
 }  // namespace
 
-manager_registry::manager_registry()
-    : storages_(std::make_shared<const entry_map<registered_storage>>()),
+manager_registry::manager_registry(plugin_types plugins)
+    : plugins_(std::move(plugins)),
+      storages_(std::make_shared<const entry_map<registered_storage>>()),
       groups_(std::make_shared<const entry_map<registered_group>>()),
       instances_(std::make_shared<const entry_map<registered_instance>>()),
       accounts_(std::make_shared<const entry_map<registered_account>>()) {}
@@ -124,7 +125,7 @@ std::size_t manager_registry::instance_count(std::string_view group) const noexc
 rpc_outcome<registry_change> manager_registry::add_storage(const StorageConfig& config) const {
   StorageConfig enabled = config;
   enabled.clear_is_disabled();
-  auto terms = make_storage_terms(enabled);
+  auto terms = make_storage_terms(enabled, plugins_);
   if (!terms) return std::unexpected(terms.error());
   StorageConfig kept = kept_config(enabled, *terms);
   registry_editor editor(*this);
@@ -144,7 +145,7 @@ rpc_outcome<registry_change> manager_registry::add_storage(const StorageConfig& 
 
 rpc_outcome<registry_change> manager_registry::update_storage(const StorageConfig& config, storage_use use,
                                                               change_force force) const {
-  auto terms = make_storage_terms(config);
+  auto terms = make_storage_terms(config, plugins_);
   if (!terms) return std::unexpected(terms.error());
   const auto stored = find_storage(terms->name);
   if (!stored) return refuse_absence("storage", terms->name);

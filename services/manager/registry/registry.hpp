@@ -13,6 +13,7 @@
 
 #include "services/manager/registry/entries.hpp"
 #include "services/manager/registry/row_format.hpp"
+#include "services/manager/registry/storage_rules.hpp"
 #include "transport/manager/answer_code.hpp"
 
 namespace cenote::manager {
@@ -30,11 +31,14 @@ enum class storage_switch : std::uint8_t { disabled, enabled };
 /// the rows that make it durable; nothing is changed here. Failures leave nothing behind.
 class manager_registry {
  public:
-  manager_registry();
+  manager_registry() : manager_registry(plugin_types{}) {}
+  /// An empty one. `plugins`: those that are there; registries that follow by changes have the same.
+  explicit manager_registry(plugin_types plugins);
 
   /// The registry of all rows of a store; damaged ones, and those that no longer make sense, are skipped and counted.
+  /// A storage whose plug-in is no longer there stays.
   /// Keys: "s/<storage>", "g/<group>", "i/<instance>", "a/<account>", "n". Others are left alone.
-  [[nodiscard]] static loaded_registry load(std::span<const stored_row> rows);
+  [[nodiscard]] static loaded_registry load(std::span<const stored_row> rows, plugin_types plugins = {});
 
   /// Refused: invalid_argument, unsupported, duplicate_entity, reach_max_entity_capacity. The same storage again is
   /// fine.
@@ -93,6 +97,7 @@ class manager_registry {
  private:
   friend class registry_editor;
 
+  plugin_types plugins_;
   std::shared_ptr<const entry_map<registered_storage>> storages_;
   std::shared_ptr<const entry_map<registered_group>> groups_;
   std::shared_ptr<const entry_map<registered_instance>> instances_;

@@ -22,7 +22,7 @@ namespace {
 // Reads rows into an editor; each reader returns false for a row that is not taken.
 class row_loader {
  public:
-  row_loader() : editor_(manager_registry{}, row_notes::none) {}
+  explicit row_loader(plugin_types plugins) : editor_(manager_registry(std::move(plugins)), row_notes::none) {}
 
   void load(const stored_row& row) {
     if (!take(row.key, row.value)) ++damaged_;
@@ -66,7 +66,7 @@ class row_loader {
   bool take_storage(std::string_view name, std::string_view content) {
     proto::registry::StorageRow row;
     if (!parse(content, row) || row.number() >= most_storages || has_storage_[row.number()]) return false;
-    auto terms = make_storage_terms(row.storage());
+    auto terms = make_storage_terms(row.storage(), all_plugin_types());
     if (!terms || terms->name != name) return false;
     terms->number = static_cast<std::uint8_t>(row.number());
     has_storage_[terms->number] = true;
@@ -129,9 +129,9 @@ class row_loader {
 
 }  // namespace
 
-loaded_registry manager_registry::load(std::span<const stored_row> rows) {
+loaded_registry manager_registry::load(std::span<const stored_row> rows, plugin_types plugins) {
   const google::protobuf::LogSilencer silence;  // of texts that are not UTF-8, which are counted
-  row_loader loader;
+  row_loader loader(std::move(plugins));
   for (const stored_row& row : rows) loader.load(row);
   return std::move(loader).outcome();
 }

@@ -16,11 +16,12 @@ std::string_view client_type(storage_type type) noexcept {
   switch (type) {
     case storage_type::nfs: return "file";
     case storage_type::threefs: return "hf3fs";
-    case storage_type::mooncake: return "mooncake";
     case storage_type::redis: return "redis";
     case storage_type::cenote: return "cenote";
-    default: return "unknown";
+    default: break;
   }
+  const plugin_kind* const kind = find_plugin_kind(type);
+  return kind != nullptr ? kind->name : "unknown";
 }
 
 const google::protobuf::Message* spec_of(const StorageConfig& config) noexcept {
@@ -28,6 +29,9 @@ const google::protobuf::Message* spec_of(const StorageConfig& config) noexcept {
     case StorageConfig::kNfs: return &config.nfs();
     case StorageConfig::kThreefs: return &config.threefs();
     case StorageConfig::kMooncake: return &config.mooncake();
+    case StorageConfig::kTairMemPool: return &config.tair_mem_pool();
+    case StorageConfig::kVcnsthreefs: return &config.vcnsthreefs();
+    case StorageConfig::kDummy: return &config.dummy();
     case StorageConfig::kRedis: return &config.redis();
     case StorageConfig::kCenote: return &config.cenote();
     default: return nullptr;

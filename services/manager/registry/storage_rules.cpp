@@ -8,6 +8,7 @@
 
 #include "core/text.hpp"
 #include "services/manager/registry/field_faults.hpp"
+#include "transport/manager/message_json.hpp"
 #include "transport/redis/server_url.hpp"
 
 namespace cenote::manager {
@@ -17,6 +18,7 @@ namespace {
 using proto::admin::StorageConfig;
 
 constexpr std::size_t longest_root = 512;
+constexpr std::size_t longest_plugin_spec = 4'096;
 constexpr std::int32_t most_read_weight = 1'000'000;
 
 // The reason for which no byte of `path` may stand in the path of a URI, or be escaped in JSON; empty: it may.
@@ -69,6 +71,12 @@ void take_redis(const proto::admin::RedisStorageSpec& spec, storage_terms& terms
   terms.redis_auth_file = spec.auth_file();
 }
 
+template <class Spec>
+void take_plugin(std::string_view field, const Spec& spec, storage_terms& terms, field_faults& faults) {
+  write_json(spec, terms.plugin_spec);
+  if (terms.plugin_spec.size() > longest_plugin_spec) faults.add(field, "is longer than 4096 bytes");
+}
+
 void take_spec(const StorageConfig& config, storage_terms& terms, field_faults& faults) {
   switch (config.storage_spec_case()) {
     case StorageConfig::kNfs:
@@ -86,7 +94,11 @@ void take_spec(const StorageConfig& config, storage_terms& terms, field_faults& 
       return;
     }
     case StorageConfig::kRedis: take_redis(config.redis(), terms, faults); return;
-    default: faults.add("storage_spec", "none is given: nfs, threefs or redis is needed");
+    case StorageConfig::kMooncake: take_plugin("mooncake", config.mooncake(), terms, faults); return;
+    case StorageConfig::kTairMemPool: take_plugin("tair_mem_pool", config.tair_mem_pool(), terms, faults); return;
+    case StorageConfig::kVcnsthreefs: take_plugin("vcnsthreefs", config.vcnsthreefs(), terms, faults); return;
+    case StorageConfig::kDummy: take_plugin("dummy", config.dummy(), terms, faults); return;
+    default: faults.add("storage_spec", "none is given: nfs, threefs, redis, or that of a plug-in is needed");
   }
 }
 
@@ -114,19 +126,18 @@ storage_type family_of(storage_type type) noexcept {
   return type;
 }
 
-rpc_outcome<> check_support(const StorageConfig& config) {
+rpc_outcome<> check_support(const StorageConfig& config, const plugin_types& plugins) {
   if (config.storage_spec_case() == StorageConfig::kLocal) {
     return refuse(answer_code::unsupported, "storage: local storages are not built; use nfs");
   }
   const std::string name(name_of(type_of(config)));
+  if (const plugin_kind* const kind = find_plugin_kind(type_of(config));
+      kind != nullptr && !plugins.contains(kind->type)) {
+    return refuse(answer_code::unsupported, "storage_type: " + name +
+                                                " needs a plug-in that is not there: manager.plugins = [\"" +
+                                                std::string(kind->name) + "=PROGRAM\"]");
+  }
   switch (type_of(config)) {
-    case storage_type::tair_mempool:
-    case storage_type::tair_mempool_ssd:
-    case storage_type::vcns_threefs:
-    case storage_type::mooncake:
-      return refuse(answer_code::unsupported, "storage_type: " + name + " needs a plug-in that is not there");
-    case storage_type::dummy:
-      return refuse(answer_code::unsupported, "storage_type: " + name + " is not built; use nfs");
     case storage_type::event_report_l1p5:
     case storage_type::event_report_l2:
       return refuse(answer_code::unsupported, "storage_type: " + name + ": reports of hosts are not built");
@@ -156,8 +167,14 @@ storage_type type_of(const StorageConfig& config) noexcept {
   return family_of(named) == family_of(*given) ? named : *given;
 }
 
-rpc_outcome<storage_terms> make_storage_terms(const StorageConfig& config) {
-  if (auto supported = check_support(config); !supported) return std::unexpected(supported.error());
+plugin_types all_plugin_types() {
+  plugin_types types;
+  for (const plugin_kind& each : plugin_kinds) types.insert(each.type);
+  return types;
+}
+
+rpc_outcome<storage_terms> make_storage_terms(const StorageConfig& config, const plugin_types& plugins) {
+  if (auto supported = check_support(config, plugins); !supported) return std::unexpected(supported.error());
   field_faults faults;
   storage_terms terms{.name = config.global_unique_name(), .type = type_of(config)};
   faults.check_name("global_unique_name", terms.name);

@@ -68,10 +68,13 @@ struct storage_terms {
   bool is_enabled = true;
   std::string redis_url = {};
   std::string redis_auth_file = {};  ///< "": no password
+  std::string plugin_spec = {};      ///< for a plug-in: its part of the message, as JSON
 };
 
 /// Whether two storages have the blocks of an extent in the same places.
 [[nodiscard]] bool same_addresses(const storage_terms& first, const storage_terms& second) noexcept;
+/// Whether they are reached in the same way, too.
+[[nodiscard]] bool same_access(const storage_terms& first, const storage_terms& second) noexcept;
 
 /// A quota of one type of storage.
 struct type_quota {

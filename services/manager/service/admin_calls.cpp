@@ -111,7 +111,16 @@ answer_writer admin_calls::list_instances(const admin::ListInstanceInfoRequest& 
 
 answer_writer admin_calls::list_storages() {
   admin::ListStorageResponse response;
-  for (const auto& [name, entry] : views_.view()->settings.storages()) *response.add_storage() = entry->config;
+  const auto& view = *views_.view();
+  for (const auto& [name, entry] : view.settings.storages()) {
+    *response.add_storage() = entry->config;
+    auto& health = *response.add_health();
+    health.set_global_unique_name(name);
+    const auto storage = view.storages == nullptr ? nullptr : (*view.storages)[entry->terms.number];
+    if (storage == nullptr) continue;
+    health.set_condition(std::string(name_of(storage->signal->condition())));
+    health.set_reason(storage->signal->reason());
+  }
   return response_answer(std::move(response));
 }
 

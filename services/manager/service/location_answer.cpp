@@ -16,6 +16,10 @@ namespace proto = ::kv_cache_manager::proto;
 
 constexpr auto ok_code = static_cast<std::uint16_t>(answer_code::ok);
 
+block_address block_of(std::uint64_t extent, std::uint32_t position, const cache_key& key) noexcept {
+  return {.extent = extent, .position = position, .key_low = key.low, .key_high = key.high};
+}
+
 /// The parts of a key that is there, for a list of locations.
 class part_list {
  public:
@@ -23,12 +27,16 @@ class part_list {
 
   [[nodiscard]] std::span<const location_part> parts_of(const found_key& key) {
     parts_.clear();
+    const cache_key& name = keys_.keys[keys_.begin + static_cast<std::size_t>(&key - keys_.answer.keys.data())];
     for (std::uint32_t i = key.first_part; i < key.first_part + key.parts; ++i) {
       const found_part& part = keys_.answer.parts[i];
       if (texts_ == nullptr || part.storage != storage_) texts_ = &keys_.instance.texts(part.storage);
       storage_ = part.storage;
       parts_.push_back(
-          {.texts = texts_, .extent = part.extent, .specs = part.specs & keys_.specs, .position = part.position});
+          {.texts = texts_,
+           .block = block_of(part.extent, part.position, name),
+           .specs = part.specs & keys_.specs,
+           .checksums = part.checksums == no_checksums ? nullptr : &keys_.answer.checksums[part.checksums]});
     }
     return parts_;
   }
@@ -59,7 +67,7 @@ std::string id_of(const key_state& state) {
   return hex_digits(state.extent) + "-" + std::to_string(state.position);
 }
 
-void fill_location(const served_instance& instance, const key_state& state, std::uint64_t mask,
+void fill_location(const served_instance& instance, const key_state& state, const cache_key& key, std::uint64_t mask,
                    proto::CacheLocation& location) {
   const auto& storage = state.storage < most_storages ? instance.storages()[state.storage] : nullptr;
   const std::uint64_t specs = state.specs & mask;
@@ -70,8 +78,9 @@ void fill_location(const served_instance& instance, const key_state& state, std:
     const auto spec = static_cast<std::size_t>(std::countr_zero(rest));
     proto::LocationSpec& entry = *location.add_location_specs();
     entry.set_name(instance.terms().specs[spec].name);
+    entry.set_checksum(checksum_at(state.checksums.empty() ? nullptr : state.checksums.data(), spec));
     if (storage != nullptr) {
-      instance.texts(state.storage)[spec].uri.append(state.extent, state.position, *entry.mutable_uri());
+      instance.texts(state.storage)[spec].uri.append(block_of(state.extent, state.position, key), *entry.mutable_uri());
     }
   }
   location.set_id(id_of(state));
@@ -144,9 +153,8 @@ void append_grant(const served_instance& instance, const start_grant& grant, ans
   location_list list(form, locations_field, "locations", instance.terms(), out);
   for (std::size_t i = 0; i < grant.specs.size(); ++i) {
     const location_part part{.texts = &instance.texts(grant.storage),
-                             .extent = grant.extent,
-                             .specs = grant.specs[i],
-                             .position = static_cast<std::uint32_t>(i)};
+                             .block = block_of(grant.extent, static_cast<std::uint32_t>(i), grant.keys[i]),
+                             .specs = grant.specs[i]};
     list.add({&part, 1});
   }
   list.end();
@@ -169,7 +177,7 @@ proto::meta::GetCacheLocationsByBackendResponse locations_by_type(const served_i
     auto& locations = *response.mutable_key_locations(static_cast<int>(state.key))->mutable_locations();
     const bool is_there = std::ranges::any_of(
         locations, [&](const proto::CacheLocation& each) { return each.type() == static_cast<int>(type); });
-    if (!is_there) fill_location(instance, state, specs, *locations.Add());
+    if (!is_there) fill_location(instance, state, keys[state.key], specs, *locations.Add());
   }
   return response;
 }
@@ -192,7 +200,7 @@ proto::meta::GetCacheMetaResponse states_of_keys(const served_instance& instance
     meta += R"("})";
     response.add_metas(std::move(meta));
     for (bool is_first = true; state != states.end() && state->key == key; ++state, is_first = false) {
-      fill_location(instance, *state, ~std::uint64_t{0}, *replicas.add_locations());
+      fill_location(instance, *state, keys[key], ~std::uint64_t{0}, *replicas.add_locations());
       if (is_first) location = replicas.locations(0);
     }
   }

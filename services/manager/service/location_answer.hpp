@@ -15,9 +15,10 @@ namespace cenote::manager {
 struct located_keys {
   const served_instance& instance;
   const lookup_answer& answer;
-  std::uint64_t specs = 0;  ///< that are asked for
-  std::size_t begin = 0;    ///< keys before the first of `answer`, which are absent
-  std::size_t count = 0;    ///< of keys
+  std::span<const cache_key> keys{};  ///< of the question
+  std::uint64_t specs = 0;            ///< that are asked for
+  std::size_t begin = 0;              ///< keys before the first of `answer`, which are absent
+  std::size_t count = 0;              ///< of entries
 };
 
 /// A GetCacheLocationResponse with an entry for each key.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/json_writer.hpp"
+#include "services/manager/index/checksum_runs.hpp"
 #include "transport/manager/answer_code.hpp"
 
 namespace cenote::manager {
@@ -18,7 +19,10 @@ constexpr std::uint32_t type_field = 1, size_field = 2, specs_field = 3;
 constexpr std::uint32_t name_field = 1, uri_field = 2;
 constexpr std::uint32_t length_kind = 2;
 constexpr std::size_t location_room = 128;  ///< of a location without its specs, in either form
-constexpr std::string_view spec_end = R"(","node_id":"","checksum":"0"},)";
+constexpr std::uint32_t checksum_field = 100, word_kind = 1;
+constexpr std::string_view checksum_begin = R"(","node_id":"","checksum":")";
+constexpr std::string_view spec_end = R"("},)";
+constexpr std::size_t longest_checksum = 20;  ///< in either form
 constexpr std::string_view location_end = R"(],"id":"","status":"","create_time":"0"})";
 
 template <class Visit>
@@ -70,6 +74,11 @@ class open_field {
 
 }  // namespace
 
+std::uint64_t checksum_at(const std::uint64_t* checksums, std::size_t spec) noexcept {
+  if (checksums == nullptr || (checksums[0] >> spec & 1U) == 0) return 0;
+  return checksums[1 + checksum_rank(checksums[0], spec)];
+}
+
 void append_varint(std::uint64_t value, std::string& out) {
   for (; value >= 0x80; value >>= 7U) out += static_cast<char>(value | 0x80U);
   out += static_cast<char>(value);
@@ -101,7 +110,9 @@ storage_texts::storage_texts(const instance_terms& instance, const storage_terms
     text.json_begin = R"({"name":)";
     append_json_text(text.json_begin, spec.name);
     text.json_begin += R"(,"uri":")";
-    const std::size_t frame = std::max(text.wire_name.size() + 16, text.json_begin.size() + spec_end.size());
+    const std::size_t frame =
+        longest_checksum +
+        std::max(text.wire_name.size() + 16, text.json_begin.size() + checksum_begin.size() + spec_end.size());
     longest_ = std::max(longest_, frame + text.uri.longest());
     specs_.push_back(std::move(text));
   }
@@ -145,10 +156,12 @@ void location_list::add(std::span<const location_part> parts) {
 
 bool location_list::repeats_last(const location_part& part) const noexcept {
   const location_part& last = last_.part;
-  if (last_.bytes == 0 || part.texts != last.texts || part.extent != last.extent || part.specs != last.specs) {
+  const bool has_checksums = last.checksums != nullptr || part.checksums != nullptr;
+  if (last_.bytes == 0 || has_checksums || part.texts != last.texts || part.specs != last.specs ||
+      part.block.extent != last.block.extent) {
     return false;
   }
-  return part.texts->differ_in_digits(last.position, part.position);
+  return part.texts->differ_in_digits(last.block.position, part.block.position);
 }
 
 void location_list::repeat_last(const location_part& part) {
@@ -159,8 +172,9 @@ void location_list::repeat_last(const location_part& part) {
     std::memcpy(out, last, last_.bytes);
     out += last_.bytes;
     std::size_t place = 0;
-    each_spec(part.specs,
-              [&](std::size_t spec) { (*part.texts)[spec].uri.write_digits(part.position, out - ends_[place++]); });
+    each_spec(part.specs, [&](std::size_t spec) {
+      (*part.texts)[spec].uri.write_digits(part.block.position, out - ends_[place++]);
+    });
     return out;
   });
   if (needs_comma) ++last_.bytes;
@@ -180,7 +194,13 @@ char* location_list::write_wire(std::span<const location_part> parts, char* out)
       const auto& text = (*part.texts)[number_of_spec];
       const open_field spec(specs_field, out);
       const open_field uri(uri_field, write_text(text.wire_name, spec.begin()));
-      out = spec.close(uri.close(text.uri.write(part.extent, part.position, uri.begin())));
+      out = uri.close(text.uri.write(part.block, uri.begin()));
+      if (const std::uint64_t checksum = checksum_at(part.checksums, number_of_spec); checksum != 0) {
+        out = write_varint(checksum_field << 3U | word_kind, out);
+        std::memcpy(out, &checksum, sizeof checksum);  // little-endian, as this machine
+        out += sizeof checksum;
+      }
+      out = spec.close(out);
       ends_.push_back(static_cast<std::size_t>(out - location.begin()));
     });
   }
@@ -202,8 +222,10 @@ char* location_list::write_json(std::span<const location_part> parts, char* out)
   for (const location_part& part : parts) {
     each_spec(part.specs, [&](std::size_t number_of_spec) {
       const auto& text = (*part.texts)[number_of_spec];
-      out = text.uri.write(part.extent, part.position, write_text(text.json_begin, out));
+      out = text.uri.write(part.block, write_text(text.json_begin, out));
       ends_.push_back(static_cast<std::size_t>(out - begin));
+      out = write_text(checksum_begin, out);
+      out = std::to_chars(out, out + longest_checksum, checksum_at(part.checksums, number_of_spec)).ptr;
       out = write_text(spec_end, out);
     });
   }
@@ -234,6 +256,8 @@ void location_list::add_absent(std::uint64_t specs, std::size_t count) {
       entry += R"({"name":)";
       append_json_text(entry, instance_.specs[spec].name);
       entry += R"(,"uri":")";
+      entry += checksum_begin;
+      entry += '0';
       entry += spec_end;
     });
     if (specs != 0) entry.pop_back();

@@ -45,10 +45,13 @@ class storage_texts {
 /// Specs of a block in one place; without texts they are absent, and have names alone.
 struct location_part {
   const storage_texts* texts = nullptr;
-  std::uint64_t extent = 0;
+  block_address block{};
   std::uint64_t specs = 0;
-  std::uint32_t position = 0;
+  const std::uint64_t* checksums = nullptr;  ///< a mask of specs, and one for each of them; null: none
 };
+
+/// The checksum of a spec in such a list; 0: there is none.
+[[nodiscard]] std::uint64_t checksum_at(const std::uint64_t* checksums, std::size_t spec) noexcept;
 
 /// Appends locations to one list of an answer, in the form that the messages have (transport/manager/proto). Blocks
 /// that lie side by side have addresses that differ in some digits: such a location is a copy of the one before it. Not

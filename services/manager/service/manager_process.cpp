@@ -2,6 +2,7 @@
 
 #include <google/protobuf/stubs/logging.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -25,6 +26,16 @@ Duration duration_of(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<Duration>(time);
 }
 
+std::map<storage_type, std::string> plugins_of(const config::manager_section& settings) {
+  std::map<storage_type, std::string> commands;
+  for (const std::string& each : settings.plugins) {
+    const auto [name, program] = config::split_plugin(each);
+    const auto kind = std::ranges::find(plugin_kinds, name, &plugin_kind::name);
+    if (kind != plugin_kinds.end()) commands.emplace(kind->type, program);
+  }
+  return commands;
+}
+
 writer_options writer_options_of(const config::manager_section& settings, journal_opener open_journal,
                                  registry_edit bootstrap) {
   return {.open_journal = std::move(open_journal),
@@ -34,7 +45,8 @@ writer_options writer_options_of(const config::manager_section& settings, journa
           .storages = {.probe_interval = duration_of<std::chrono::milliseconds>(settings.probe_interval),
                        .probe_timeout = duration_of<std::chrono::milliseconds>(settings.probe_timeout)},
           .bootstrap = std::move(bootstrap),
-          .name = std::to_string(random_number())};
+          .name = std::to_string(random_number()),
+          .plugins = plugins_of(settings)};
 }
 
 call_settings call_settings_of(const config::manager_section& settings) {

@@ -4,6 +4,7 @@
 
 #include "config/logging.hpp"
 #include "services/manager/storages/file_storage.hpp"
+#include "services/manager/storages/plugin_process.hpp"
 #include "services/manager/storages/redis_storage.hpp"
 #include "services/manager/writes/departures.hpp"
 #include "services/manager/writes/finish_write.hpp"
@@ -20,11 +21,34 @@ constexpr auto first_pause = 500ms;  ///< before the store is tried again
 constexpr auto last_pause = 4000ms;
 constexpr auto usage_pause = 1000ms;  ///< between two reports of what is used
 
-std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const writer_options& options) {
+result<std::unique_ptr<storage_backend>> make_plugin(const storage_terms& storage, const plugin_kind& kind,
+                                                     const writer_options& options,
+                                                     std::shared_ptr<plugin_counters> counters) {
+  const auto command = options.plugins.find(kind.type);
+  if (command == options.plugins.end()) {
+    return fail(error_code::invalid_config, "manager.plugins has no " + std::string(kind.name) + "=PROGRAM");
+  }
+  auto program = plugin_program::make(command->second, storage.name);
+  if (!program) return std::unexpected(program.error());
+  return std::make_unique<plugin_storage>(
+      plugin_subject{.name = storage.name, .type = kind.name, .spec = storage.plugin_spec}, std::move(*program),
+      plugin_options{.timeout = options.storages.probe_timeout, .counters = std::move(counters)});
+}
+
+result<std::unique_ptr<storage_backend>> open_backend(const storage_terms& storage, const writer_options& options,
+                                                      std::shared_ptr<plugin_counters> counters) {
   if (has_files(storage.type)) {
     return std::make_unique<file_storage>(storage.root.empty() ? "/" : storage.root, ".cenote-probe-" + options.name);
   }
-  auto made = redis_storage::make(storage.redis_url, storage.redis_auth_file, options.storages.probe_timeout);
+  if (const plugin_kind* const kind = find_plugin_kind(storage.type)) {
+    return make_plugin(storage, *kind, options, std::move(counters));
+  }
+  return redis_storage::make(storage.redis_url, storage.redis_auth_file, options.storages.probe_timeout);
+}
+
+std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const writer_options& options,
+                                            std::shared_ptr<plugin_counters> counters) {
+  auto made = open_backend(storage, options, std::move(counters));
   if (made) return std::move(*made);
   log_warn(logger("manager"), "a storage cannot be opened",
            {{"storage", storage.name}, {"reason", made.error().message()}});
@@ -69,6 +93,7 @@ class manager_writer::state_owner {
 
  private:
   std::unique_ptr<storage_worker> make_worker(const storage_terms& storage);
+  void look(storage_state& storage);
   void look(write_round& round);
   void note_uses(round_time now);
   void walk_departures(write_round& round);
@@ -96,7 +121,7 @@ class manager_writer::state_owner {
 };
 
 std::unique_ptr<storage_worker> manager_writer::state_owner::make_worker(const storage_terms& storage) {
-  auto backend = backend_of(storage, writer_.options_);
+  auto backend = backend_of(storage, writer_.options_, writer_.plugin_counters_);
   if (backend == nullptr) return nullptr;
   return std::make_unique<storage_worker>(
       std::move(backend), writer_.options_.storages,
@@ -110,6 +135,7 @@ result<recovery_counts> manager_writer::state_owner::recover() {
                        .sessions = sessions_,
                        .removals = [this](const due_removal& removal) { removals_.add(removal); },
                        .make_worker = make_worker_};
+  for (const auto& [type, command] : writer_.options_.plugins) parts.plugins.insert(type);
   auto counts = manager::recover(*rows_, parts, std::chrono::steady_clock::now());
   return counts;
 }
@@ -179,12 +205,28 @@ void manager_writer::state_owner::end_departures() {
   });
 }
 
+void manager_writer::state_owner::look(storage_state& storage) {
+  const bool has_worker = storage.worker != nullptr;
+  storage.condition = has_worker ? storage.worker->condition() : storage_condition::unhealthy;
+  std::string reason = has_worker ? storage.worker->last_failure() : "it cannot be opened; the log has the reason";
+  if (storage.condition == storage_condition::unhealthy && reason.empty()) reason = "it hangs";
+  if (storage.condition != storage.signal->condition()) {
+    log_info(logger("manager"), "a storage has another condition",
+             {{"storage", storage.terms->name}, {"condition", name_of(storage.condition)}, {"reason", reason}});
+  }
+  storage.signal->show(storage.condition, std::move(reason));
+}
+
 void manager_writer::state_owner::look(write_round& round) {
+  std::uint64_t unhealthy = 0, failed_deletions = 0;
   for (const auto& storage : state_.storages) {
     if (storage == nullptr) continue;
-    storage->condition = storage->worker == nullptr ? storage_condition::unhealthy : storage->worker->condition();
-    storage->signal->store(storage->condition, std::memory_order_relaxed);
+    look(*storage);
+    if (storage->condition == storage_condition::unhealthy) ++unhealthy;
+    failed_deletions += storage->failed_deletions;
   }
+  writer_.figures_.unhealthy_storages.store(unhealthy, std::memory_order_relaxed);
+  writer_.figures_.failed_deletions.store(failed_deletions, std::memory_order_relaxed);
   walk_departures(round);
   end_departures();
   if (round.now < next_usage_) return;
@@ -230,6 +272,9 @@ void manager_writer::state_owner::show_figures() {
   writer_.figures_.waiting_removals.store(removals_.size(), std::memory_order_relaxed);
   writer_.figures_.evicted.store(reclaimer_.counts().sum(), std::memory_order_relaxed);
   writer_.figures_.orphaned.store(reclaimer_.counts().orphaned, std::memory_order_relaxed);
+  const auto& plugins = *writer_.plugin_counters_;
+  writer_.figures_.plugin_starts.store(plugins.starts.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  writer_.figures_.plugin_failures.store(plugins.failures.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
 round_time manager_writer::state_owner::next_event() const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "services/manager/service/registry_command.hpp"
 #include "services/manager/service/served_view.hpp"
 #include "services/manager/service/usage_report.hpp"
+#include "services/manager/storages/plugin_storage.hpp"
 #include "services/manager/store/journal.hpp"
 #include "services/manager/writes/reclaimer.hpp"
 #include "services/manager/writes/recovery.hpp"
@@ -37,8 +39,9 @@ struct writer_options {
   journal_opener open_journal{};
   write_settings writes{};
   storage_worker_options storages{};
-  registry_edit bootstrap{};  ///< tried after each recovery; null: none
-  std::string name{};         ///< of this process, in the names of files that probes write
+  registry_edit bootstrap{};                      ///< tried after each recovery; null: none
+  std::string name{};                             ///< of this process, in the names of files that probes write
+  std::map<storage_type, std::string> plugins{};  ///< commands by the type that they serve
 };
 
 /// Figures for pages. Counters since the start.
@@ -52,6 +55,10 @@ struct manager_figures {
   std::atomic<std::uint64_t> evicted{0};
   std::atomic<std::uint64_t> orphaned{0};
   std::atomic<std::uint64_t> journal_bytes{0};
+  std::atomic<std::uint64_t> unhealthy_storages{0};
+  std::atomic<std::uint64_t> failed_deletions{0};
+  std::atomic<std::uint64_t> plugin_starts{0};
+  std::atomic<std::uint64_t> plugin_failures{0};
   histogram journal_times;  ///< ns of a batch
 };
 
@@ -78,6 +85,14 @@ inline constexpr auto manager_figure_rows = std::to_array<manager_figure>({
      &manager_figures::orphaned},
     {"journal_bytes", "journal_bytes_total", "Bytes of names and values that the journal was given.",
      &manager_figures::journal_bytes},
+    {"unhealthy_storages", "unhealthy_storages", "Storages that are neither read nor written.",
+     &manager_figures::unhealthy_storages},
+    {"failed_deletions", "failed_deletions",
+     "Deletions of blocks that failed and are repeated, of the storages that are there.",
+     &manager_figures::failed_deletions},
+    {"plugin_starts", "plugin_starts_total", "Starts of plug-ins.", &manager_figures::plugin_starts},
+    {"plugin_failures", "plugin_failures_total", "Plug-ins that were ended for what they did, or that did not start.",
+     &manager_figures::plugin_failures},
 });
 
 /// Takes commands from any thread and runs them in rounds: what came while the last round was written is the next one,
@@ -119,6 +134,7 @@ class manager_writer {
   use_list uses_;
   manager_figures figures_;
   usage_board usage_;
+  std::shared_ptr<plugin_counters> plugin_counters_ = std::make_shared<plugin_counters>();
   command_inbox inbox_;
   std::string last_warning_;
   std::chrono::milliseconds pause_{0};  ///< before the next recovery, when that follows a failure

@@ -52,6 +52,11 @@ rpc_outcome<std::vector<cache_key>> unmasked(std::vector<cache_key> keys, const 
   return keys;
 }
 
+template <class Request>
+cache_key block_key(const Request& request, std::size_t place) {
+  return {.low = static_cast<std::uint64_t>(request.block_keys(static_cast<int>(place)))};
+}
+
 template <class Response, class Outcome>
 answer_writer writer_of(Outcome&& outcome) {
   if (outcome) return std::move(*outcome);
@@ -135,8 +140,8 @@ void meta_calls::note_uses(const served_instance& instance, std::size_t asked) {
   if (!records.empty()) writer_.uses().add(instance.terms().number, std::move(records));
 }
 
-rpc_outcome<std::size_t> meta_calls::find(const served_instance& instance, query_kind kind, std::vector<cache_key> keys,
-                                          std::int64_t window) {
+rpc_outcome<std::size_t> meta_calls::find(const served_instance& instance, query_kind kind,
+                                          std::span<const cache_key> keys, std::int64_t window) {
   const read_order order = order_of(instance);
   switch (kind) {
     case query_kind::batch: instance.index().read_each(keys, order, lookup_); return 0;
@@ -168,7 +173,9 @@ rpc_outcome<answer_writer> meta_calls::get_location(const meta::GetCacheLocation
       trace_ == nullptr) {
     if (const auto hits = short_prefix(**instance, request)) {
       note_uses(**instance, static_cast<std::size_t>(request.block_keys_size()));
-      return location_writer(*instance, *specs, 0, *hits);
+      std::vector<cache_key> keys;
+      for (std::size_t i = 0; i < *hits; ++i) keys.push_back(block_key(request, i));
+      return location_writer(*instance, std::move(keys), *specs, 0, *hits);
     }
   }
   auto keys = asked_keys(request, (*instance)->terms());
@@ -177,18 +184,20 @@ rpc_outcome<answer_writer> meta_calls::get_location(const meta::GetCacheLocation
   if (!keys) return std::unexpected(keys.error());
   const std::size_t count = keys->size();
   if (trace_ != nullptr) trace_->note_lookup(request.instance_id(), *kind, request.sw_size(), *keys);
-  const auto begin = find(**instance, *kind, std::move(*keys), request.sw_size());
+  const auto begin = find(**instance, *kind, *keys, request.sw_size());
   if (!begin) return std::unexpected(begin.error());
   note_uses(**instance, count);
-  return location_writer(*instance, *specs, *begin, is_prefix ? lookup_.keys.size() : count);
+  return location_writer(*instance, std::move(*keys), *specs, *begin, is_prefix ? lookup_.keys.size() : count);
 }
 
 /// The list is written before this object answers anything else.
-answer_writer meta_calls::location_writer(instance_pointer instance, std::uint64_t specs, std::size_t begin,
-                                          std::size_t count) const {
-  return [this, instance = std::move(instance), specs, begin, count](answer_form form, std::string& out) {
-    append_locations({.instance = *instance, .answer = lookup_, .specs = specs, .begin = begin, .count = count}, form,
-                     out);
+answer_writer meta_calls::location_writer(instance_pointer instance, std::vector<cache_key> keys, std::uint64_t specs,
+                                          std::size_t begin, std::size_t count) const {
+  return [this, instance = std::move(instance), keys = std::move(keys), specs, begin, count](answer_form form,
+                                                                                             std::string& out) {
+    append_locations(
+        {.instance = *instance, .answer = lookup_, .keys = keys, .specs = specs, .begin = begin, .count = count}, form,
+        out);
   };
 }
 
@@ -197,9 +206,7 @@ std::optional<std::size_t> meta_calls::short_prefix(const served_instance& insta
   std::array<cache_key, 32> keys;
   const auto count = static_cast<std::size_t>(request.block_keys_size());
   if (count < 2 * keys.size() || count > limits_.keys) return std::nullopt;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    keys[i].low = static_cast<std::uint64_t>(request.block_keys(static_cast<int>(i)));
-  }
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = block_key(request, i);
   const std::size_t hits = instance.index().match_prefix(keys, order_of(instance), {}, lookup_);
   if (hits == keys.size()) return std::nullopt;
   key_count_ += count;
@@ -226,7 +233,7 @@ rpc_outcome<answer_writer> meta_calls::get_length(const meta::GetCacheLocationLe
         static_cast<std::int64_t>((*instance)->index().count_prefix(*keys, order_of(**instance), {})));
     return response_answer(std::move(response));
   }
-  const auto begin = find(**instance, *kind, std::move(*keys), request.sw_size());
+  const auto begin = find(**instance, *kind, *keys, request.sw_size());
   if (!begin) return std::unexpected(begin.error());
   response.set_cache_location_len(
       std::ranges::count_if(lookup_.keys, [](const found_key& key) { return key.parts != 0; }));

@@ -59,8 +59,8 @@ class meta_calls {
   /// the others are not even read. Nothing: it may be longer.
   template <class Request>
   [[nodiscard]] std::optional<std::size_t> short_prefix(const served_instance& instance, const Request& request);
-  [[nodiscard]] answer_writer location_writer(instance_pointer instance, std::uint64_t specs, std::size_t begin,
-                                              std::size_t count) const;
+  [[nodiscard]] answer_writer location_writer(instance_pointer instance, std::vector<cache_key> keys,
+                                              std::uint64_t specs, std::size_t begin, std::size_t count) const;
   /// Of a lookup with so many keys.
   void note_uses(const served_instance& instance, std::size_t asked);
 
@@ -79,7 +79,7 @@ class meta_calls {
   void trim(const proto::meta::TrimCacheRequest& request, const call_rights& rights, answer_receiver receive);
   /// The entries of a question in `lookup_`; how many keys are before the first entry.
   [[nodiscard]] rpc_outcome<std::size_t> find(const served_instance& instance, query_kind kind,
-                                              std::vector<cache_key> keys, std::int64_t window);
+                                              std::span<const cache_key> keys, std::int64_t window);
 
   manager_writer& writer_;
   view_reader views_;

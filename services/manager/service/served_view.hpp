@@ -18,15 +18,12 @@
 
 namespace cenote::manager {
 
-/// The condition of a storage, which changes beside the view.
-using storage_signal = std::atomic<storage_condition>;
-
 struct served_storage {
   std::shared_ptr<const storage_terms> terms{};
-  std::shared_ptr<const storage_signal> signal{};
+  std::shared_ptr<const storage_signal> signal{};  ///< changes beside the view
 
   [[nodiscard]] bool is_readable() const noexcept {
-    return terms->is_enabled && signal->load(std::memory_order_relaxed) != storage_condition::unhealthy;
+    return terms->is_enabled && signal->condition() != storage_condition::unhealthy;
   }
 };
 

@@ -68,6 +68,27 @@ result<> punch(int folder, const std::string& name, const removal_item& item) {
   return errno == EOPNOTSUPP || errno == ENOSYS ? result<>() : fail_errno("fallocate", name);
 }
 
+bool is_full(int error_number) noexcept {
+  return error_number == ENOSPC || error_number == EDQUOT;
+}
+
+/// Writes a small file and reads it back. False: there is no room for it, which hinders no reader.
+result<bool> write_probe(int root, const std::string& name) {
+  const unique_fd file(::openat(root, name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return is_full(errno) ? result<bool>(false) : fail_errno("openat", name);
+  std::array<char, probe_text.size()> copy{};
+  const ssize_t wrote = ::pwrite(file.get(), probe_text.data(), probe_text.size(), 0);
+  if (wrote < 0) return is_full(errno) ? result<bool>(false) : fail_errno("pwrite", name);
+  if (wrote != static_cast<ssize_t>(probe_text.size())) return false;
+  if (::pread(file.get(), copy.data(), copy.size(), 0) != static_cast<ssize_t>(copy.size())) {
+    return fail_errno("pread", name);
+  }
+  if (std::string_view(copy.data(), copy.size()) != probe_text) {
+    return fail(error_code::malformed, name + " gives back other bytes than were written");
+  }
+  return true;
+}
+
 }  // namespace
 
 file_storage::file_storage(std::string root, std::string probe_name)
@@ -102,25 +123,13 @@ result<storage_room> file_storage::probe() {
   if (made) return fail_errno(made.value(), "mkdir", root_);
   auto root = open_root();
   if (!root) return std::unexpected(root.error());
-  {
-    const unique_fd file(
-        ::openat(root->get(), probe_name_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!file) return fail_errno("openat", probe_name_);
-    std::array<char, probe_text.size()> copy{};
-    if (::pwrite(file.get(), probe_text.data(), probe_text.size(), 0) != static_cast<ssize_t>(probe_text.size())) {
-      return fail_errno("pwrite", probe_name_);
-    }
-    if (::pread(file.get(), copy.data(), copy.size(), 0) != static_cast<ssize_t>(copy.size())) {
-      return fail_errno("pread", probe_name_);
-    }
-    if (std::string_view(copy.data(), copy.size()) != probe_text) {
-      return fail(error_code::malformed, root_ + " gives back other bytes than were written");
-    }
-  }
-  if (::unlinkat(root->get(), probe_name_.c_str(), 0) != 0) return fail_errno("unlinkat", probe_name_);
+  auto has_room = write_probe(root->get(), probe_name_);
+  const bool is_left = ::unlinkat(root->get(), probe_name_.c_str(), 0) != 0 && !is_absent(errno);
+  if (!has_room) return std::unexpected(has_room.error());
+  if (is_left) return fail_errno("unlinkat", probe_name_);
   struct statvfs room {};
   if (::fstatvfs(root->get(), &room) != 0) return fail_errno("fstatvfs", root_);
-  return storage_room{.free_bytes = std::uint64_t{room.f_bavail} * room.f_frsize,
+  return storage_room{.free_bytes = *has_room ? std::uint64_t{room.f_bavail} * room.f_frsize : 0,
                       .total_bytes = std::uint64_t{room.f_blocks} * room.f_frsize};
 }
 

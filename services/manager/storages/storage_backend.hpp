@@ -1,8 +1,11 @@
 // The work of a manager on a storage itself: it deletes what is given up, and looks whether the storage works.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/error.hpp"
 
@@ -15,7 +18,7 @@ enum class removal_scope : std::uint8_t {
 
 /// Bytes to delete.
 struct removal_item {
-  std::string place{};  ///< path below the storage's root, or key
+  std::string place{};  ///< path below the storage's root, or key, or address
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   removal_scope scope = removal_scope::whole;
@@ -37,8 +40,16 @@ class storage_backend {
 
   /// Deletes; what is not there counts as deleted. To be repeated after an error.
   [[nodiscard]] virtual result<> remove(const removal_item& item) = 0;
+  /// Items that remove_together() takes at once.
+  [[nodiscard]] virtual std::size_t most_items() const noexcept { return 1; }
+  /// Deletes 1 to most_items(); the outcomes in their order.
+  [[nodiscard]] virtual std::vector<result<>> remove_together(std::span<const removal_item> items) {
+    return {remove(items.front())};
+  }
   /// Writes something small, reads it back and deletes it. Errors: those of the storage.
   [[nodiscard]] virtual result<storage_room> probe() = 0;
+  /// Ends a call that waits, where that can be done, and all later ones. Thread-safe.
+  virtual void cancel() noexcept {}
 };
 
 }  // namespace cenote::manager

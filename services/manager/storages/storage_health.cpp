@@ -1,6 +1,19 @@
 #include "services/manager/storages/storage_health.hpp"
 
+#include <utility>
+
 namespace cenote::manager {
+
+std::string storage_signal::reason() const {
+  const std::lock_guard lock(mutex_);
+  return reason_;
+}
+
+void storage_signal::show(storage_condition condition, std::string reason) {
+  condition_.store(condition, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  reason_ = std::move(reason);
+}
 
 void storage_health::note_success(bool has_room) noexcept {
   failures_ = 0;

@@ -1,8 +1,12 @@
 // Whether a storage works, from its probes.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
 
 #include "core/enum_names.hpp"
 
@@ -14,6 +18,22 @@ enum class storage_condition : std::uint8_t {
   unhealthy,  ///< neither read nor written
 };
 CENOTE_ENUM_NAMES(storage_condition, healthy, full, unhealthy);
+
+/// A storage's condition for all threads.
+class storage_signal {
+ public:
+  explicit storage_signal(storage_condition condition = storage_condition::healthy) noexcept : condition_(condition) {}
+
+  [[nodiscard]] storage_condition condition() const noexcept { return condition_.load(std::memory_order_relaxed); }
+  /// The last failure of a probe; empty: the last one worked.
+  [[nodiscard]] std::string reason() const;
+  void show(storage_condition condition, std::string reason);
+
+ private:
+  std::atomic<storage_condition> condition_;
+  mutable std::mutex mutex_;  ///< of what stands below
+  std::string reason_;
+};
 
 /// Unhealthy after three probes that failed in a row, or one that hangs; healthy again after two that worked. A plain
 /// object; time is an argument.

@@ -1,6 +1,8 @@
 #include "services/manager/storages/storage_worker.hpp"
 
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace cenote::manager {
@@ -62,9 +64,12 @@ void storage_worker::shared_state::deliver(removal_outcome outcome) {
 void storage_worker::shared_state::remove(const removal_batch& batch) {
   removal_outcome outcome{.number = batch.number};
   outcome.failures.reserve(batch.items.size());
-  for (const removal_item& item : batch.items) {
-    const auto removed = backend->remove(item);
-    outcome.failures.push_back(removed ? std::string() : removed.error().describe());
+  for (std::span<const removal_item> rest = batch.items; !rest.empty();) {
+    const auto items = rest.first(std::min(rest.size(), backend->most_items()));
+    rest = rest.subspan(items.size());
+    for (const auto& removed : backend->remove_together(items)) {
+      outcome.failures.push_back(removed ? std::string() : removed.error().describe());
+    }
     const std::lock_guard lock(mutex);
     operation_begin = std::chrono::steady_clock::now();
     if (is_stopping) return;
@@ -111,6 +116,7 @@ void storage_worker::stop() noexcept {
     const std::lock_guard lock(state_->receiver_mutex);
     state_->receive = nullptr;
   }
+  state_->backend->cancel();
   const std::lock_guard lock(state_->mutex);
   state_->is_stopping = true;
   state_->wake.notify_all();

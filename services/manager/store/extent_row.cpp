@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::uint16_t grant_version = 1;
 constexpr std::uint16_t states_version = 1;
+constexpr std::uint16_t summed_version = 2;  ///< as states_version, with checksums behind
 constexpr std::size_t row_name_bytes = 1 + 2 * sizeof(std::uint64_t);
 
 std::uint64_t ordered(std::uint64_t number) noexcept {
@@ -72,6 +74,12 @@ bool get_parents(byte_reader& reader, std::size_t blocks, std::vector<parent_lin
   return true;
 }
 
+bool get_checksums(byte_reader& reader, std::size_t blocks, block_checksums& checksums) {
+  checksums.specs = reader.get<std::uint64_t>();
+  const auto count = static_cast<std::size_t>(std::popcount(checksums.specs));
+  return reader.ok() && count != 0 && get_words(reader, blocks * count, checksums.values);
+}
+
 }  // namespace
 
 std::string row_name(char kind, const extent_name& name) {
@@ -91,11 +99,10 @@ std::optional<extent_name> extent_of_row(std::string_view row) {
 }
 
 state_mask::state_mask(std::size_t blocks, location_state state)
-    : blocks_(blocks),
-      words_((blocks + per_word - 1) / per_word, static_cast<std::uint64_t>(state) * 0x5555'5555'5555'5555U) {}
+    : blocks_(blocks), words_(words_of(blocks), static_cast<std::uint64_t>(state) * 0x5555'5555'5555'5555U) {}
 
 bool state_mask::assign(std::size_t blocks, std::vector<std::uint64_t> words) {
-  if (words.size() != (blocks + per_word - 1) / per_word) return false;
+  if (words.size() != words_of(blocks)) return false;
   blocks_ = blocks;
   words_ = std::move(words);
   return true;
@@ -151,11 +158,16 @@ std::string states_row(std::string_view row, const extent_states& states) {
   out.put(states.finish_mark);
   out.put(static_cast<std::uint32_t>(states.states.size()));
   out.put_raw(std::as_bytes(states.states.words()));
-  return sealed(row, out.bytes(), states_version);
+  if (states.checksums.empty()) return sealed(row, out.bytes(), states_version);
+  out.put(states.checksums.specs);
+  out.put_raw(std::as_bytes(std::span(states.checksums.values)));
+  return sealed(row, out.bytes(), summed_version);
 }
 
 std::optional<extent_states> read_states(std::string_view row, std::string_view value) {
-  const auto content = unsealed(row, value, states_version);
+  auto content = unsealed(row, value, states_version);
+  const bool is_summed = !content;
+  if (is_summed) content = unsealed(row, value, summed_version);
   if (!content) return std::nullopt;
   byte_reader reader(*content);
   extent_states states;
@@ -164,8 +176,8 @@ std::optional<extent_states> read_states(std::string_view row, std::string_view 
   const auto blocks = reader.get<std::uint32_t>();
   std::vector<std::uint64_t> words;
   if (!reader.ok() || blocks == 0 || blocks > most_extent_blocks) return std::nullopt;
-  if (!get_words(reader, reader.remaining() / 8, words) || reader.remaining() != 0 ||
-      !states.states.assign(blocks, std::move(words))) {
+  if (!get_words(reader, state_mask::words_of(blocks), words) || !states.states.assign(blocks, std::move(words)) ||
+      (is_summed && !get_checksums(reader, blocks, states.checksums)) || reader.remaining() != 0) {
     return std::nullopt;
   }
   return states;

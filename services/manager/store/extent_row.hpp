@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "services/manager/index/checksum_runs.hpp"
 #include "services/manager/index/key.hpp"
 #include "services/manager/index/location.hpp"
 
@@ -64,6 +65,9 @@ class state_mask {
     std::uint64_t& word = words_[position / per_word];
     word = (word & ~(std::uint64_t{3} << shift(position))) | (static_cast<std::uint64_t>(state) << shift(position));
   }
+  [[nodiscard]] static constexpr std::size_t words_of(std::size_t blocks) noexcept {
+    return (blocks + per_word - 1) / per_word;
+  }
   [[nodiscard]] std::span<const std::uint64_t> words() const noexcept { return words_; }
   /// False: not the words of so many blocks.
   [[nodiscard]] bool assign(std::size_t blocks, std::vector<std::uint64_t> words);
@@ -83,6 +87,7 @@ struct extent_states {
   std::uint32_t wrote_at = 0;     ///< Unix seconds of the finish; 0: the session is open
   std::uint64_t finish_mark = 0;  ///< checksum of the mask that the session was finished with
   state_mask states{};
+  block_checksums checksums{};
 };
 
 [[nodiscard]] std::string grant_row(std::string_view row, const extent_grant& grant);

@@ -26,12 +26,18 @@ void add_removal_items(const block_site& place, removal_scope scope, std::vector
   place.instance.index->visit_locations(place.extent.records[place.position], [&](const location& each) {
     if (each.extent == place.extent.table) specs = place.instance.index->sets().mask(each.set);
   });
+  const cache_key key = place.instance.index->key_of(place.extent.records[place.position]);
   for (; specs != 0; specs &= specs - 1) {
     const uri_writer writer =
         writer_of(place, place.instance.terms->specs[static_cast<std::size_t>(std::countr_zero(specs))]);
     if (has_files(place.storage.type)) {
       file_range part = writer.part(place.extent.name.extent, place.position);
       items.push_back({.place = std::move(part.path), .offset = part.offset, .bytes = part.bytes, .scope = scope});
+    } else if (find_plugin_kind(place.storage.type) != nullptr) {
+      removal_item& item = items.emplace_back();
+      writer.append(
+          {.extent = place.extent.name.extent, .position = place.position, .key_low = key.low, .key_high = key.high},
+          item.place);
     } else {
       items.push_back({.place = writer.key(place.extent.name.extent, place.position)});
     }

@@ -1,6 +1,8 @@
 // The end of a write session.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -32,8 +34,8 @@ class finish_write final : public write_command {
   rpc_outcome<> outcome_{};
 };
 
-/// The mark by which the same mask is known again.
-[[nodiscard]] std::uint64_t finish_mark_of(const std::vector<bool>& success);
+/// The mark by which the same mask with the same checksums is known again.
+[[nodiscard]] std::uint64_t finish_mark_of(const std::vector<bool>& success, std::span<const std::uint64_t> checksums);
 
 /// Ends a session as failed, since its time is over.
 void expire_session(write_parts& parts, std::uint64_t extent);

@@ -29,21 +29,25 @@ void ledger::close(instance_state& instance, extent_state& extent, std::uint32_t
   extent.is_open = false;
   extent.wrote_at = wrote_at;
   extent.finish_mark = finish_mark;
+  extent.specs = {};
 }
 
-void ledger::write_states(const extent_state& extent) {
+void ledger::write_states(const instance_state& instance, const extent_state& extent) {
   const std::string row = row_name(static_cast<char>(row_kind::mask), extent.name);
   if (extent.present == 0) {
     batch_.push_back({.name = row_name(static_cast<char>(row_kind::extent), extent.name)});
     batch_.push_back({.name = row});
     return;
   }
-  const extent_states states{.wrote_at = extent.wrote_at, .finish_mark = extent.finish_mark, .states = extent.states};
+  const extent_states states{.wrote_at = extent.wrote_at,
+                             .finish_mark = extent.finish_mark,
+                             .states = extent.states,
+                             .checksums = instance.index->extents().checksums(extent.table, extent.states.size())};
   batch_.push_back({.name = row, .value = states_row(row, states)});
 }
 
 result<> ledger::commit(round_time now) {
-  for (const dirty_extent& entry : dirty_) write_states(*entry.extent);
+  for (const dirty_extent& entry : dirty_) write_states(*entry.instance, *entry.extent);
   if (!batch_.empty()) {
     for (const journal_row& row : batch_) bytes_ += row.name.size() + (row.value ? row.value->size() : 0);
     const auto written = rows_.write(batch_);

@@ -53,7 +53,7 @@ class ledger {
   };
 
   [[nodiscard]] dirty_extent& dirty(instance_state& instance, extent_state& extent);
-  void write_states(const extent_state& extent);
+  void write_states(const instance_state& instance, const extent_state& extent);
   void publish(dirty_extent& entry, round_time now);
   /// False: readers see this state already.
   bool publish_block(instance_state& instance, const extent_state& extent, std::uint32_t position, round_time now);

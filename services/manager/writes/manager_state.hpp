@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -36,6 +35,7 @@ struct extent_state {
   state_mask states{};
   std::uint32_t present = 0;             ///< blocks whose state is not none
   std::vector<std::uint32_t> records{};  ///< by position
+  std::vector<std::uint64_t> specs{};    ///< granted: for all blocks, or for each; of open sessions alone
   std::vector<bool> issued{};            ///< by position, once a deletion was handed to the storage; else empty
 };
 
@@ -73,8 +73,7 @@ struct storage_state {
   byte_account bytes{};
   storage_condition condition = storage_condition::healthy;
   /// For readers.
-  std::shared_ptr<std::atomic<storage_condition>> signal =
-      std::make_shared<std::atomic<storage_condition>>(storage_condition::healthy);
+  std::shared_ptr<storage_signal> signal = std::make_shared<storage_signal>();
   std::unique_ptr<storage_worker> worker{};
   bool is_closing = false;             ///< its locations are dropped: no new writes
   std::uint64_t worker_number = 0;     ///< another one for each worker

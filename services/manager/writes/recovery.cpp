@@ -64,7 +64,7 @@ result<> journal_reader::read_registry() {
     (is_departure(row.key) ? departed : stored).push_back(std::move(row));
   });
   if (!read) return read;
-  loaded_registry loaded = manager_registry::load(stored);
+  loaded_registry loaded = manager_registry::load(stored, parts_.plugins);
   counts_.damaged_rows += loaded.damaged_rows;
   adopt_registry(state_, loaded.value, parts_.make_worker);
   for (const stored_row& row : departed) {
@@ -177,6 +177,10 @@ void journal_reader::add_extent(instance_state& instance, const extent_grant& gr
     return;
   }
   extent->table = *table;
+  if (extent->is_open) extent->specs = grant.specs;
+  if (states != nullptr && !states->checksums.empty() && extent->present != 0) {
+    instance.index->extents().set_checksums(*table, states->checksums);
+  }
   std::uint32_t previous = no_record;
   auto link = grant.parents.begin();
   for (std::uint32_t i = 0; i < blocks; ++i) {

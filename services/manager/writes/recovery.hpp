@@ -25,6 +25,7 @@ struct recovery_parts {
   write_sessions& sessions;
   ledger::removal_receiver removals;
   worker_factory make_worker;
+  plugin_types plugins{};  ///< that are there
 };
 
 /// Begins an epoch and rebuilds all that the journal holds: registry, extents, accounts, open sessions, deletions that

@@ -17,7 +17,7 @@ void adopt_storages(manager_state& state, const worker_factory& make_worker) {
     numbers.emplace(name, number);
     auto& storage = state.storages[number];
     if (storage == nullptr) storage = std::make_unique<storage_state>();
-    const bool has_moved = storage->terms == nullptr || !same_addresses(*storage->terms, entry->terms);
+    const bool has_moved = storage->terms == nullptr || !same_access(*storage->terms, entry->terms);
     storage->terms = std::shared_ptr<const storage_terms>(entry, &entry->terms);
     if (!has_moved) continue;
     if (storage->worker != nullptr) {

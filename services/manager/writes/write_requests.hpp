@@ -39,6 +39,7 @@ struct start_grant {
   std::uint64_t extent = 0;
   std::uint8_t storage = 0;
   std::vector<std::uint64_t> specs{};  ///< of the granted blocks, by position
+  std::vector<cache_key> keys{};       ///< of the same
 };
 
 struct finish_request {

@@ -77,4 +77,14 @@ BOOST_AUTO_TEST_CASE(a_password_and_an_id_are_for_a_server) {
   BOOST_TEST(contains(manager_refusal({server, "manager.id=" + std::string(65, 'x')}), "manager.id"));
 }
 
+BOOST_AUTO_TEST_CASE(a_plug_in_has_a_name_of_a_storage_type_and_a_program) {
+  BOOST_TEST(manager_refusal({R"(manager.plugins=["mooncake=/p a=b","tairmempool_ssd=q","dummy=r"])"}) == "");
+  for (const char* list : {R"(["nfs=/p"])", R"(["mooncake"])", R"(["mooncake="])", R"(["mooncake= "])", R"(["=/p"])",
+                           R"([""])", R"(["mooncake=/p","mooncake=/q"])"}) {
+    BOOST_TEST(contains(manager_refusal({std::string("manager.plugins=") + list}), "manager.plugins"), list);
+  }
+  BOOST_TEST((split_plugin("a=b=c") == std::pair<std::string_view, std::string_view>("a", "b=c")));
+  BOOST_TEST((split_plugin("a") == std::pair<std::string_view, std::string_view>("a", "")));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

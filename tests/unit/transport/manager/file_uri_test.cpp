@@ -53,7 +53,7 @@ std::string decoded(std::string_view text) {
 
 std::string uri_of(const uri_writer& writer, std::uint64_t extent, std::uint32_t position) {
   std::string text;
-  writer.append(extent, position, text);
+  writer.append({.extent = extent, .position = position}, text);
   BOOST_TEST(text.size() <= writer.longest());
   return text;
 }
@@ -130,7 +130,26 @@ BOOST_AUTO_TEST_CASE(threefs_and_redis_have_their_own_schemes) {
   BOOST_TEST(uri_of(redis, 5, 9) == "redis://n1/i/0000000000000005/tp0/9?size=512");
   BOOST_TEST(redis.key(5, 9) == "i/0000000000000005/tp0/9");
   BOOST_TEST(uri_writer::serves(storage_type::redis));
-  BOOST_TEST(!uri_writer::serves(storage_type::mooncake));
+  BOOST_TEST(uri_writer::serves(storage_type::mooncake));
+  BOOST_TEST(!uri_writer::serves(storage_type::cenote));
+}
+
+BOOST_AUTO_TEST_CASE(an_address_of_a_plug_in_has_the_key_and_the_extent) {
+  uri_place place = plain_place;
+  place.type = storage_type::mooncake;
+  place.instance = "a/b";
+  const auto uri_of_key = [&](std::uint64_t low, std::uint64_t high) {
+    const uri_writer writer(place);
+    std::string text;
+    writer.append({.extent = 0x100000002, .position = 7, .key_low = low, .key_high = high}, text);
+    BOOST_TEST(text.size() <= writer.longest());
+    return text;
+  };
+  BOOST_TEST(uri_of_key(0xab, 0) == "mooncake://n1/a%2Fb/tp0/00000000000000ab-0000000100000002?size=512");
+  BOOST_TEST(uri_of_key(~0ULL, 1) ==
+             "mooncake://n1/a%2Fb/tp0/0000000000000001ffffffffffffffff-0000000100000002?size=512");
+  place.type = storage_type::tair_mempool_ssd;
+  BOOST_TEST(uri_of_key(1, 0).starts_with("tairmempool-ssd://n1/a%2Fb/tp0/"));
 }
 
 BOOST_AUTO_TEST_CASE(the_part_of_a_file_is_that_of_the_address) {

@@ -40,6 +40,25 @@ BOOST_AUTO_TEST_CASE(a_prefix_ends_at_the_first_key_that_is_not_serving) {
   BOOST_TEST(w.answer.keys[2].record == w.record(3));
 }
 
+BOOST_AUTO_TEST_CASE(parts_bring_the_checksums_of_their_blocks) {
+  index_world w;
+  const std::uint32_t plain = w.extent(0), summed = w.extent(0);
+  w.index.extents().set_checksums(summed, {.specs = 0b11, .values = {0, 0, 10, 11, 20, 21, 30, 31}});
+  w.put(1, plain);
+  w.put(2, summed, serving, 0b11);
+  w.put(3, summed, serving, 0b10);
+  BOOST_TEST(w.match(row(1, 3)) == 3U);
+  BOOST_TEST(w.parts(0)[0].checksums == no_checksums);
+  const auto words_of = [&](std::size_t key) {
+    const auto first = w.answer.checksums.begin() + w.parts(key)[0].checksums;
+    return std::vector<std::uint64_t>(first, first + 3);
+  };
+  BOOST_TEST((words_of(1) == std::vector<std::uint64_t>{0b11, 20, 21}));
+  BOOST_TEST((words_of(2) == std::vector<std::uint64_t>{0b11, 30, 31}));
+  w.index.read_each(row(3, 1), w.order, w.answer);
+  BOOST_TEST((words_of(0) == std::vector<std::uint64_t>{0b11, 30, 31}));
+}
+
 BOOST_AUTO_TEST_CASE(both_halves_of_a_key_count) {
   index_world w;
   const std::uint32_t extent = w.extent(0);

@@ -87,6 +87,7 @@ BOOST_AUTO_TEST_CASE(types_that_are_not_built_are_unsupported_and_named) {
            {R"("tair_mem_pool":{})", "ST_TAIRMEMPOOL"},
            {R"("storage_type":"ST_TAIRMEMPOOL_SSD","tair_mem_pool":{})", "ST_TAIRMEMPOOL_SSD"},
            {R"("vcnsthreefs":{})", "ST_VCNS_3FS"},
+           {R"("mooncake":{})", "ST_MOONCAKE"},
            {R"("dummy":{})", "ST_DUMMY"},
            {R"("storage_type":"ST_EVENT_REPORT_L2","event_report":{})", "ST_EVENT_REPORT_L2"},
            {R"("storage_type":"ST_EVENT_REPORT_L1P5","event_report":{})", "ST_EVENT_REPORT_L1P5"},
@@ -95,6 +96,38 @@ BOOST_AUTO_TEST_CASE(types_that_are_not_built_are_unsupported_and_named) {
     BOOST_TEST(world.add_storage(R"({"global_unique_name":"u",)" + part + "}") == unsupported, part);
     BOOST_TEST(world.notes(type), world.note);
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_type_is_taken_once_its_plug_in_is_there) {
+  test::registry_world world;
+  world.value = manager_registry({storage_type::mooncake, storage_type::tair_mempool_ssd});
+  BOOST_TEST(world.add_storage(R"({"global_unique_name":"m","mooncake":{"protocol":"tcp","unknown":1}})") == ok);
+  const auto& terms = world.value.find_storage("m")->terms;
+  BOOST_TEST((terms.type == storage_type::mooncake && terms.read_weight == 3U));
+  BOOST_TEST(terms.plugin_spec == R"({"local_hostname":"","metadata_connstring":"","protocol":"tcp","rdma_device":"",)"
+                                  R"("master_service_entry":""})");
+  BOOST_TEST(
+      world.add_storage(R"({"global_unique_name":"t","storage_type":"ST_TAIRMEMPOOL_SSD","tair_mem_pool":{}})") == ok);
+  BOOST_TEST(world.add_storage(R"({"global_unique_name":"u","tair_mem_pool":{}})") == unsupported);
+  BOOST_TEST(world.notes("tairmempool=PROGRAM"), world.note);
+  BOOST_TEST(world.add_storage(R"({"global_unique_name":"l","mooncake":{"protocol":")" + std::string(5'000, 'x') +
+                               R"("}})") == invalid_argument);
+  const auto other = test::storage(R"({"global_unique_name":"m","mooncake":{"master_service_entry":"h:1"}})");
+  BOOST_TEST(world.apply(world.value.update_storage(other, storage_use::has_locations, change_force::none)) == in_use);
+  BOOST_TEST(world.apply(world.value.update_storage(other, storage_use::unused, change_force::none)) == ok);
+}
+
+BOOST_AUTO_TEST_CASE(a_storage_outlives_its_plug_in) {
+  test::registry_world world;
+  world.value = manager_registry({storage_type::dummy});
+  BOOST_TEST(world.add_storage(R"({"global_unique_name":"d","dummy":{"root_path":"/d"}})") == ok);
+  const auto loaded = manager_registry::load(world.stored());
+  BOOST_TEST(loaded.damaged_rows == 0U);
+  BOOST_TEST(loaded.value.find_storage("d")->terms.plugin_spec == R"({"root_path":"/d","key_count_per_file":0})");
+  BOOST_TEST((loaded.value.add_storage(test::storage(R"({"global_unique_name":"e","dummy":{}})")).error().code ==
+              unsupported));
+  const auto again = manager_registry::load(world.stored(), {storage_type::dummy});
+  BOOST_TEST(again.value.add_storage(test::storage(R"({"global_unique_name":"e","dummy":{}})")).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(the_same_storage_again_is_fine_and_another_one_is_a_duplicate) {

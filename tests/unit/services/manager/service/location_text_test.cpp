@@ -31,6 +31,7 @@ instance_terms instance_of(const std::vector<std::string>& specs) {
 
 const storage_terms nfs{.name = "s 1", .root = "/mnt/kv", .blocks_per_file = 8};
 const storage_terms threefs{.name = "t1", .number = 1, .type = storage_type::threefs, .root = "/3fs"};
+const storage_terms mooncake{.name = "m1", .number = 3, .type = storage_type::mooncake};
 const storage_terms redis{.name = "r1", .number = 2, .type = storage_type::redis};
 
 /// A location as a test wants it: its parts have texts, or are absent, all of them.
@@ -57,7 +58,8 @@ response message_of(const instance_terms& instance, const std::vector<wanted_loc
         const auto number = static_cast<std::size_t>(std::countr_zero(specs));
         auto& spec = *location.add_location_specs();
         spec.set_name(instance.specs[number].name);
-        if (part.texts != nullptr) (*part.texts)[number].uri.append(part.extent, part.position, *spec.mutable_uri());
+        spec.set_checksum(checksum_at(part.checksums, number));
+        if (part.texts != nullptr) (*part.texts)[number].uri.append(part.block, *spec.mutable_uri());
       }
     }
     location.set_spec_size(location.location_specs_size());
@@ -98,14 +100,17 @@ BOOST_AUTO_TEST_SUITE(texts_of_locations)
 
 BOOST_AUTO_TEST_CASE(an_answer_is_byte_for_byte_what_its_message_would_be) {
   const instance_terms instance = instance_of({"tp0", "tp1"});
-  const storage_texts files(instance, nfs), others(instance, threefs), keys(instance, redis);
+  const storage_texts files(instance, nfs), others(instance, threefs), keys(instance, redis),
+      objects(instance, mooncake);
   const std::vector<wanted_location> locations{
-      {.parts = {{.texts = &files, .extent = 0x1'0000'0002, .specs = 3, .position = 12}}},
+      {.parts = {{.texts = &files, .block = {.extent = 0x1'0000'0002, .position = 12}, .specs = 3}}},
       {},
-      {.parts = {{.texts = &others, .extent = 7, .specs = 1},
-                 {.texts = &keys, .extent = 8, .specs = 2, .position = 9}}},
+      {.parts = {{.texts = &others, .block = {.extent = 7}, .specs = 1},
+                 {.texts = &keys, .block = {.extent = 8, .position = 9}, .specs = 2}}},
       {.parts = {{.specs = 3}}},
-      {.parts = {{.texts = &files, .extent = ~std::uint64_t{0}, .specs = 2, .position = 65'535}}},
+      {.parts = {{.texts = &files, .block = {.extent = ~std::uint64_t{0}, .position = 65'535}, .specs = 2}}},
+      {.parts = {{.texts = &objects, .block = {.extent = 3, .key_low = 0xabc}, .specs = 1},
+                 {.texts = &objects, .block = {.extent = 4, .key_low = ~std::uint64_t{0}, .key_high = 1}, .specs = 2}}},
   };
   check_same(instance, locations, "");
   check_same(instance, {}, "a note");
@@ -119,12 +124,28 @@ BOOST_AUTO_TEST_CASE(an_answer_is_byte_for_byte_what_its_message_would_be) {
   BOOST_TEST(json.starts_with(by_hand.substr(0, by_hand.size() - 1)), json << "\n" << by_hand);
 }
 
+BOOST_AUTO_TEST_CASE(checksums_stand_beside_their_specs) {
+  const instance_terms instance = instance_of({"a", "b", "c"});
+  const storage_texts files(instance, nfs);
+  const std::array<std::uint64_t, 3> some{0b101, ~std::uint64_t{0}, 7};
+  const std::array<std::uint64_t, 2> none{0b10, 0};
+  BOOST_TEST(checksum_at(some.data(), 0) == ~std::uint64_t{0});
+  BOOST_TEST(checksum_at(some.data(), 1) == 0U);
+  BOOST_TEST(checksum_at(some.data(), 2) == 7U);
+  BOOST_TEST(checksum_at(nullptr, 2) == 0U);
+  check_same(instance,
+             {{.parts = {{.texts = &files, .block = {.extent = 1}, .specs = 7, .checksums = some.data()}}},
+              {.parts = {{.texts = &files, .block = {.extent = 2}, .specs = 2, .checksums = none.data()}}},
+              {.parts = {{.specs = 7}}}},
+             "");
+}
+
 BOOST_AUTO_TEST_CASE(sixty_four_specs_come_in_their_order) {
   std::vector<std::string> names;
   for (int i = 0; i < 64; ++i) names.push_back("spec_" + std::to_string(i));
   const instance_terms instance = instance_of(names);
   const storage_texts files(instance, nfs);
-  check_same(instance, {{.parts = {{.texts = &files, .extent = 1, .specs = ~std::uint64_t{0}}}}}, "");
+  check_same(instance, {{.parts = {{.texts = &files, .block = {.extent = 1}, .specs = ~std::uint64_t{0}}}}}, "");
 }
 
 BOOST_AUTO_TEST_CASE(names_and_messages_with_any_characters_come_through) {
@@ -136,7 +157,7 @@ BOOST_AUTO_TEST_CASE(names_and_messages_with_any_characters_come_through) {
   const storage_texts files(instance, nfs);
   for (const std::string& message : names) {
     check_same(instance,
-               {{.parts = {{.texts = &files, .extent = 1, .specs = instance.all_specs}}},
+               {{.parts = {{.texts = &files, .block = {.extent = 1}, .specs = instance.all_specs}}},
                 {.parts = {{.specs = instance.all_specs}}}},
                message);
   }
@@ -147,16 +168,17 @@ BOOST_AUTO_TEST_CASE(blocks_side_by_side_are_those_of_their_messages) {
   storage_terms whole = nfs, most = nfs;
   whole.blocks_per_file = 1;
   most.blocks_per_file = 1'000;
-  for (const storage_terms& storage : {nfs, whole, most, threefs, redis}) {
+  for (const storage_terms& storage : {nfs, whole, most, threefs, redis, mooncake}) {
     const storage_texts texts(instance, storage);
     std::vector<wanted_location> locations;
     for (const std::uint32_t first : {0U, 95U, 990U, 9'995U, 65'520U}) {
       for (std::uint32_t i = 0; i < 16; ++i) {
         const std::uint64_t specs = i == 7 ? 2 : 7, extent = i == 11 ? 6 : 5;
         if (i == 13) locations.push_back({.parts = {{.specs = 7}}});
-        locations.push_back({.parts = {{.texts = &texts, .extent = extent, .specs = specs, .position = first + i}}});
+        locations.push_back(
+            {.parts = {{.texts = &texts, .block = {.extent = extent, .position = first + i}, .specs = specs}}});
       }
-      locations.push_back({.parts = {{.texts = &texts, .extent = 5, .specs = 7, .position = first + 3}}});
+      locations.push_back({.parts = {{.texts = &texts, .block = {.extent = 5, .position = first + 3}, .specs = 7}}});
     }
     check_same(instance, locations, "");
   }
@@ -164,8 +186,9 @@ BOOST_AUTO_TEST_CASE(blocks_side_by_side_are_those_of_their_messages) {
 
 BOOST_AUTO_TEST_CASE(random_answers_are_those_of_their_messages) {
   const instance_terms instance = instance_of({"a", "b", "c", "d", "e"});
-  const storage_texts files(instance, nfs), others(instance, threefs), keys(instance, redis);
-  const std::array<const storage_texts*, 3> all{&files, &others, &keys};
+  const storage_texts files(instance, nfs), others(instance, threefs), keys(instance, redis),
+      objects(instance, mooncake);
+  const std::array<const storage_texts*, 4> all{&files, &others, &keys, &objects};
   std::mt19937_64 random(5);
   for (int i = 0; i < 300; ++i) {
     std::vector<wanted_location> locations(random() % 6);
@@ -179,10 +202,12 @@ BOOST_AUTO_TEST_CASE(random_answers_are_those_of_their_messages) {
         const std::uint64_t specs = rest & random();
         rest &= ~specs;
         if (specs == 0) continue;
-        location.parts.push_back({.texts = all[random() % 3],
-                                  .extent = random() >> (random() % 64),
-                                  .specs = specs,
-                                  .position = static_cast<std::uint32_t>(random() % 65'536)});
+        location.parts.push_back({.texts = all[random() % all.size()],
+                                  .block = {.extent = random() >> (random() % 64),
+                                            .position = static_cast<std::uint32_t>(random() % 65'536),
+                                            .key_low = random(),
+                                            .key_high = random() % 2 == 0 ? random() : 0},
+                                  .specs = specs});
       }
     }
     check_same(instance, locations, random() % 2 == 0 ? "" : "text");

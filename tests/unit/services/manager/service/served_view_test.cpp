@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(texts_of_a_storage_are_made_once_for_all_readers) {
   BOOST_TEST(std::set<const storage_texts*>(texts.begin(), texts.end()).size() == 1U);
   BOOST_TEST((texts.front()->type() == storage_type::nfs));
   std::string uri;
-  (*texts.front())[0].uri.append(1, 0, uri);
+  (*texts.front())[0].uri.append({.extent = 1}, uri);
   BOOST_TEST(uri.starts_with("file://s/s/i/"), uri);
 }
 

@@ -56,6 +56,15 @@ BOOST_AUTO_TEST_CASE(a_probe_hangs_from_its_timeout_on) {
   BOOST_TEST((health.condition() == storage_condition::unhealthy));
 }
 
+BOOST_AUTO_TEST_CASE(a_signal_shows_the_last_condition_and_its_reason) {
+  storage_signal signal;
+  BOOST_TEST((signal.condition() == storage_condition::healthy && signal.reason().empty()));
+  signal.show(storage_condition::unhealthy, "gone");
+  BOOST_TEST((name_of(signal.condition()) == "unhealthy" && signal.reason() == "gone"));
+  signal.show(storage_condition::full, "");
+  BOOST_TEST((name_of(signal.condition()) == "full" && signal.reason().empty()));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::manager

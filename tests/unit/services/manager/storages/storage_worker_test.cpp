@@ -62,6 +62,14 @@ class shared_gate {
   void await_end() {
     wait([this] { return has_ended_; });
   }
+  void note_cancel() {
+    const std::lock_guard lock(mutex_);
+    is_cancelled_ = true;
+    changed_.notify_all();
+  }
+  void await_cancel() {
+    wait([this] { return is_cancelled_; });
+  }
   std::vector<removal_outcome> await_outcomes(std::size_t count) {
     wait([this, count] { return outcomes_.size() >= count; });
     const std::lock_guard lock(mutex_);
@@ -77,6 +85,7 @@ class shared_gate {
   std::condition_variable changed_;
   bool is_open_ = true;
   bool has_ended_ = false;
+  bool is_cancelled_ = false;
   int calls_ = 0;
   int passed_ = 0;
   std::vector<removal_outcome> outcomes_;
@@ -84,22 +93,35 @@ class shared_gate {
 
 class gated_storage final : public storage_backend {
  public:
-  gated_storage(std::shared_ptr<shared_gate> gate, result<storage_room> room)
-      : gate_(std::move(gate)), room_(std::move(room)) {}
+  gated_storage(std::shared_ptr<shared_gate> gate, result<storage_room> room, std::size_t most_items)
+      : gate_(std::move(gate)), room_(std::move(room)), most_items_(most_items) {}
   ~gated_storage() override { gate_->note_end(); }
 
   [[nodiscard]] result<> remove(const removal_item& item) override {
     gate_->pass();
     return item.place.starts_with("bad") ? fail(error_code::system, "no " + item.place) : result<>();
   }
+  [[nodiscard]] std::size_t most_items() const noexcept override { return most_items_; }
+  [[nodiscard]] std::vector<result<>> remove_together(std::span<const removal_item> items) override {
+    if (most_items_ == 1) return storage_backend::remove_together(items);
+    gate_->pass();
+    BOOST_TEST(items.size() <= most_items_);
+    std::vector<result<>> outcomes;
+    for (const removal_item& item : items) {
+      outcomes.push_back(item.place.starts_with("bad") ? fail(error_code::system, "no") : result<>());
+    }
+    return outcomes;
+  }
   [[nodiscard]] result<storage_room> probe() override {
     gate_->pass();
     return room_;
   }
+  void cancel() noexcept override { gate_->note_cancel(); }
 
  private:
   std::shared_ptr<shared_gate> gate_;
   result<storage_room> room_;
+  std::size_t most_items_;
 };
 
 struct worker_world {
@@ -107,9 +129,10 @@ struct worker_world {
   std::unique_ptr<storage_worker> worker;
 
   void start(storage_worker_options options,
-             result<storage_room> room = storage_room{.free_bytes = 50, .total_bytes = 100}) {
+             result<storage_room> room = storage_room{.free_bytes = 50, .total_bytes = 100},
+             std::size_t most_items = 1) {
     worker =
-        std::make_unique<storage_worker>(std::make_unique<gated_storage>(gate, std::move(room)), options,
+        std::make_unique<storage_worker>(std::make_unique<gated_storage>(gate, std::move(room), most_items), options,
                                          [gate = gate](removal_outcome outcome) { gate->deliver(std::move(outcome)); });
   }
 };
@@ -132,6 +155,26 @@ BOOST_AUTO_TEST_CASE(each_batch_has_an_outcome_for_each_item_in_order) {
   BOOST_TEST(outcomes[0].failures[1].find("no bad b") != std::string::npos);
   BOOST_TEST(outcomes[0].failures[2].empty());
   BOOST_TEST(!outcomes[1].failures.at(0).empty());
+}
+
+BOOST_AUTO_TEST_CASE(items_come_together_where_a_storage_takes_several) {
+  start(one_probe, storage_room{}, 3);
+  gate->await_passed(1);
+  worker->remove(
+      {.number = 1, .items = {{.place = "a"}, {.place = "bad b"}, {.place = "c"}, {.place = "d"}, {.place = "bad e"}}});
+  const auto outcomes = gate->await_outcomes(1);
+  BOOST_REQUIRE(outcomes[0].failures.size() == 5U);
+  for (const std::size_t item : {0U, 2U, 3U}) BOOST_TEST(outcomes[0].failures[item].empty());
+  for (const std::size_t item : {1U, 4U}) BOOST_TEST(!outcomes[0].failures[item].empty());
+  gate->await_passed(3);  // the probe, three items, and the other two
+}
+
+BOOST_AUTO_TEST_CASE(a_storage_that_waits_is_cancelled_at_the_end) {
+  start(one_probe);
+  gate->await_passed(1);
+  worker->stop();
+  gate->await_cancel();
+  BOOST_TEST(gate->outcome_count() == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(a_storage_that_hangs_is_unhealthy_from_its_timeout_on) {

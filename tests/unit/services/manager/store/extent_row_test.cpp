@@ -136,6 +136,25 @@ BOOST_AUTO_TEST_CASE(states_come_back_as_they_were) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(checksums_come_back_with_the_states) {
+  extent_states states = some_states(40);
+  const std::string plain = states_row(states_name, states);
+  states.checksums.specs = 0b101;
+  for (std::uint64_t i = 0; i < 80; ++i) states.checksums.values.push_back(i * i);
+  const std::string summed = states_row(states_name, states);
+  BOOST_TEST(summed.size() == plain.size() + 8 * 81);
+  const auto read = read_states(states_name, summed);
+  BOOST_TEST_REQUIRE(read.has_value());
+  BOOST_TEST((read->checksums == states.checksums && std::ranges::equal(read->states.words(), states.states.words())));
+  BOOST_TEST(read_states(states_name, plain)->checksums.empty());
+  states.checksums.values.pop_back();
+  BOOST_TEST(!read_states(states_name, states_row(states_name, states)).has_value());
+  states.checksums.values.resize(81);
+  BOOST_TEST(!read_states(states_name, states_row(states_name, states)).has_value());
+  states.checksums.specs = 0;
+  BOOST_TEST(!read_states(states_name, states_row(states_name, states)).has_value());
+}
+
 BOOST_AUTO_TEST_CASE(a_mask_takes_the_words_of_its_blocks_alone) {
   state_mask mask(33, location_state::serving);
   BOOST_TEST((mask[0] == location_state::serving && mask[32] == location_state::serving));

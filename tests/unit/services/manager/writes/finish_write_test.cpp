@@ -190,17 +190,74 @@ BOOST_AUTO_TEST_CASE(a_session_has_ten_seconds_after_a_recovery) {
   BOOST_TEST(world.finish_all(*grant) == session_not_found);
 }
 
-BOOST_AUTO_TEST_CASE(checksums_are_refused_and_the_session_stays) {
-  write_world world;
-  const auto grant = world.start({1});
+namespace {
+
+using sums = std::vector<std::uint64_t>;
+
+answer_code finish_with(write_world& world, const start_grant& grant, const position_mask& success, sums checksums) {
   rpc_outcome<> outcome;
   world.post(std::make_unique<finish_write>(
-      finish_request{.instance = "i", .session = grant->session, .success = first(1), .checksums = {1, 2}},
+      finish_request{.instance = "i", .session = grant.session, .success = success, .checksums = std::move(checksums)},
       [&](rpc_outcome<> arrival) { outcome = std::move(arrival); }));
   (void)world.run_commands();
-  BOOST_TEST_REQUIRE(!outcome.has_value());
-  BOOST_TEST(outcome.error().code == unsupported);
-  BOOST_TEST(world.finish(*grant, first(1)) == ok);
+  return outcome ? ok : outcome.error().code;
+}
+
+/// The checksums that readers find: a mask of specs and one for each, or nothing.
+sums sums_of(const write_world& world, std::uint64_t key) {
+  std::vector<key_state> states;
+  world.instance().index->read_states(std::vector{cache_key{.low = key}}, states);
+  BOOST_TEST_REQUIRE(states.size() == 1U);
+  return states.front().checksums;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(checksums_are_kept_for_each_spec_of_each_block) {
+  write_world world({.delay_ms = 1'000});
+  const auto grant = world.start({1, 2, 3});
+  const auto plain = world.start({4});
+  BOOST_TEST(finish_with(world, *grant, bools({true, false, true}), {11, 12, 21, 22, 31, ~0ULL}) == ok);
+  BOOST_TEST(finish_with(world, *plain, first(1), {}) == ok);
+  const auto check = [&] {
+    BOOST_TEST((sums_of(world, 1) == sums{3, 11, 12}));
+    BOOST_TEST((sums_of(world, 3) == sums{3, 31, ~0ULL}));
+    BOOST_TEST(sums_of(world, 4).empty());
+  };
+  check();
+  world.recover();
+  check();
+  BOOST_TEST(world.remove({1}) == ok);
+  world.recover();
+  BOOST_TEST((sums_of(world, 3) == sums{3, 31, ~0ULL}));
+}
+
+BOOST_AUTO_TEST_CASE(checksums_of_another_number_are_refused_and_the_session_stays) {
+  write_world world;
+  const auto grant = world.start({1});
+  for (const sums& wrong : {sums{1}, sums{1, 2, 3}}) {
+    BOOST_TEST(finish_with(world, *grant, first(1), wrong) == invalid_argument);
+    BOOST_TEST(world.text_of(1) == "writing s1 3");
+  }
+  world.recover();
+  BOOST_TEST(finish_with(world, *grant, first(1), sums(3)) == invalid_argument);
+  BOOST_TEST(finish_with(world, *grant, first(1), {1, 2}) == ok);
+  const auto empty = world.start({1});
+  BOOST_TEST(finish_with(world, *empty, {}, {1}) == invalid_argument);
+  BOOST_TEST(finish_with(world, *empty, {}, {}) == ok);
+}
+
+BOOST_AUTO_TEST_CASE(a_repeated_finish_needs_the_same_checksums) {
+  write_world world;
+  const auto grant = world.start({1});
+  BOOST_TEST(finish_with(world, *grant, first(1), {1, 2}) == ok);
+  for (int i = 0; i < 2; ++i) {
+    BOOST_TEST(finish_with(world, *grant, first(1), {1, 2}) == ok);
+    for (const sums& other : {sums{}, sums{2, 1}, sums{1, 2, 3}}) {
+      BOOST_TEST(finish_with(world, *grant, first(1), other) == invalid_argument);
+    }
+    world.recover();
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
