@@ -1,5 +1,5 @@
 # cmake --install: the binary, the libraries with their headers, what CMake and pkg-config need to find it, the Python package,
-# the systemd unit.
+# the systemd units, and manual pages.
 include(CMakePackageConfigHelpers)
 
 set(CENOTE_PYTHON_DIR lib/python3/dist-packages CACHE STRING "Where the Python package is installed, under the prefix")
@@ -38,8 +38,11 @@ install(FILES client/cenote.h services/indexer/library/cenote_indexer.h DESTINAT
 install(DIRECTORY python/cenote DESTINATION ${CENOTE_PYTHON_DIR} OPTIONAL
   FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 
-file(READ ${PROJECT_SOURCE_DIR}/scripts/cenote.service cenote_unit)
-string(REPLACE "/usr/bin/cenote" "${CMAKE_INSTALL_FULL_BINDIR}/cenote" cenote_unit "${cenote_unit}")
-file(WRITE ${PROJECT_BINARY_DIR}/cenote.service "${cenote_unit}")
-install(FILES ${PROJECT_BINARY_DIR}/cenote.service DESTINATION ${CENOTE_SYSTEMD_DIR})
+foreach(name cenote cenote-manager)
+  file(READ ${PROJECT_SOURCE_DIR}/scripts/${name}.service cenote_unit)
+  string(REPLACE "/usr/bin/cenote" "${CMAKE_INSTALL_FULL_BINDIR}/cenote" cenote_unit "${cenote_unit}")
+  file(WRITE ${PROJECT_BINARY_DIR}/${name}.service "${cenote_unit}")
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.service DESTINATION ${CENOTE_SYSTEMD_DIR})
+endforeach()
+install(FILES packaging/man/cenote-manager.8 packaging/man/cenote-admin.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
 install(FILES scripts/cenote.sysusers DESTINATION lib/sysusers.d RENAME cenote.conf)

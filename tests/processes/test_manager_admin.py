@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from indexer import self_signed
 from manager import Manager, group_message, instance_message
-from node import BINARY, LIMIT, free_port, node_environment
+from node import BINARY, LIMIT, free_port, node_environment, until
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -258,11 +258,20 @@ def test_levels_of_a_running_manager_change(admin: Admin) -> None:
     assert "INVALID_ARGUMENT" in admin.refused("log-level", "loud", code=USAGE)
 
 
+def usage_of(admin: Admin, name: str) -> list[str]:
+    """The words behind a group or storage in the part about what is used."""
+    used = admin.do("status").partition("\nused\n")[2]
+    return next((line.split()[1:] for line in used.splitlines() if line.split()[:1] == [name]), [])
+
+
 def test_the_status_has_all_that_the_manager_shows(admin: Admin, manager: Manager) -> None:
     add_all(admin, manager, "whole")
     text = admin.do("status")
     for part in ("leader ", "it leads, healthy", "1 in g-whole", "s-whole", "g-whole", "sessions"):
         assert part in text
+    manager.write("whole", [1, 2])
+    until("what is used is shown", lambda: usage_of(admin, "g-whole")[:1] == ["2.00"])
+    assert usage_of(admin, "s-whole")[-3:] == ["healthy", "0", "0"]
     status = admin.json("status")
     assert {"cluster", "health", "groups", "instances", "storages", "metrics"} == set(status)
     assert "whole" in [each["instance_id"] for each in status["instances"]]

@@ -113,14 +113,56 @@ std::string accounts_page(const message_list<wire::admin::Account>& accounts) {
   return rows.empty() ? "  there is no account\n" : rows.text();
 }
 
+std::string group_usage_page(const message_list<wire::admin::InstanceGroup>& groups, const tagged_figures& figures) {
+  table rows({"GROUP", ">USED", ">QUOTA", ">SHARE", ">DELETING", ">INSTANCES"});
+  for (const auto& each : groups) {
+    const double used = figures.value_of("cenote_manager_group_used_bytes", each.name());
+    const auto quota = static_cast<double>(each.quota().capacity());
+    rows.add(
+        {each.name(), bytes_text(static_cast<std::int64_t>(used)), bytes_text(each.quota().capacity()),
+         quota > 0 ? percent(used / quota) : "-",
+         bytes_text(static_cast<std::int64_t>(figures.value_of("cenote_manager_group_deleting_bytes", each.name()))),
+         fmt::format("{}", figures.value_of("cenote_manager_group_instances", each.name()))});
+  }
+  return rows.empty() ? "  there is no group\n" : rows.text();
+}
+
+std::string storage_usage_page(const wire::admin::ListStorageResponse& list, const tagged_figures& figures) {
+  table rows({"STORAGE", ">USED", ">FREE", "HEALTH", ">DELETIONS", ">FAILED"});
+  const auto count = [&](const char* figure, const std::string& storage) {
+    return fmt::format("{}", figures.value_of(figure, storage));
+  };
+  for (int i = 0; i < list.storage_size(); ++i) {
+    const std::string& name = list.storage(i).global_unique_name();
+    const std::string health = i < list.health_size() ? list.health(i).condition() : "";
+    const auto bytes = [&](const char* figure) {
+      return bytes_text(static_cast<std::int64_t>(figures.value_of(figure, name)));
+    };
+    rows.add({name, bytes("cenote_manager_storage_used_bytes"), bytes("cenote_manager_storage_free_bytes"),
+              or_dash(health), count("cenote_manager_storage_deletion_batches", name),
+              count("cenote_manager_storage_failed_deletions_total", name)});
+  }
+  return rows.empty() ? "  there is no storage\n" : rows.text();
+}
+
+tagged_figures::tagged_figures(const message_list<wire::admin::MetricsData>& figures) {
+  for (const auto& each : figures) {
+    if (each.metric_tags().empty()) continue;
+    const auto& value = each.metric_value();
+    values_.try_emplace({each.metric_name(), each.metric_tags(0).tag_value()},
+                        value.has_float_value() ? value.float_value() : static_cast<double>(value.int_value()));
+  }
+}
+
+double tagged_figures::value_of(const std::string& figure, const std::string& tag) const {
+  const auto found = values_.find({figure, tag});
+  return found == values_.end() ? 0 : found->second;
+}
+
 std::string figures_page(const message_list<wire::admin::MetricsData>& figures) {
   table rows({"FIGURE", ">VALUE"});
   for (const auto& each : figures) {
-    std::string tags;
-    for (const auto& tag : each.metric_tags()) {
-      tags += fmt::format("{}{}={}", tags.empty() ? "" : ", ", tag.tag_key(), tag.tag_value());
-    }
-    rows.add({each.metric_name() + (tags.empty() ? "" : " (" + tags + ")"), value_text(each.metric_value())});
+    if (each.metric_tags().empty()) rows.add({each.metric_name(), value_text(each.metric_value())});
   }
   return rows.empty() ? "  there are no figures\n" : rows.text();
 }

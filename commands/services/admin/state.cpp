@@ -105,9 +105,12 @@ std::string instances_line(const manager_status& status) {
 }
 
 std::string status_page(const manager_status& status) {
+  const tagged_figures figures(status.figures.metrics());
+  const auto& groups = status.groups.instance_group();
+  const auto& storages = status.storages.storage();
   return leader_line(status.cluster) + health_line(status.health) + instances_line(status) + "groups\n" +
-         groups_page(status.groups.instance_group()) + "storages\n" + storages_page(status.storages.storage()) +
-         "figures\n" + figures_page(status.figures.metrics());
+         groups_page(groups) + "storages\n" + storages_page(storages) + "used\n" + group_usage_page(groups, figures) +
+         storage_usage_page(status.storages, figures) + "figures\n" + figures_page(status.figures.metrics());
 }
 
 /// With --watch a manager that goes away is waited for.
