@@ -46,6 +46,9 @@ struct group_usage {
   std::int64_t wanted_bytes = 0;                 ///< that a refused request lacked
   bool is_touched = true;                        ///< something was charged, or refused, since the reclaimer looked
   std::size_t instances = 0;
+  round_time next_check{};  ///< of its levels; the strategy's period goes by in between
+
+  [[nodiscard]] bool is_due(round_time now) const noexcept { return now >= next_check; }
 };
 
 struct instance_state {

@@ -211,6 +211,7 @@ bool reclaimer::run_group(group_usage& group, ledger& changes, write_round& roun
   const group_terms& terms = *group.terms;
   const std::int64_t lack = std::exchange(group.wanted_bytes, 0);
   if (expire(group, changes, round)) return true;
+  if (!group.is_due(round.now) && lack == 0) return false;
   const level_use total{.capacity = signed_bytes(terms.capacity), .used = group.bytes.staying()};
   if (run_quota({.source = {.group = &group}, .use = total, .lack = lack, .count = counts_.by_bytes}, changes, round)) {
     return true;
@@ -250,9 +251,18 @@ bool reclaimer::run(ledger& changes, write_round& round) {
   for (const auto& [number, instance] : state_.instances) {
     const bool is_touched = std::exchange(instance->is_touched, false);
     if (instance->is_departing || instance->group->terms->is_paused || (!is_touched && !is_whole)) continue;
+    if (!instance->group->is_due(round.now) && instance->wanted_keys == 0) continue;
     has_evicted |= free_keys(*instance, changes, round);
   }
+  if (!has_evicted) end_checks(round.now);
   return has_evicted;
+}
+
+/// Levels that were checked, and are kept, are checked again after the period of their group. Refusals wait for none.
+void reclaimer::end_checks(round_time now) {
+  for (const auto& [name, group] : state_.groups) {
+    if (group->is_due(now)) group->next_check = now + std::chrono::seconds(group->terms->trigger_period_seconds);
+  }
 }
 
 }  // namespace cenote::manager

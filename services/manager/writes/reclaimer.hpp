@@ -68,6 +68,7 @@ class reclaimer {
   void free_bytes(const victim_source& source, std::int64_t excess, std::uint64_t& count, ledger& changes,
                   write_round& round);
   bool free_keys(instance_state& instance, ledger& changes, write_round& round);
+  void end_checks(round_time now);
   bool expire(group_usage& group, ledger& changes, write_round& round);
   [[nodiscard]] std::vector<chosen_pool> pools_of(const victim_source& source) const;
   [[nodiscard]] std::size_t choose(const std::vector<chosen_pool>& pools, const group_usage& group);

@@ -125,6 +125,26 @@ BOOST_AUTO_TEST_CASE(a_grant_that_crosses_a_level_is_followed_by_room) {
   BOOST_TEST(served(world, numbers(0, 4)).size() == 3U);
 }
 
+BOOST_AUTO_TEST_CASE(levels_are_checked_once_in_the_period_of_their_group) {
+  write_world world;
+  world.reclaims = true;
+  BOOST_TEST_REQUIRE(world.update_group({.capacity = 10 * block,
+                                         .level = 0.5,
+                                         .strategy = R"(,"trigger_period_seconds":60)"}) == ok);
+  world.settle();
+  world.pass(61s);
+  world.settle();  // the check of an empty group, and the next one a minute later
+  world.write({1, 2, 3, 4, 5, 6});
+  world.settle();
+  BOOST_TEST(served(world, numbers(1, 6)).size() == 6U);
+  world.pass(59s);
+  world.settle();
+  BOOST_TEST(served(world, numbers(1, 6)).size() == 6U);
+  world.pass(2s);
+  world.settle();
+  BOOST_TEST(served(world, numbers(1, 6)).size() < 6U);
+}
+
 BOOST_AUTO_TEST_CASE(a_refusal_frees_what_the_request_lacked) {
   write_world world({.capacity = 10 * block, .level = 1});
   write_apart(world, numbers(0, 9));
