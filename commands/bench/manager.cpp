@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -450,7 +451,7 @@ class manager_bench {
 result<void> run_manager_bench(const options& options, report& out) {
   const std::vector<std::uint64_t> sizes = options.blocks.empty() ? std::vector{default_keys} : options.blocks;
   for (const std::uint64_t keys : sizes) {
-    auto folder = scratch_directory::make(options.path);
+    auto folder = scratch_directory::make(std::filesystem::absolute(options.path).string());
     if (!folder) return std::unexpected(folder.error());
     if (auto done = manager_bench(options, out, std::move(*folder), keys).run(); !done) return done;
   }
