@@ -43,7 +43,7 @@ struct manager_section {
   std::chrono::nanoseconds write_timeout{}, max_write_timeout{}, store_timeout{}, quarantine{}, probe_interval{},
       probe_timeout{};
   storage_choice read_choice = storage_choice::weighted;
-  std::string trace_file;  ///< empty: calls are not written down
+  std::string trace_file;            ///< empty: calls are not written down
   std::vector<std::string> plugins;  ///< "NAME=PROGRAM", a program by the type of storage that it serves
 };
 

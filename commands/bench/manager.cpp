@@ -83,7 +83,7 @@ class manager_bench {
   }
 
  private:
-  [[nodiscard]] service_parts parts_of(manager_writer& writer) {
+  [[nodiscard]] face_parts parts_of(manager_writer& writer) {
     return {.writer = writer, .access = access_, .counts = counts_, .settings = settings_};
   }
   [[nodiscard]] journal_opener opener() const {
@@ -441,7 +441,7 @@ class manager_bench {
   call_counts counts_;
   access_desk access_{access_settings{}};
   std::unique_ptr<manager_writer> writer_;
-  std::optional<service_parts> parts_;
+  std::optional<face_parts> parts_;
   std::unique_ptr<call_desk> desk_;
   std::unique_ptr<meta_calls> reads_;
 };

@@ -1,4 +1,4 @@
-"""What operators of `cenote manager` see: pages, metrics, traces."""
+"""Pages, metrics and traces of `cenote manager`, for operators."""
 
 from __future__ import annotations
 

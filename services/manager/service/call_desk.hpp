@@ -18,7 +18,7 @@ struct call_settings {
 };
 
 /// What all faces of a manager share; everything outlives them.
-struct service_parts {
+struct face_parts {
   manager_writer& writer;
   access_desk& access;
   call_counts& counts;
@@ -29,7 +29,7 @@ struct service_parts {
 /// Answers the calls of a face, on one thread at a time.
 class call_desk {
  public:
-  explicit call_desk(const service_parts& parts)
+  explicit call_desk(const face_parts& parts)
       : parts_(parts),
         views_(parts.writer.views()),
         meta_(parts.writer, parts.settings.limits, parts.settings.choice, parts.counts, parts.trace),
@@ -48,7 +48,7 @@ class call_desk {
   void append_status(std::string& out) { admin_.append_status(out); }
 
  private:
-  const service_parts& parts_;
+  const face_parts& parts_;
   view_reader views_;
   meta_calls meta_;
   admin_calls admin_;

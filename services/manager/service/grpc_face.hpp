@@ -15,7 +15,7 @@ namespace cenote::manager {
 class grpc_face final : public ::cenote::rpc::call_handler {
  public:
   /// `parts` outlive it.
-  grpc_face(rpc_face face, const service_parts& parts) : face_(face), parts_(parts) {}
+  grpc_face(rpc_face face, const face_parts& parts) : face_(face), parts_(parts) {}
 
   [[nodiscard]] bool has_method(std::string_view method) const noexcept override;
   void handle(std::string_view method, const std::shared_ptr<::cenote::rpc::open_call>& call) override;
@@ -28,7 +28,7 @@ class grpc_face final : public ::cenote::rpc::call_handler {
   void give_back(std::unique_ptr<call_desk> desk);
 
   rpc_face face_;
-  const service_parts& parts_;
+  const face_parts& parts_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<call_desk>> desks_;  ///< that are free
 };

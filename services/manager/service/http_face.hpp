@@ -14,7 +14,7 @@ namespace cenote::manager {
 class http_face final : public http::request_handler {
  public:
   /// `parts` outlive it.
-  http_face(rpc_face face, const service_parts& parts) : face_(face), access_(parts.access), desk_(parts) {}
+  http_face(rpc_face face, const face_parts& parts) : face_(face), access_(parts.access), desk_(parts) {}
 
   void handle(const http::http_request& request, http::http_reply& reply) override;
 

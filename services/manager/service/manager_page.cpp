@@ -40,7 +40,7 @@ void add_calls(const call_counts& calls, http::metric_families& page) {
   page.counter("cenote_manager_lookup_hits_total", "Of these, keys in the answers.", as_value(calls.hits()));
 }
 
-void add_group(const group_report& group, http::metric_families& page) {
+void add_group(const quota_report& group, http::metric_families& page) {
   const http::metric_labels labels{{"group", group.name}};
   page.gauge("cenote_manager_group_quota_bytes", "Quota of a group.", as_value(group.quota), labels);
   page.gauge("cenote_manager_group_used_bytes", "Bytes that count against it, deletions under way included.",
@@ -83,7 +83,7 @@ void write_bytes(const byte_account& bytes, json_writer& json) {
   json.signed_number(bytes.deleting);
 }
 
-void write_group(const group_report& group, json_writer& json) {
+void write_group(const quota_report& group, json_writer& json) {
   json.begin_object();
   json.name("name");
   json.text(group.name);
@@ -170,7 +170,7 @@ http::metric_families metrics_of(const page_sources& sources) {
   }
   page.seconds("cenote_manager_journal_seconds", "Times of the journal's batches.", sources.figures.journal_times);
   add_calls(sources.calls, page);
-  for (const group_report& each : sources.usage.groups) add_group(each, page);
+  for (const quota_report& each : sources.usage.groups) add_group(each, page);
   for (const storage_report& each : sources.usage.storages) add_storage(each, page);
   const std::size_t shown = std::min(sources.usage.instances.size(), most_instances);
   for (std::size_t i = 0; i < shown; ++i) {

@@ -133,11 +133,11 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
   process->access_ = std::make_unique<access_desk>(access_settings_of(settings));
   process->writer_ =
       std::make_unique<manager_writer>(writer_options_of(settings, std::move(*open_journal), std::move(*bootstrap)));
-  process->parts_.emplace(service_parts{.writer = *process->writer_,
-                                        .access = *process->access_,
-                                        .counts = process->counts_,
-                                        .trace = process->trace_.get(),
-                                        .settings = process->settings_});
+  process->parts_.emplace(face_parts{.writer = *process->writer_,
+                                     .access = *process->access_,
+                                     .counts = process->counts_,
+                                     .trace = process->trace_.get(),
+                                     .settings = process->settings_});
   for (const auto& [face, rpc_port, http_port] :
        {std::tuple(rpc_face::meta, settings.meta_rpc_port, settings.meta_http_port),
         std::tuple(rpc_face::admin, settings.admin_rpc_port, settings.admin_http_port)}) {

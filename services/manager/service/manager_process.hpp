@@ -43,7 +43,7 @@ class manager_process {
   std::unique_ptr<call_trace> trace_;
   std::unique_ptr<access_desk> access_;
   std::unique_ptr<manager_writer> writer_;
-  std::optional<service_parts> parts_;
+  std::optional<face_parts> parts_;
   std::vector<std::unique_ptr<grpc_face>> faces_;
   std::vector<std::unique_ptr<http::request_server>> http_;
   std::vector<std::unique_ptr<::cenote::rpc::rpc_server>> grpc_;

@@ -4,9 +4,9 @@ namespace cenote::manager {
 
 namespace {
 
-group_report report_group(const group_usage& usage) {
+quota_report report_group(const group_usage& usage) {
   const group_terms& terms = *usage.terms;
-  group_report made{.name = terms.name,
+  quota_report made{.name = terms.name,
                     .quota = terms.capacity,
                     .bytes = usage.bytes,
                     .instances = usage.instances,

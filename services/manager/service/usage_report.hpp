@@ -1,4 +1,4 @@
-// What the groups, instances and storages of a manager use, at a moment.
+// Bytes, keys and conditions of the groups, instances and storages of a manager, at a moment.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ struct type_usage {
   std::uint64_t quota = 0;  ///< bytes; without a quota of this type 0
 };
 
-struct group_report {
+struct quota_report {
   std::string name{};
   std::uint64_t quota = 0;  ///< bytes
   byte_account bytes{};
@@ -53,7 +53,7 @@ struct storage_report {
 
 struct usage_report {
   std::chrono::steady_clock::time_point time{};
-  std::vector<group_report> groups{};        ///< by name
+  std::vector<quota_report> groups{};        ///< by name
   std::vector<instance_report> instances{};  ///< by id
   std::vector<storage_report> storages{};    ///< by name
 };

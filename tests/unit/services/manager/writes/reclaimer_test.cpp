@@ -128,9 +128,8 @@ BOOST_AUTO_TEST_CASE(a_grant_that_crosses_a_level_is_followed_by_room) {
 BOOST_AUTO_TEST_CASE(levels_are_checked_once_in_the_period_of_their_group) {
   write_world world;
   world.reclaims = true;
-  BOOST_TEST_REQUIRE(world.update_group({.capacity = 10 * block,
-                                         .level = 0.5,
-                                         .strategy = R"(,"trigger_period_seconds":60)"}) == ok);
+  BOOST_TEST_REQUIRE(
+      world.update_group({.capacity = 10 * block, .level = 0.5, .strategy = R"(,"trigger_period_seconds":60)"}) == ok);
   world.settle();
   world.pass(61s);
   world.settle();  // the check of an empty group, and the next one a minute later
