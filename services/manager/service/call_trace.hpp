@@ -24,7 +24,7 @@ namespace cenote::manager {
 /// A file of calls in the form of the Tair KVCache Manager's publisher log: a line for each GetCacheLocation,
 /// StartWriteCache and FinishWriteCache that was answered with OK. A thread writes; what finds no room before it is
 /// dropped and counted, and no call waits. At `most_file_bytes` the file is renamed to `.1`, that one to `.2`, up to
-/// `kept_files`. Keys of 16 bytes are folded to 8, which tells blocks apart. Thread-safe.
+/// `kept_files`. Keys of 16 bytes are folded to 8, which differ where blocks do. Thread-safe.
 class call_trace {
  public:
   static constexpr std::size_t most_waiting_bytes = std::size_t{16} << 20U;
