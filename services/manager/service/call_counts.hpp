@@ -1,4 +1,4 @@
-// What became of the calls of all clients.
+// Counts and times of the calls of all clients.
 #pragma once
 
 #include <array>

@@ -17,7 +17,7 @@ struct call_settings {
   manager_identity identity{};
 };
 
-/// What all faces of a manager share; everything outlives them.
+/// The parts that all faces of a manager share; everything outlives them.
 struct face_parts {
   manager_writer& writer;
   access_desk& access;

@@ -130,13 +130,13 @@ rpc_outcome<std::uint64_t> meta_calls::asked_specs(const instance_terms& terms,
   return specs;
 }
 
-void meta_calls::note_uses(const served_instance& instance, std::size_t asked) {
+void meta_calls::note_uses(const served_instance& instance, std::size_t key_count) {
   std::vector<std::uint32_t> records;
   records.reserve(lookup_.keys.size());
   for (const found_key& key : lookup_.keys) {
     if (key.parts != 0) records.push_back(key.record);
   }
-  counts_.note_lookup(asked, records.size());
+  counts_.note_lookup(key_count, records.size());
   if (!records.empty()) writer_.uses().add(instance.terms().number, std::move(records));
 }
 

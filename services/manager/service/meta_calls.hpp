@@ -62,7 +62,7 @@ class meta_calls {
   [[nodiscard]] answer_writer location_writer(instance_pointer instance, std::vector<cache_key> keys,
                                               std::uint64_t specs, std::size_t begin, std::size_t count) const;
   /// Of a lookup with so many keys.
-  void note_uses(const served_instance& instance, std::size_t asked);
+  void note_uses(const served_instance& instance, std::size_t key_count);
 
   [[nodiscard]] rpc_outcome<answer_writer> get_by_backend(const proto::meta::GetCacheLocationsByBackendRequest& request,
                                                           const call_rights& rights);
