@@ -17,7 +17,7 @@ DEBUG = "debug.enabled=true"
 KILLS = 100 if FULL else 5  # a point
 BLOCK = sum(size for _, size in SPECS)
 # Passings of a point until a kill, at most: about those of a second of the writers' work.
-MOST_PASSINGS = {"start": 20, "finish": 20, "remove": 20, "trim": 4, "reclaim": 6, "deletion": 20, "storage": 40}
+MOST_PASSINGS = {"start": 80, "finish": 80, "remove": 80, "trim": 12, "reclaim": 20, "deletion": 80, "storage": 150}
 WORK_POINTS = [
     *(f"{work}_{side}" for work in MOST_PASSINGS if work != "storage" for side in ("batch", "written")),
     "storage_removal",
