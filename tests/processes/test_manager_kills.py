@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from manager import UNREACHABLE, FilePart, Manager, code_of, message_of, uris_of
+from manager_wire import WireClient
 from manager_writers import SPECS, Round, Writer, check_quiet, check_writers, go_on, writers_at_work
 from node import FULL, LIMIT, until
 
@@ -197,6 +198,9 @@ def test_faults_of_calls_come_at_their_passing_and_go_when_they_are_removed(tmp_
         manager.do("injectFault", api_name="GetCacheLocation")
         assert codes(3) == [bad, bad, bad]
         assert code_of(manager.call("getCacheLocationLen", instance_id="i", block_keys=[1])) == good
+        wire = WireClient(manager.meta_rpc, manager.admin_rpc)
+        assert code_of(wire.call("GetCacheLocation", instance_id="i", block_keys=[1])) == bad
+        wire.close()
         manager.do("removeFault", api_name="GetCacheLocation")
         assert codes(1) == [good]
         manager.do("injectFault", api_name="GetCacheLocation")

@@ -58,12 +58,13 @@ std::expected<void, body_fault> debug_calls::call(enum rpc name, answer_form for
   });
 }
 
-std::expected<void, body_fault> debug_calls::pass(const rpc_row& row) {
-  if (faults_ == nullptr || row.service == rpc_service::debug) return {};
+std::optional<answer_writer> debug_calls::failure_of(const rpc_row& row) {
+  if (faults_ == nullptr || row.service == rpc_service::debug) return std::nullopt;
   const auto passed = faults_->pass(row.name);
-  if (passed) return {};
-  return std::unexpected(
-      body_fault{.cause = {.code = answer_code::internal_error, .message = passed.error().message()}});
+  if (passed) return std::nullopt;
+  const rpc_refusal reason{.code = answer_code::internal_error, .message = passed.error().message()};
+  return answer_writer(reason.code,
+                       [reason](answer_form form, std::string& out) { append_refusal(reason, form, out); });
 }
 
 }  // namespace cenote::manager

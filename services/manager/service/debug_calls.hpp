@@ -2,6 +2,7 @@
 #pragma once
 
 #include <expected>
+#include <optional>
 #include <string_view>
 
 #include "services/manager/service/call_answer.hpp"
@@ -19,8 +20,8 @@ class debug_calls {
   /// Errors: the body was not understood; then nothing is answered.
   [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
                                                      const answer_receiver& receive);
-  /// The fault of a call that is to be answered. Errors: INTERNAL_ERROR.
-  [[nodiscard]] std::expected<void, body_fault> pass(const rpc_row& row);
+  /// The answer of a call that has to fail; nothing: it is answered as ever.
+  [[nodiscard]] std::optional<answer_writer> failure_of(const rpc_row& row);
 
  private:
   fault_table* faults_;
