@@ -1,10 +1,10 @@
 #include "services/manager/writes/fault_points.hpp"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 
 #include "transport/manager/rpc_table.hpp"
 
