@@ -1247,15 +1247,17 @@ constexpr std::array keys{
         {.name = "debug.enabled",
          .type = boolean,
          .fallback = "false",
-         .about = "Allow `cenote debug`, which serves wrong bytes on purpose: for tests of engines only."}),
+         .about =
+             "Allow `cenote debug`, which serves wrong bytes on purpose, and faults of a manager: for tests only."}),
     bound<&node_config::debug, &debug_section::kill_at>(
         {.name = "debug.kill_at",
          .type = string_list,
          .fallback = "[]",
          .about = "With `debug.enabled`: the node's first worker is killed right behind the first of these points "
                   "of its sources, the second worker behind the second, and so on. `point:3`: at its third "
-                  "passing. `point:3:hang`: the thread that passes stands still instead. Empty: not. For tests of "
-                  "restarts only."}),
+                  "passing. `point:3:hang`: the thread that passes stands still instead. A manager has points of "
+                  "its own, and is killed at the one that it comes to first. Empty: not. For tests of restarts "
+                  "only."}),
     bound<&node_config::log, &log_section::level>(
         {.name = "log.level",
          .type = string,

@@ -165,14 +165,19 @@ class Manager:
 
     # ---- life
 
-    def start(self) -> Manager:
-        """Starts, and waits until it is healthy."""
+    def launch(self, *sets: str) -> None:
+        """Starts it with further settings, and waits for nothing."""
         assert not self.running
+        command = [*self.command, *(word for setting in sets for word in ("--set", setting))]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=node_environment()
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=node_environment()
             )
         self._connections = threading.local()
+
+    def start(self) -> Manager:
+        """Starts, and waits until it is healthy."""
+        self.launch()
         until("the manager is healthy", self._is_healthy, pause=0.02)
         return self
 

@@ -1,4 +1,4 @@
-// The calls of AdminService and DebugService.
+// The calls of AdminService.
 #pragma once
 
 #include <memory>

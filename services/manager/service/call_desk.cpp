@@ -7,6 +7,11 @@ namespace cenote::manager {
 
 std::expected<void, body_fault> call_desk::call(const rpc_row& row, answer_form form, std::string_view body,
                                                 const call_access& access, answer_receiver receive) {
+  if (auto failure = debug_.failure_of(row)) {
+    receive(std::move(*failure));
+    return {};
+  }
+  if (row.service == rpc_service::debug) return debug_.call(row.call, form, body, receive);
   const bool is_meta = (row.service == rpc_service::meta && row.call != rpc::get_cluster_info) ||
                        row.call == rpc::admin_get_cache_meta || row.call == rpc::admin_remove_cache;
   if (!is_meta) return admin_.call(row.call, form, body, std::move(receive));

@@ -7,6 +7,7 @@
 #include "services/manager/service/admin_calls.hpp"
 #include "services/manager/service/call_counts.hpp"
 #include "services/manager/service/call_trace.hpp"
+#include "services/manager/service/debug_calls.hpp"
 #include "services/manager/service/meta_calls.hpp"
 
 namespace cenote::manager {
@@ -24,6 +25,7 @@ struct face_parts {
   call_counts& counts;
   call_trace* trace = nullptr;  ///< null: calls are not written down
   const call_settings& settings;
+  fault_table* faults = nullptr;  ///< null: none can be injected
 };
 
 /// Answers the calls of a face, on one thread at a time.
@@ -33,7 +35,8 @@ class call_desk {
       : parts_(parts),
         views_(parts.writer.views()),
         meta_(parts.writer, parts.settings.limits, parts.settings.choice, parts.counts, parts.trace),
-        admin_(parts.writer, parts.access, parts.counts, parts.settings.identity) {}
+        admin_(parts.writer, parts.access, parts.counts, parts.settings.identity),
+        debug_(parts.faults) {}
 
   /// Answers a caller that was let in. Errors: the body was not understood; then nothing is answered. What is read is
   /// answered before it returns.
@@ -52,6 +55,7 @@ class call_desk {
   view_reader views_;
   meta_calls meta_;
   admin_calls admin_;
+  debug_calls debug_;
 };
 
 }  // namespace cenote::manager

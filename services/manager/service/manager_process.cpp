@@ -36,8 +36,30 @@ std::map<storage_type, std::string> plugins_of(const config::manager_section& se
   return commands;
 }
 
+/// Errors: invalid_config: `debug.kill_at` names no point of a manager.
+result<std::shared_ptr<fault_table>> faults_of(const config::debug_section& debug) {
+  if (!debug.enabled) return std::shared_ptr<fault_table>();
+  auto faults = std::make_shared<fault_table>();
+  for (const std::string& kill : debug.kill_at) {
+    if (const auto injected = faults->inject_kill(kill); !injected) {
+      return fail(error_code::invalid_config, "debug.kill_at: " + injected.error().message());
+    }
+  }
+  return faults;
+}
+
+/// Makes the folder of the state, too.
+result<registry_edit> bootstrap_of(const config::manager_section& settings, const std::string& state_dir) {
+  std::error_code made;
+  std::filesystem::create_directories(state_dir, made);
+  if (made) return fail_errno(made.value(), "mkdir", state_dir);
+  auto bootstrap = bootstrap_edit(settings.bootstrap, state_dir);
+  if (bootstrap && config::needs_accounts(settings)) return with_first_account(std::move(*bootstrap), state_dir);
+  return bootstrap;
+}
+
 writer_options writer_options_of(const config::manager_section& settings, journal_opener open_journal,
-                                 registry_edit bootstrap) {
+                                 registry_edit bootstrap, std::shared_ptr<fault_table> faults) {
   return {.open_journal = std::move(open_journal),
           .writes = {.write_timeout = duration_of<std::chrono::seconds>(settings.write_timeout),
                      .max_write_timeout = duration_of<std::chrono::seconds>(settings.max_write_timeout),
@@ -46,7 +68,8 @@ writer_options writer_options_of(const config::manager_section& settings, journa
                        .probe_timeout = duration_of<std::chrono::milliseconds>(settings.probe_timeout)},
           .bootstrap = std::move(bootstrap),
           .name = std::to_string(random_number()),
-          .plugins = plugins_of(settings)};
+          .plugins = plugins_of(settings),
+          .faults = std::move(faults)};
 }
 
 call_settings call_settings_of(const config::manager_section& settings) {
@@ -117,12 +140,10 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
   const std::string state_dir = config::manager_state_dir(config);
   auto open_journal = journal_opener_of(settings, state_dir);
   if (!open_journal) return std::unexpected(open_journal.error());
-  std::error_code made;
-  std::filesystem::create_directories(state_dir, made);
-  if (made) return fail_errno(made.value(), "mkdir", state_dir);
-  auto bootstrap = bootstrap_edit(settings.bootstrap, state_dir);
+  auto faults = faults_of(config.debug);
+  if (!faults) return std::unexpected(faults.error());
+  auto bootstrap = bootstrap_of(settings, state_dir);
   if (!bootstrap) return std::unexpected(bootstrap.error());
-  if (config::needs_accounts(settings)) *bootstrap = with_first_account(std::move(*bootstrap), state_dir);
   google::protobuf::SetLogHandler(write_fatal_line);
   std::unique_ptr<manager_process> process(new manager_process(call_settings_of(settings)));
   if (!settings.trace_file.empty()) {
@@ -131,13 +152,15 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
     process->trace_ = std::move(*trace);
   }
   process->access_ = std::make_unique<access_desk>(access_settings_of(settings));
-  process->writer_ =
-      std::make_unique<manager_writer>(writer_options_of(settings, std::move(*open_journal), std::move(*bootstrap)));
+  process->faults_ = *faults;
+  process->writer_ = std::make_unique<manager_writer>(
+      writer_options_of(settings, std::move(*open_journal), std::move(*bootstrap), *faults));
   process->parts_.emplace(face_parts{.writer = *process->writer_,
-                                     .access = *process->access_,
-                                     .counts = process->counts_,
-                                     .trace = process->trace_.get(),
-                                     .settings = process->settings_});
+                                        .access = *process->access_,
+                                        .counts = process->counts_,
+                                        .trace = process->trace_.get(),
+                                        .settings = process->settings_,
+                                        .faults = process->faults_.get()});
   for (const auto& [face, rpc_port, http_port] :
        {std::tuple(rpc_face::meta, settings.meta_rpc_port, settings.meta_http_port),
         std::tuple(rpc_face::admin, settings.admin_rpc_port, settings.admin_http_port)}) {

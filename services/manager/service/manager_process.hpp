@@ -42,6 +42,7 @@ class manager_process {
   call_counts counts_;
   std::unique_ptr<call_trace> trace_;
   std::unique_ptr<access_desk> access_;
+  std::shared_ptr<fault_table> faults_;
   std::unique_ptr<manager_writer> writer_;
   std::optional<face_parts> parts_;
   std::vector<std::unique_ptr<grpc_face>> faces_;

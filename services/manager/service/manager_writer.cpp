@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "config/logging.hpp"
+#include "services/manager/service/faulty_storage.hpp"
 #include "services/manager/storages/file_storage.hpp"
 #include "services/manager/storages/plugin_process.hpp"
 #include "services/manager/storages/redis_storage.hpp"
@@ -49,6 +50,7 @@ result<std::unique_ptr<storage_backend>> open_backend(const storage_terms& stora
 std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const writer_options& options,
                                             std::shared_ptr<plugin_counters> counters) {
   auto made = open_backend(storage, options, std::move(counters));
+  if (made && options.faults != nullptr) return std::make_unique<faulty_storage>(std::move(*made), options.faults);
   if (made) return std::move(*made);
   log_warn(logger("manager"), "a storage cannot be opened",
            {{"storage", storage.name}, {"reason", made.error().message()}});
@@ -66,7 +68,9 @@ class manager_writer::state_owner {
         incarnation_(incarnation),
         make_worker_([this](const storage_terms& storage) { return make_worker(storage); }),
         removals_(state_, writer.options_.writes),
-        changes_(state_, *rows_, [this](const due_removal& removal) { removals_.add(removal); }),
+        changes_(
+            state_, *rows_, [this](const due_removal& removal) { removals_.add(removal); },
+            writer.options_.faults.get()),
         reclaimer_(state_),
         parts_{.state = state_,
                .changes = changes_,
@@ -134,7 +138,8 @@ result<recovery_counts> manager_writer::state_owner::recover() {
   recovery_parts parts{.state = state_,
                        .sessions = sessions_,
                        .removals = [this](const due_removal& removal) { removals_.add(removal); },
-                       .make_worker = make_worker_};
+                       .make_worker = make_worker_,
+                       .faults = writer_.options_.faults.get()};
   for (const auto& [type, command] : writer_.options_.plugins) parts.plugins.insert(type);
   auto counts = manager::recover(*rows_, parts, std::chrono::steady_clock::now());
   return counts;
@@ -358,6 +363,7 @@ bool manager_writer::begin(state_owner& owner) {
   while (owner.has_commands()) {
     if (!owner.run_round()) return false;
   }
+  if (!pass(options_.faults.get(), fault_point::recovery_view)) return false;
   owner.show_view();
   return true;
 }

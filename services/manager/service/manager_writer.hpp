@@ -42,6 +42,7 @@ struct writer_options {
   registry_edit bootstrap{};                      ///< tried after each recovery; null: none
   std::string name{};                             ///< of this process, in the names of files that probes write
   std::map<storage_type, std::string> plugins{};  ///< commands by the type that they serve
+  std::shared_ptr<fault_table> faults{};          ///< null: none can be injected
 };
 
 /// Figures for pages. Counters since the start.

@@ -78,6 +78,7 @@ rpc_outcome<> finish_write::finish_open(write_parts& parts, const session_name& 
     parts.changes.set_state(instance, extent, i, (*success)[i] ? location_state::serving : location_state::deleting);
   }
   parts.changes.close(instance, extent, unix_seconds(), mark);
+  parts.changes.note(round_work::finish);
   parts.sessions.close(name.extent, extent.deadline);
   parts.sessions.remember(name.extent, {.instance = place.instance,
                                         .nonce = name.nonce,

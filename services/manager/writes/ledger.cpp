@@ -1,5 +1,6 @@
 #include "services/manager/writes/ledger.hpp"
 
+#include <bit>
 #include <utility>
 
 #include "services/manager/writes/served_blocks.hpp"
@@ -46,11 +47,26 @@ void ledger::write_states(const instance_state& instance, const extent_state& ex
   batch_.push_back({.name = row, .value = states_row(row, states)});
 }
 
+result<> ledger::write_batch() {
+  const std::uint32_t works = std::exchange(works_, 0);
+  const auto pass_each = [&](auto point_of) -> result<> {
+    if (faults_ == nullptr) return {};
+    for (std::uint32_t rest = works; rest != 0; rest &= rest - 1) {
+      const auto work = static_cast<round_work>(std::countr_zero(rest));
+      if (auto passed = pass(faults_, point_of(work)); !passed) return passed;
+    }
+    return {};
+  };
+  if (auto passed = pass_each(batch_point); !passed) return passed;
+  if (auto written = rows_.write(batch_); !written) return written;
+  return pass_each(written_point);
+}
+
 result<> ledger::commit(round_time now) {
   for (const dirty_extent& entry : dirty_) write_states(*entry.instance, *entry.extent);
   if (!batch_.empty()) {
     for (const journal_row& row : batch_) bytes_ += row.name.size() + (row.value ? row.value->size() : 0);
-    const auto written = rows_.write(batch_);
+    const auto written = write_batch();
     batch_.clear();
     if (!written) {
       dirty_.clear();
@@ -61,6 +77,7 @@ result<> ledger::commit(round_time now) {
   for (dirty_extent& entry : dirty_) publish(entry, now);
   dirty_.clear();
   places_.clear();
+  works_ = 0;
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "services/manager/store/journal.hpp"
+#include "services/manager/writes/fault_points.hpp"
 #include "services/manager/writes/manager_state.hpp"
 
 namespace cenote::manager {
@@ -27,10 +28,12 @@ class ledger {
  public:
   using removal_receiver = std::function<void(const due_removal&)>;
 
-  /// `removals` gets each range of blocks that is to be deleted. All outlive the ledger.
-  ledger(manager_state& state, journal& rows, removal_receiver removals)
-      : state_(state), rows_(rows), removals_(std::move(removals)) {}
+  /// `removals` gets each range of blocks that is to be deleted. All outlive the ledger. `faults`: null, but in tests.
+  ledger(manager_state& state, journal& rows, removal_receiver removals, fault_table* faults = nullptr)
+      : state_(state), rows_(rows), removals_(std::move(removals)), faults_(faults) {}
 
+  /// The round has changes of this work, for the faults that tests inject.
+  void note(round_work work) noexcept { works_ |= 1U << static_cast<unsigned>(work); }
   /// A new extent, whose blocks are `writing` already.
   void grant(extent_state& extent, const extent_grant& terms);
   /// A block changes its state, in the writer's view at once.
@@ -54,6 +57,8 @@ class ledger {
 
   [[nodiscard]] dirty_extent& dirty(instance_state& instance, extent_state& extent);
   void write_states(const instance_state& instance, const extent_state& extent);
+  /// The batch with the points around it.
+  [[nodiscard]] result<> write_batch();
   void publish(dirty_extent& entry, round_time now);
   /// False: readers see this state already.
   bool publish_block(instance_state& instance, const extent_state& extent, std::uint32_t position, round_time now);
@@ -64,6 +69,8 @@ class ledger {
   manager_state& state_;
   journal& rows_;
   removal_receiver removals_;
+  fault_table* faults_;
+  std::uint32_t works_ = 0;  ///< a bit a round_work, of this round
   std::vector<journal_row> batch_;
   std::uint64_t bytes_ = 0;
   std::vector<dirty_extent> dirty_;

@@ -121,6 +121,7 @@ std::int64_t reclaimer::evict(const chosen_pool& choice, std::uint32_t record, l
     bytes += instance.bytes_of(instance.index->sets().mask(place.set));
     changes.set_state(instance, *extent, place.position, location_state::deleting);
   });
+  changes.note(round_work::reclaim);
   evict_from_pool(instance, choice.storage, record, tenths_of(now));
   return bytes;
 }

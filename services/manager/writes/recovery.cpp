@@ -284,8 +284,10 @@ result<recovery_counts> recover(journal& rows, recovery_parts& parts, round_time
   parts.state.epoch = *epoch;
   journal_reader reader(rows, parts, now);
   if (auto read = reader.read_registry(); !read) return std::unexpected(read.error());
+  if (auto passed = pass(parts.faults, fault_point::recovery_registry); !passed) return std::unexpected(passed.error());
   if (auto read = reader.read_states(); !read) return std::unexpected(read.error());
   if (auto read = reader.read_extents(); !read) return std::unexpected(read.error());
+  if (auto passed = pass(parts.faults, fault_point::recovery_extents); !passed) return std::unexpected(passed.error());
   reader.fill_pools();
   return reader.counts();
 }

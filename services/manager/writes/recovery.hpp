@@ -25,7 +25,8 @@ struct recovery_parts {
   write_sessions& sessions;
   ledger::removal_receiver removals;
   worker_factory make_worker;
-  plugin_types plugins{};  ///< that are there
+  plugin_types plugins{};         ///< that are there
+  fault_table* faults = nullptr;  ///< null, but in tests
 };
 
 /// Begins an epoch and rebuilds all that the journal holds: registry, extents, accounts, open sessions, deletions that

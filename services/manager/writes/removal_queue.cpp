@@ -149,6 +149,7 @@ void removal_queue::complete(const removal_outcome& outcome, ledger& changes, ro
     if (extent == nullptr || extent->states[block.position] != location_state::deleting) continue;
     if (!has_failed) {
       changes.set_state(*state_.instance(block.removal.instance), *extent, block.position, location_state::none);
+      changes.note(round_work::deletion);
       continue;
     }
     if (storage != nullptr) ++storage->failed_deletions;

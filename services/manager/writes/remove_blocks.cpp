@@ -23,6 +23,7 @@ void give_up(write_parts& parts, instance_state& instance, std::uint32_t record)
     if (extent == nullptr) continue;  // of a session that is not granted yet
     if (is_live(extent->states[place.position])) {
       parts.changes.set_state(instance, *extent, place.position, location_state::deleting);
+      parts.changes.note(round_work::remove);
     }
   }
 }
@@ -105,6 +106,7 @@ bool trim_instance::advance(write_parts& parts, write_round& round) {
     outcome_ = refuse_instance(request_.instance);
     return true;
   }
+  parts.changes.note(round_work::trim);
   return walk_.advance(parts, *instance, round);
 }
 

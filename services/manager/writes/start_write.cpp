@@ -243,6 +243,7 @@ rpc_outcome<> start_write::end(write_parts& parts) {
   granted_.session = session_name{.extent = granted_.extent, .nonce = nonce}.text();
   extent_->specs = grant_.specs;
   parts.changes.grant(*extent_, grant_);
+  parts.changes.note(round_work::start);
   granted_.keys = std::move(grant_.keys);
   parts.sessions.open(granted_.extent, {.instance = number_, .table = extent_->table, .blocks = extent_->present},
                       extent_->deadline);
