@@ -398,7 +398,7 @@ class call_sequence {
 
   byte_reader input_;
   write_world world_{{.candidates = R"("s1","s2")", .capacity = 40 * 768, .max_keys = 30, .level = 0.8}, 4};
-  shown_world shown_{world_};
+  shown_world board_{world_};
   call_counts counts_;
   manager_writer writer_{{}};
   meta_calls calls_{writer_, {}, read_choice::first, counts_, nullptr};

@@ -61,7 +61,7 @@ bool is_read_alike(const std::string& text, const Message& message) {
   return google::protobuf::util::JsonStringToMessage(text, second.get()).ok() && is_same(*second, message);
 }
 
-/// What is taken is printed as a text that means the same to every reader.
+/// A body that is taken is printed as a text that means the same to every reader.
 template <std::size_t Call>
 void read_body(bytes_view input) {
   const std::unique_ptr<Message> message(request_of(rpc_rows[Call]).New());

@@ -1,4 +1,4 @@
-// What a manager reads out of its journal and its snapshots, and what it makes of names out of requests.
+// Rows of a manager's journal, its snapshots, and the paths and addresses that it makes of names.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -66,7 +66,7 @@ storage_use is_unused(std::string_view) {
   return storage_use::unused;
 }
 
-/// What a registry's own snapshot changes in it: nothing, unless it would not be allowed today.
+/// A registry's own snapshot changes nothing in it, where it is allowed.
 void check_snapshot(const manager_registry& registry) {
   const auto change = load_snapshot(registry, make_snapshot(registry), is_unused);
   require(!change || change->rows.empty());

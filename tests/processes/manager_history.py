@@ -92,7 +92,7 @@ class StepMaker:
 
     def _trim(self) -> dict[str, Any]:
         dice = self.dice
-        strategy = dice.choice(("TS_TIMESTAMP",) * 6 + ("TS_REMOVE_ALL_CACHE", "TS_REMOVE_ALL_META"))
+        strategy = dice.choice(("TS_TIMESTAMP",) * 10 + ("TS_REMOVE_ALL_CACHE", "TS_REMOVE_ALL_META"))
         if strategy != "TS_TIMESTAMP":
             return {"strategy": strategy}
         ago = sorted((dice.choice((-10, 4, 8, 15, 30)), dice.choice((4, 8, 15, 30, 1000))), reverse=True)
@@ -135,13 +135,13 @@ class StepMaker:
     def _mask(self, count: int) -> dict[str, Any]:
         dice = self.dice
         if dice.random() < 0.5:
-            return {"offset": dice.choice((0, 1, count, dice.randrange(count + 1), dice.choice((-1, count + 1)))) }
+            return {"offset": dice.choice((0, 1, count, dice.randrange(count + 1), dice.choice((-1, count + 1))))}
         length = count if dice.random() < 0.9 else count + 1
         return {"bool_masks": {"values": [dice.random() < 0.4 for _ in range(length)]}}
 
 
 WEIGHTS = {
-    **{"start": 22, "finish": 24, "remove": 6, "trim": 2, "locate": 22, "measure": 8, "by_backend": 5, "meta": 9},
+    **{"start": 22, "finish": 30, "remove": 6, "trim": 2, "locate": 22, "measure": 8, "by_backend": 5, "meta": 9},
     **{"register": 1, "info": 1, "cluster": 0.3, "replicate": 0.3},
 }
 METHODS = {

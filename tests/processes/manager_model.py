@@ -1,4 +1,4 @@
-"""A model of MetaService: what a manager must answer to any calls, and what it may answer while deletions are under way.
+"""A model of MetaService: what a manager must answer to any calls, and what it may while deletions are under way.
 
 It knows each location by the addresses that its grant answered. A location that is being deleted may be gone at any
 time, and is charged until then: where that decides about an answer, both answers are right."""
@@ -69,9 +69,9 @@ def token_keys(tokens: Sequence[int]) -> list[int]:
     return keys
 
 
-def check(is_right: bool, what: str, answer: Any) -> None:
+def check(is_right: bool, subject: str, answer: Any) -> None:
     if not is_right:
-        raise Difference(f"{what}: {answer}")
+        raise Difference(f"{subject}: {answer}")
 
 
 def check_code(answer: Answer, expected: str | set[str]) -> str:
@@ -90,7 +90,7 @@ class Model:
         self.homes: dict[str, tuple[Key, str, Place]] = {}  # by address
         self.addresses: set[str] = set()
 
-    # ---- what is there
+    # ---- places
 
     def all_places(self) -> Iterator[tuple[Key, Place]]:
         return ((key, place) for key, places in self.places.items() for place in places)

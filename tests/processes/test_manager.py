@@ -59,7 +59,7 @@ def test_a_race_grants_each_key_once(manager: Manager, seed: int) -> None:
 @pytest.mark.parametrize("steps", [1_500, pytest.param(100_000, marks=pytest.mark.full)])
 def test_a_random_history_is_answered_as_by_its_model(manager: Manager, seed: int, steps: int) -> None:
     with History(manager, seed) as history:
-        history.play(steps)
+        history.play(steps, special=max(400, steps // 50))
 
 
 def test_a_random_history_goes_on_after_kills(manager: Manager, seed: int) -> None:
