@@ -66,10 +66,9 @@ storage_use is_unused(std::string_view) {
   return storage_use::unused;
 }
 
-/// A registry's own snapshot changes nothing in it, where it is allowed.
-void check_snapshot(const manager_registry& registry) {
-  const auto change = load_snapshot(registry, make_snapshot(registry), is_unused);
-  require(!change || change->rows.empty());
+/// A registry's own snapshot is read without harm, whatever its rows are.
+void use(const manager_registry& registry) {
+  static_cast<void>(load_snapshot(registry, make_snapshot(registry), is_unused));
 }
 
 /// Rows: the length of a name, the name, the length of a content, the content, so often as there is more.
@@ -90,11 +89,11 @@ void read_registry(bytes_view input) {
     damaged[content.size() % damaged.size()] ^= 1;
     require(!unpack_row(name, damaged));
   }
-  check_snapshot(manager_registry::load(raw).value);
-  check_snapshot(manager_registry::load(sound, all_plugin_types()).value);
+  use(manager_registry::load(raw).value);
+  use(manager_registry::load(sound, all_plugin_types()).value);
 }
 
-/// A snapshot that is taken makes rows that are the same registry.
+/// A snapshot that is taken makes rows that are the same registry, whose own snapshot changes nothing.
 void read_snapshot(bytes_view input) {
   const manager_registry empty(all_plugin_types());
   const auto change = load_snapshot(empty, text_of(input), is_unused);
@@ -106,7 +105,8 @@ void read_snapshot(bytes_view input) {
   }
   const auto loaded = manager_registry::load(rows, all_plugin_types());
   require(loaded.damaged_rows == 0 && make_snapshot(loaded.value) == make_snapshot(change->next));
-  check_snapshot(change->next);
+  const auto again = load_snapshot(change->next, make_snapshot(change->next), is_unused);
+  require(again && again->rows.empty());
 }
 
 constexpr std::string_view plain_letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-%~";
