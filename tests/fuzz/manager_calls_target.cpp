@@ -1,5 +1,6 @@
 // Calls of clients and operators in any order, upon a manager whose writer runs without a thread.
 #include <google/protobuf/message.h>
+#include <google/protobuf/stubs/logging.h>
 
 #include <algorithm>
 #include <array>
@@ -406,6 +407,7 @@ class call_sequence {
 };
 
 void play_calls(bytes_view input) {
+  const google::protobuf::LogSilencer silence;  // of texts that are not UTF-8
   call_sequence(input).play();
 }
 
