@@ -7,13 +7,14 @@ import json
 import random
 import select
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from manager import ADMIN_CALLS, Manager, code_of, message_of
-from manager_cases import Case, CaseFile, History, Player, play_race
+from manager_cases import Case, CaseFile, Player, play_race
+from manager_history import History, Step, shrunk
 from node import LIMIT, MiB
 
 CASES = CaseFile.load()
@@ -55,17 +56,29 @@ def test_a_race_grants_each_key_once(manager: Manager, seed: int) -> None:
     play_race(manager, seed)
 
 
-@pytest.mark.parametrize("steps", [2_000, pytest.param(20_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("steps", [1_500, pytest.param(100_000, marks=pytest.mark.full)])
 def test_a_random_history_is_answered_as_by_its_model(manager: Manager, seed: int, steps: int) -> None:
-    History(manager, seed).play(steps)
+    with History(manager, seed) as history:
+        history.play(steps, special=max(400, steps // 50))
 
 
 def test_a_random_history_goes_on_after_kills(manager: Manager, seed: int) -> None:
-    history = History(manager, seed)
-    for _ in range(10):
+    with History(manager, seed) as history:
+        for _ in range(10):
+            history.play(150)
+            history.restart()
         history.play(150)
-        history.restart()
-    history.play(150)
+
+
+def test_a_history_that_fails_is_shrunk_to_the_calls_that_matter() -> None:
+    steps = [Step(number, "start", "one", "http") for number in range(200)]
+
+    def is_failing(played: Sequence[Step]) -> bool:
+        numbers = [step.number for step in played]
+        return 17 in numbers and 150 in numbers[numbers.index(17) :]
+
+    assert [step.number for step in shrunk(steps, is_failing, LIMIT)] == [17, 150]
+    assert len(shrunk(steps, is_failing, 0)) == len(steps)
 
 
 # ---------------------------------------------------------------------------------------------- wrong requests

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from manager import UNREACHABLE, Answer, FilePart, Manager, code_of, mask_of, uris_of
-from manager_cases import Case, CaseFile, History, Player
+from manager_cases import Case, CaseFile, Player
+from manager_history import History
 from node import BINARY, UNREACHED, free_ports, node_environment, until
 from redis import Redis
 
@@ -86,11 +87,11 @@ def test_a_case_of_the_contract_is_answered(running_manager: Manager, tmp_path: 
 
 
 def test_a_random_history_goes_on_after_kills(running_manager: Manager) -> None:
-    history = History(running_manager, 17)
-    for _ in range(5):
+    with History(running_manager, 17) as history:
+        for _ in range(5):
+            history.play(150)
+            history.restart()
         history.play(150)
-        history.restart()
-    history.play(150)
 
 
 def test_what_was_answered_outlives_a_kill_of_both(tmp_path: Path, store: Redis) -> None:

@@ -9,7 +9,8 @@ namespace {
 constexpr double rounding = 1e-9;
 
 std::int64_t part_of(std::int64_t capacity, double part) noexcept {
-  return static_cast<std::int64_t>(std::max(0.0, static_cast<double>(capacity) * part));
+  constexpr double bound = 0x1p62;  // a share of the largest quotas is more than any number of 64 bits
+  return static_cast<std::int64_t>(std::clamp(static_cast<double>(capacity) * part, 0.0, bound));
 }
 
 }  // namespace

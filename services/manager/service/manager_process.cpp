@@ -156,11 +156,11 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
   process->writer_ = std::make_unique<manager_writer>(
       writer_options_of(settings, std::move(*open_journal), std::move(*bootstrap), *faults));
   process->parts_.emplace(face_parts{.writer = *process->writer_,
-                                        .access = *process->access_,
-                                        .counts = process->counts_,
-                                        .trace = process->trace_.get(),
-                                        .settings = process->settings_,
-                                        .faults = process->faults_.get()});
+                                     .access = *process->access_,
+                                     .counts = process->counts_,
+                                     .trace = process->trace_.get(),
+                                     .settings = process->settings_,
+                                     .faults = process->faults_.get()});
   for (const auto& [face, rpc_port, http_port] :
        {std::tuple(rpc_face::meta, settings.meta_rpc_port, settings.meta_http_port),
         std::tuple(rpc_face::admin, settings.admin_rpc_port, settings.admin_http_port)}) {

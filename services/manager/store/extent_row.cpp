@@ -65,10 +65,11 @@ bool get_parents(byte_reader& reader, std::size_t blocks, std::vector<parent_lin
   std::uint32_t least = 0;
   for (parent_link& link : parents) {
     link.position = reader.get<std::uint32_t>();
-    link.has_parent = reader.get<std::uint8_t>() != 0;
+    const auto has_parent = reader.get<std::uint8_t>();
+    link.has_parent = has_parent != 0;
     link.parent.low = reader.get<std::uint64_t>();
     link.parent.high = reader.get<std::uint64_t>();
-    if (!reader.ok() || link.position < least || link.position >= blocks) return false;
+    if (!reader.ok() || has_parent > 1 || link.position < least || link.position >= blocks) return false;
     least = link.position + 1;
   }
   return true;
@@ -140,13 +141,13 @@ std::optional<extent_grant> read_grant(std::string_view row, std::string_view va
   grant.deadline_ms = reader.get<std::int64_t>();
   grant.granted_at = reader.get<std::uint32_t>();
   grant.storage = reader.get<std::uint8_t>();
-  const bool wide = reader.get<std::uint8_t>() != 0;
+  const auto width = reader.get<std::uint8_t>();
   const auto blocks = reader.get<std::uint32_t>();
   const auto masks = reader.get<std::uint32_t>();
   if (!reader.ok() || blocks == 0 || blocks > most_extent_blocks || (masks != 1 && masks != blocks))
     return std::nullopt;
-  if (!get_words(reader, masks, grant.specs) || !get_keys(reader, blocks, wide, grant.keys) ||
-      !get_parents(reader, blocks, grant.parents) || reader.remaining() != 0) {
+  if (width > 1 || !get_words(reader, masks, grant.specs) || !get_keys(reader, blocks, width != 0, grant.keys) ||
+      is_wide(grant.keys) != (width != 0) || !get_parents(reader, blocks, grant.parents) || reader.remaining() != 0) {
     return std::nullopt;
   }
   return grant;

@@ -186,6 +186,24 @@ BOOST_AUTO_TEST_CASE(rows_of_no_block_or_too_many_or_of_other_counts_are_refused
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_sound_seal_lets_no_other_form_of_a_grant_in) {
+  constexpr std::size_t width_place = 21, keys_place = 38, link_flag_from_end = 17;
+  extent_grant grant = small_grant();
+  grant.keys[1].high = 1;
+  const std::string content = content_of(grant_row(grant_name, grant));
+  const auto is_taken = [&](std::size_t place, char value) {
+    std::string other = content;
+    other.at(place) = value;
+    return read_grant(grant_name, resealed(grant_name, other)).has_value();
+  };
+  BOOST_TEST(is_taken(width_place, 1));
+  BOOST_TEST(!is_taken(width_place, 2));
+  BOOST_TEST(is_taken(keys_place + sizeof(cache_key) + 8, 2));
+  BOOST_TEST(!is_taken(keys_place + sizeof(cache_key) + 8, 0));  // no key is wide then
+  BOOST_TEST(is_taken(content.size() - link_flag_from_end, 1));
+  BOOST_TEST(!is_taken(content.size() - link_flag_from_end, 2));
+}
+
 BOOST_AUTO_TEST_CASE(every_flipped_bit_and_every_cut_is_refused) {
   const std::string grant = grant_row(grant_name, small_grant());
   const std::string states = states_row(states_name, some_states(40));
