@@ -464,7 +464,7 @@ class event_bench {
     auto server = http::request_server::bind(std::move(settings));
     if (!server) return std::unexpected(server.error());
     question_totals questions;
-    const face_parts parts{.events = **events, .questions = questions, .start = std::chrono::steady_clock::now()};
+    const service_parts parts{.events = **events, .questions = questions, .start = std::chrono::steady_clock::now()};
     const memory_parts memory{
         .index = index_, .processor = processor_, .writer = writer_, .weights = weights, .dumps = dumps};
     (*server)->serve([&]() -> std::unique_ptr<http::request_handler> {
