@@ -270,7 +270,7 @@ def test_the_status_has_all_that_the_manager_shows(admin: Admin, manager: Manage
     for part in ("leader ", "it leads, healthy", "1 in g-whole", "s-whole", "g-whole", "sessions"):
         assert part in text
     manager.write("whole", [1, 2])
-    until("what is used is shown", lambda: usage_of(admin, "g-whole")[:1] == ["2.00"])
+    until("what is used is shown", lambda: usage_of(admin, "g-whole")[:2] == ["2.0", "KiB"])
     assert usage_of(admin, "s-whole")[-3:] == ["healthy", "0", "0"]
     status = admin.json("status")
     assert {"cluster", "health", "groups", "instances", "storages", "metrics"} == set(status)
