@@ -29,7 +29,7 @@ std::string program_path(const std::string& name) {
   std::string_view folders = value == nullptr ? "/usr/local/bin:/usr/bin:/bin" : value;
   while (!folders.empty()) {
     const auto end = std::min(folders.find(':'), folders.size());
-    const std::string path = std::string(folders.substr(0, end)) + "/" + name;
+    std::string path = std::string(folders.substr(0, end)) + "/" + name;
     if (end != 0 && is_program(path)) return path;
     folders.remove_prefix(std::min(end + 1, folders.size()));
   }
