@@ -17,6 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 
 import blocks  # noqa: E402
 import cenote  # noqa: E402
+from manager import Manager  # noqa: E402
 from node import LIMIT, Agent, Node, finish_all  # noqa: E402
 from redis import Redis  # noqa: E402
 from selection import pytest_collection_modifyitems  # noqa: E402
@@ -182,3 +183,12 @@ def pin_all(session: Any, keys: list[bytes], size: int) -> list[Any]:
 def as_root() -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to become somebody else")
+
+
+@pytest.fixture
+def manager(running_manager: Manager) -> Iterator[Manager]:
+    """The `running_manager` of a file of tests; pytest shows the log of a test that fails."""
+    begin = len(running_manager.log_text())
+    yield running_manager
+    print(running_manager.log_text()[begin:][-8000:])
+    assert running_manager.running, running_manager.log_text()[-8000:]

@@ -99,6 +99,13 @@ def uris_of(answer: Answer) -> list[list[str]]:
     return [[spec.get("uri", "") for spec in each.get("location_specs", [])] for each in answer.get("locations", [])]
 
 
+def write_parts(uris: Sequence[Sequence[str]], byte: int) -> None:
+    """Fills the files at the addresses of blocks."""
+    for uri in (one for location in uris for one in location):
+        part = FilePart.parse(uri)
+        part.write(bytes([byte]) * part.size)
+
+
 def states_of(answer: Answer) -> list[str]:
     """The states in an answer of getCacheMeta, one a key."""
     return [str(json.loads(each).get("status")) for each in answer.get("metas", [])]
@@ -339,9 +346,7 @@ class Manager:
         granted = self.do("startWriteCache", instance_id=instance, block_keys=list(keys), write_timeout_seconds=60)
         uris = uris_of(granted)
         assert len(uris) == len(keys), granted
-        for uri in (one for location in uris for one in location):
-            part = FilePart.parse(uri)
-            part.write(bytes([byte]) * part.size)
+        write_parts(uris, byte)
         session = granted["write_session_id"]
         success = {"offset": len(keys)}
         self.do("finishWriteCache", instance_id=instance, write_session_id=session, success_blocks=success)
@@ -352,6 +357,13 @@ class Manager:
         answer = self.do("getCacheLocation", instance_id=instance, query_type="QT_BATCH_GET", block_keys=list(keys))
         assert len(answer["locations"]) == len(keys), answer
         return [uris if uris and all(uris) else [] for uris in uris_of(answer)]
+
+    def figure(self, name: str) -> int:
+        """A figure without labels on the page of metrics, behind "cenote_manager_"."""
+        page = self.ask(self.admin, "GET", "/metrics").body.decode()
+        found = re.search(rf"^cenote_manager_{name} (\d+)$", page, re.MULTILINE)
+        assert found, page
+        return int(found[1])
 
     def states(self, instance: str, keys: Sequence[int]) -> list[str]:
         return states_of(self.do("getCacheMeta", instance_id=instance, block_keys=list(keys)))

@@ -28,15 +28,6 @@ def running_manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manage
 
 
 @pytest.fixture
-def manager(running_manager: Manager) -> Iterator[Manager]:
-    """The one of this file; pytest shows the log of a test that fails."""
-    begin = len(running_manager.log_text())
-    yield running_manager
-    print(running_manager.log_text()[begin:][-8000:])
-    assert running_manager.running, running_manager.log_text()[-8000:]
-
-
-@pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """A new one each time, which pytest shows where a test fails."""
     value = random.SystemRandom().randrange(1 << 30)

@@ -103,15 +103,6 @@ def running_manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manage
         yield made
 
 
-@pytest.fixture
-def manager(running_manager: Manager) -> Iterator[Manager]:
-    """The one of this file; pytest shows the log of a test that fails."""
-    begin = len(running_manager.log_text())
-    yield running_manager
-    print(running_manager.log_text()[begin:][-8000:])
-    assert running_manager.running, running_manager.log_text()[-8000:]
-
-
 def test_a_call_without_an_account_is_refused(manager: Manager) -> None:
     for rpc in ("getCacheLocation", "startWriteCache", "listAccount", "addAccount"):
         reply = Caller(manager).call(rpc, instance_id="i", block_keys=[1])

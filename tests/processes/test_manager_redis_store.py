@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from manager import UNREACHABLE, Answer, FilePart, Manager, code_of, mask_of, uris_of
+from manager import UNREACHABLE, Answer, FilePart, Manager, code_of, mask_of, uris_of, write_parts
 from manager_cases import Case, CaseFile, Player
 from manager_history import History
 from node import BINARY, UNREACHED, free_ports, node_environment, until
@@ -39,12 +38,6 @@ def epoch_of(store: Redis) -> int:
     return int(text.split(b":")[1])
 
 
-def batches(manager: Manager) -> int:
-    """Batches that the journal was given."""
-    (line,) = re.findall(rb"^cenote_manager_journal_batches_total (\d+)", metrics_of(manager), re.MULTILINE)
-    return int(line)
-
-
 def metrics_of(manager: Manager) -> bytes:
     return manager.ask(manager.admin, "GET", "/metrics").body
 
@@ -56,12 +49,6 @@ def begin(manager: Manager, keys: list[int], seconds: int = 60) -> Answer:
 def finish(manager: Manager, granted: Answer, count: int) -> str:
     session, success = granted["write_session_id"], {"offset": count}
     return code_of(manager.call("finishWriteCache", instance_id="i", write_session_id=session, success_blocks=success))
-
-
-def write_bytes(granted: Answer, byte: int) -> None:
-    for uri in (one for location in uris_of(granted) for one in location):
-        part = FilePart.parse(uri)
-        part.write(bytes([byte]) * part.size)
 
 
 def check_served(manager: Manager, key: int, uris: list[str], byte: int) -> None:
@@ -106,7 +93,7 @@ def test_what_was_answered_outlives_a_kill_of_both(tmp_path: Path, store: Redis)
         manager.start()
         assert epoch_of(store) > epoch
         check_served(manager, 1, uris, 7)
-        write_bytes(open_session, 8)
+        write_parts(uris_of(open_session), 8)
         assert finish(manager, open_session, 1) == "OK"
         check_served(manager, 2, uris_of(open_session)[0], 8)
         manager.do("removeCache", instance_id="i", block_keys=[1])
@@ -148,7 +135,7 @@ def test_nothing_is_granted_while_the_server_is_away(tmp_path: Path, store: Redi
         assert epoch_of(store) > epoch
         check_served(manager, 1, uris, 7)
         assert manager.states("i", [2, 3]) == ["CLS_WRITING", "CLS_NOT_FOUND"]
-        write_bytes(open_session, 9)
+        write_parts(uris_of(open_session), 9)
         assert finish(manager, open_session, 1) == "OK"
         check_served(manager, 2, uris_of(open_session)[0], 9)
 
@@ -210,7 +197,7 @@ def test_a_finish_without_an_answer_may_be_asked_again(tmp_path: Path, store: Re
     with Manager(tmp_path / "manager", *settings_of(store)) as manager:
         manager.add_instance("i")
         granted = begin(manager, [1])
-        write_bytes(granted, 5)
+        write_parts(uris_of(granted), 5)
         store.stop()
         assert finish(manager, granted, 1) == "IO_ERROR"
         assert manager.locations("i", [1]) == [[]]
@@ -223,7 +210,7 @@ def test_a_finish_without_an_answer_may_be_asked_again(tmp_path: Path, store: Re
 def test_a_manager_ends_while_the_server_stands_still(tmp_path: Path, store: Redis) -> None:
     with Manager(tmp_path / "manager", f"manager.store={store.url}", "manager.store_timeout=1m") as manager:
         manager.add_instance("i")
-        before = batches(manager)
+        before = manager.figure("journal_batches_total")
         store.stop()
 
         def ask() -> None:
@@ -232,7 +219,7 @@ def test_a_manager_ends_while_the_server_stands_still(tmp_path: Path, store: Red
 
         asked = threading.Thread(target=ask)
         asked.start()
-        until("its batch is under way", lambda: batches(manager) > before)
+        until("its batch is under way", lambda: manager.figure("journal_batches_total") > before)
         assert manager.stop() == 0
         asked.join()
         store.resume()
@@ -288,7 +275,7 @@ def test_a_replica_without_the_last_writes_is_recovered_from(tmp_path: Path, los
         granted = begin(manager, [2])
         assert mask_of(granted, 1) == [False]
         assert not any(FilePart.parse(uris_of(granted)[0][0]).read())
-        write_bytes(granted, 9)
+        write_parts(uris_of(granted), 9)
         assert finish(manager, granted, 1) == "OK"
         manager.restart()
         check_served(manager, 2, uris_of(granted)[0], 9)

@@ -34,13 +34,6 @@ def health(manager: Manager, storage: str) -> tuple[str, str]:
     raise AssertionError(f"no storage {storage}")
 
 
-def figure(manager: Manager, name: str) -> int:
-    page = manager.ask(manager.admin, "GET", "/metrics").body.decode()
-    found = re.search(rf"^cenote_manager_{name} (\d+)$", page, re.MULTILINE)
-    assert found, page
-    return int(found[1])
-
-
 def finish(manager: Manager, instance: str, granted: Answer, blocks: int) -> None:
     """Ends a session: all its blocks were written, or none."""
     manager.do(
@@ -189,9 +182,9 @@ def test_a_plug_in_that_does_harm_hurts_its_storage_alone(tmp_path: Path, harm: 
         manager.do("removeCache", instance_id="i", block_keys=[2])
         serve_other(manager, range(100))
         assert manager.states("i", [1, 2]) == ["CLS_SERVING", "CLS_DELETING"]
-        assert figure(manager, "unhealthy_storages") == 1
+        assert manager.figure("unhealthy_storages") == 1
         if harm != "error":
-            until("its failure is counted", lambda: figure(manager, "plugin_failures_total") > 0)
+            until("its failure is counted", lambda: manager.figure("plugin_failures_total") > 0)
         world.harm("")
         world.until_healthy()
         assert manager.locations("i", [1]) == uris[:1]
@@ -211,7 +204,7 @@ def test_a_plug_in_that_is_stopped_is_replaced(tmp_path: Path) -> None:
         until("it is dead", lambda: not is_alive(stopped))
         until("another one runs", lambda: world.plugin_pid() not in (0, stopped))
         world.until_healthy()
-        assert figure(manager, "plugin_starts_total") == 2
+        assert manager.figure("plugin_starts_total") == 2
         assert len(manager.locations("i", [1])[0]) == 1
 
 
