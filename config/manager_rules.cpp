@@ -41,14 +41,6 @@ bool is_server(std::string_view store) {
   return store.starts_with("redis://") || store.starts_with("valkey://") || store.starts_with("unix://");
 }
 
-bool is_id(std::string_view text) {
-  constexpr std::size_t most_bytes = 64;
-  return !text.empty() && text.size() <= most_bytes && std::ranges::all_of(text, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-           c == '-';
-  });
-}
-
 std::optional<manager_fault> store_fault(const manager_section& manager) {
   const std::string_view store = manager.store;
   if (store.starts_with("rediss://") || store.starts_with("valkeys://")) {
@@ -60,7 +52,7 @@ std::optional<manager_fault> store_fault(const manager_section& manager) {
   if (!manager.store_auth_file.empty() && !is_server(store)) {
     return manager_fault{"manager.store_auth_file", "is for a manager.store on a Redis or Valkey server"};
   }
-  if (!is_id(manager.id)) return manager_fault{"manager.id", "has 1 to 64 letters, digits and . _ -"};
+  if (!is_plain_name(manager.id)) return manager_fault{"manager.id", "has 1 to 64 letters, digits and . _ -"};
   return std::nullopt;
 }
 

@@ -15,6 +15,8 @@
 #include <thread>
 #include <utility>
 
+#include "keeper/command_line.hpp"
+
 namespace cenote::bench {
 
 namespace {
@@ -73,15 +75,8 @@ std::string scratch_directory::operator/(std::string_view name) const {
 }
 
 std::optional<std::string> find_program(std::string_view name) {
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path == nullptr ? "/usr/bin" : path;
-  while (!rest.empty()) {
-    const auto end = std::min(rest.find(':'), rest.size());
-    auto candidate = fmt::format("{}/{}", rest.substr(0, end), name);
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  return std::nullopt;
+  std::string path = program_path(std::string(name));
+  return path.empty() ? std::nullopt : std::optional(std::move(path));
 }
 
 result<void> run_program(const child_process::setup& how) {

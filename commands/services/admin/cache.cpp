@@ -97,9 +97,7 @@ result<> show_meta(admin_session& session, const key_terms& terms) {
   const auto answer = session.ask<wire::admin::GetCacheMetaResponse>(rpc::admin_get_cache_meta, *request);
   if (!answer) return std::unexpected(answer.error());
   if (session.is_json()) {
-    json value = to_json(*answer);
-    value.erase("header");
-    print_json(value);
+    print_json(without_header(*answer));
   } else {
     fmt::print("{}", meta_page(terms, *answer));
   }

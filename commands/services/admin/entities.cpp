@@ -28,11 +28,7 @@ result<> list_storages(admin_session& session) {
   const auto answer =
       session.ask<wire::admin::ListStorageResponse>(rpc::list_storage, wire::admin::ListStorageRequest());
   if (!answer) return std::unexpected(answer.error());
-  if (session.is_json()) {
-    print_json(list_json(answer->storage()));
-  } else {
-    fmt::print("{}", storages_page(answer->storage()));
-  }
+  print_list(session, answer->storage(), storages_page);
   return {};
 }
 
@@ -74,11 +70,7 @@ result<> list_groups(admin_session& session) {
   const auto answer = session.ask<wire::admin::ListInstanceGroupResponse>(rpc::list_instance_group,
                                                                           wire::admin::ListInstanceGroupRequest());
   if (!answer) return std::unexpected(answer.error());
-  if (session.is_json()) {
-    print_json(list_json(answer->instance_group()));
-  } else {
-    fmt::print("{}", groups_page(answer->instance_group()));
-  }
+  print_list(session, answer->instance_group(), groups_page);
   return {};
 }
 
@@ -163,11 +155,7 @@ result<> list_instances(admin_session& session, const std::string& group) {
   request.set_instance_group_name(group);
   const auto answer = session.ask<wire::admin::ListInstanceInfoResponse>(rpc::list_instance_info, request);
   if (!answer) return std::unexpected(answer.error());
-  if (session.is_json()) {
-    print_json(list_json(answer->instance_info()));
-  } else {
-    fmt::print("{}", instances_page(answer->instance_info()));
-  }
+  print_list(session, answer->instance_info(), instances_page);
   return {};
 }
 
@@ -201,11 +189,7 @@ result<wire::admin::ListAccountResponse> stored_accounts(admin_session& session)
 result<> list_accounts(admin_session& session) {
   const auto answer = stored_accounts(session);
   if (!answer) return std::unexpected(answer.error());
-  if (session.is_json()) {
-    print_json(list_json(answer->accounts()));
-  } else {
-    fmt::print("{}", accounts_page(answer->accounts()));
-  }
+  print_list(session, answer->accounts(), accounts_page);
   return {};
 }
 

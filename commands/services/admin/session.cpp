@@ -122,6 +122,12 @@ json to_json(const google::protobuf::Message& message) {
   return json::parse(text, nullptr, false);
 }
 
+json without_header(const google::protobuf::Message& response) {
+  json value = to_json(response);
+  if (value.is_object()) value.erase("header");
+  return value;
+}
+
 void print_json(const json& value) {
   fmt::print("{}\n", value.dump(2, ' ', true, json::error_handler_t::replace));
 }

@@ -1,6 +1,8 @@
 // A manager that a command asks, and how its answers are printed.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -68,6 +70,8 @@ class admin_session {
 
 /// A message as --json has it: proto3's JSON with all fields.
 [[nodiscard]] nlohmann::json to_json(const google::protobuf::Message& message);
+/// A response likewise, without its header.
+[[nodiscard]] nlohmann::json without_header(const google::protobuf::Message& response);
 /// A list of messages likewise.
 template <class Messages>
 [[nodiscard]] nlohmann::json list_json(const Messages& messages) {
@@ -76,6 +80,12 @@ template <class Messages>
   return list;
 }
 void print_json(const nlohmann::json& value);
+/// A list as JSON, or as the table that `page` makes of it.
+template <class Messages>
+void print_list(const admin_session& session, const Messages& messages, std::string (*page)(const Messages&)) {
+  if (session.is_json()) return print_json(list_json(messages));
+  fmt::print("{}", page(messages));
+}
 /// A message's fields, one a line, or as JSON.
 void print_message(const admin_session& session, const google::protobuf::Message& message);
 

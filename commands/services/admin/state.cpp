@@ -67,12 +67,6 @@ result<manager_status> look(const admin_session& session) {
   return status;
 }
 
-json without_header(const google::protobuf::Message& message) {
-  json value = to_json(message);
-  if (value.is_object()) value.erase("header");
-  return value;
-}
-
 json status_json(const manager_status& status) {
   return {
       {"cluster", without_header(status.cluster)},           {"health", without_header(status.health)},

@@ -166,14 +166,16 @@ answer_writer admin_calls::get_metrics() {
   return response_answer(std::move(response));
 }
 
+page_sources admin_calls::sources(const usage_report& usage) {
+  return {.figures = writer_.figures(), .usage = usage, .calls = counts_, .view = *views_.view()};
+}
+
 http::metric_families admin_calls::metrics() {
-  return metrics_of(
-      {.figures = writer_.figures(), .usage = *writer_.usage().take(), .calls = counts_, .view = *views_.view()});
+  return metrics_of(sources(*writer_.usage().take()));
 }
 
 void admin_calls::append_status(std::string& out) {
-  manager::append_status(
-      {.figures = writer_.figures(), .usage = *writer_.usage().take(), .calls = counts_, .view = *views_.view()}, out);
+  manager::append_status(sources(*writer_.usage().take()), out);
 }
 
 answer_writer admin_calls::get_health() {

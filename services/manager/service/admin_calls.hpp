@@ -44,6 +44,8 @@ class admin_calls {
  private:
   [[nodiscard]] std::expected<void, body_fault> call_reading(enum rpc name, answer_form form, std::string_view body,
                                                              const answer_receiver& receive);
+  /// For one page, while `usage` is there.
+  [[nodiscard]] page_sources sources(const usage_report& usage);
   void edit(registry_edit change, answer_receiver receive) { edit(writer_, std::move(change), std::move(receive)); }
   static void edit(manager_writer& writer, registry_edit change, answer_receiver receive);
   void add_account(std::shared_ptr<const proto::admin::AddAccountRequest> request, answer_receiver receive);

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 
 #include "config/logging.hpp"
+#include "core/calendar_clock.hpp"
 #include "core/json_writer.hpp"
 
 namespace cenote::manager {
@@ -19,8 +19,7 @@ namespace {
 namespace meta = ::kv_cache_manager::proto::meta;
 
 std::int64_t unix_us() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+  return static_cast<std::int64_t>(calendar_ns() / 1'000);
 }
 
 std::string_view text_of(query_kind kind) noexcept {

@@ -120,9 +120,10 @@ void http_face::answer_page(std::string_view path, http::http_reply& reply) {
   } else if (path == "/status") {
     desk_.append_status(reply.body);
   } else {
+    const bool is_healthy = desk_.is_healthy();
     reply.content_type = "text/plain";
-    reply.body = desk_.is_healthy() ? "ok\n" : "the manager recovers\n";
-    if (!desk_.is_healthy()) reply.status = 503;
+    reply.body = is_healthy ? "ok\n" : "the manager recovers\n";
+    if (!is_healthy) reply.status = 503;
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "services/manager/service/call_answer.hpp"
 #include "services/manager/store/number_text.hpp"
+#include "services/manager/writes/block_site.hpp"
 #include "transport/manager/answer_code.hpp"
 
 namespace cenote::manager {
@@ -15,10 +16,6 @@ namespace {
 namespace proto = ::kv_cache_manager::proto;
 
 constexpr auto ok_code = static_cast<std::uint16_t>(answer_code::ok);
-
-block_address block_of(std::uint64_t extent, std::uint32_t position, const cache_key& key) noexcept {
-  return {.extent = extent, .position = position, .key_low = key.low, .key_high = key.high};
-}
 
 /// The parts of a key that is there, for a list of locations.
 class part_list {
@@ -34,7 +31,7 @@ class part_list {
       storage_ = part.storage;
       parts_.push_back(
           {.texts = texts_,
-           .block = block_of(part.extent, part.position, name),
+           .block = address_of(part.extent, part.position, name),
            .specs = part.specs & keys_.specs,
            .checksums = part.checksums == no_checksums ? nullptr : &keys_.answer.checksums[part.checksums]});
     }
@@ -80,7 +77,8 @@ void fill_location(const served_instance& instance, const key_state& state, cons
     entry.set_name(instance.terms().specs[spec].name);
     entry.set_checksum(checksum_at(state.checksums.empty() ? nullptr : state.checksums.data(), spec));
     if (storage != nullptr) {
-      instance.texts(state.storage)[spec].uri.append(block_of(state.extent, state.position, key), *entry.mutable_uri());
+      instance.texts(state.storage)[spec].uri.append(address_of(state.extent, state.position, key),
+                                                     *entry.mutable_uri());
     }
   }
   location.set_id(id_of(state));
@@ -153,7 +151,7 @@ void append_grant(const served_instance& instance, const start_grant& grant, ans
   location_list list(form, locations_field, "locations", instance.terms(), out);
   for (std::size_t i = 0; i < grant.specs.size(); ++i) {
     const location_part part{.texts = &instance.texts(grant.storage),
-                             .block = block_of(grant.extent, static_cast<std::uint32_t>(i), grant.keys[i]),
+                             .block = address_of(grant.extent, static_cast<std::uint32_t>(i), grant.keys[i]),
                              .specs = grant.specs[i]};
     list.add({&part, 1});
   }

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <variant>
 
-#include "core/enum_names.hpp"
 #include "core/json_writer.hpp"
 
 namespace cenote::manager {
@@ -11,10 +12,6 @@ namespace cenote::manager {
 namespace {
 
 constexpr std::size_t most_instances = 4096;  // with series of their own
-
-double as_value(std::int64_t number) {
-  return static_cast<double>(number);
-}
 
 double as_value(std::uint64_t number) {
   return static_cast<double>(number);
@@ -42,19 +39,14 @@ void add_calls(const call_counts& calls, http::metric_families& page) {
 
 void add_group(const quota_report& group, http::metric_families& page) {
   const http::metric_labels labels{{"group", group.name}};
-  page.gauge("cenote_manager_group_quota_bytes", "Quota of a group.", as_value(group.quota), labels);
-  page.gauge("cenote_manager_group_used_bytes", "Bytes that count against it, deletions under way included.",
-             as_value(group.bytes.used), labels);
-  page.gauge("cenote_manager_group_deleting_bytes", "Of these, bytes whose deletion is under way.",
-             as_value(group.bytes.deleting), labels);
-  page.gauge("cenote_manager_group_instances", "Instances of a group.", as_value(group.instances), labels);
+  page.figures(group, labels);
   page.gauge("cenote_manager_group_paused", "1 while its reclaim is paused.", group.is_paused ? 1 : 0, labels);
   for (const type_usage& each : group.types) {
     const http::metric_labels both{{"group", group.name}, {"type", std::string(name_of(each.type))}};
-    page.gauge("cenote_manager_group_type_used_bytes", "Bytes of a group in storages of a type.",
-               as_value(each.bytes.used), both);
+    page.figures(each, both);
     if (each.quota == 0) continue;
-    page.gauge("cenote_manager_group_type_quota_bytes", "Quota of a group for a type.", as_value(each.quota), both);
+    page.gauge("cenote_manager_group_type_quota_bytes", figure_of<&type_usage::quota>().help, as_value(each.quota),
+               both);
   }
 }
 
@@ -64,34 +56,26 @@ void add_storage(const storage_report& storage, http::metric_families& page) {
   page.gauge("cenote_manager_storage_up", "1 while a storage is enabled and works.", is_up ? 1 : 0, labels);
   page.gauge("cenote_manager_storage_full", "1 while it takes no new writes since it is nearly full.",
              storage.condition == storage_condition::full ? 1 : 0, labels);
-  page.gauge("cenote_manager_storage_used_bytes", "Bytes of all groups there.", as_value(storage.bytes.used), labels);
-  page.gauge("cenote_manager_storage_free_bytes", "Bytes that are free there, by its last probe.",
-             as_value(storage.free_bytes), labels);
-  if (storage.capacity != 0) {
-    page.gauge("cenote_manager_storage_capacity_bytes", "Its configured capacity.", as_value(storage.capacity), labels);
-  }
-  page.gauge("cenote_manager_storage_deletion_batches", "Batches of deletions under way there.",
-             as_value(storage.deletions), labels);
-  page.counter("cenote_manager_storage_failed_deletions_total", "Deletions that failed; each is tried again.",
-               as_value(storage.failed_deletions), labels);
+  page.figures(storage, labels);
+  if (storage.capacity == 0) return;
+  page.gauge("cenote_manager_storage_capacity_bytes", figure_of<&storage_report::capacity>().help,
+             as_value(storage.capacity), labels);
 }
 
-void write_bytes(const byte_account& bytes, json_writer& json) {
-  json.name("used_bytes");
-  json.signed_number(bytes.used);
-  json.name("deleting_bytes");
-  json.signed_number(bytes.deleting);
+/// All figures of a report, by the names that their paths end with.
+template <class Report>
+void write_figures(const Report& report, json_writer& json) {
+  for (const figure<Report>& row : figure_table<Report>::rows) {
+    json.name(path_in_element(row.path));
+    json.number(report.*std::get<std::uint64_t Report::*>(row.value));
+  }
 }
 
 void write_group(const quota_report& group, json_writer& json) {
   json.begin_object();
   json.name("name");
   json.text(group.name);
-  json.name("quota_bytes");
-  json.number(group.quota);
-  write_bytes(group.bytes, json);
-  json.name("instances");
-  json.number(group.instances);
+  write_figures(group, json);
   json.name("reclaim_paused");
   json.boolean(group.is_paused);
   json.name("types");
@@ -100,9 +84,7 @@ void write_group(const quota_report& group, json_writer& json) {
     json.begin_object();
     json.name("type");
     json.text(name_of(each.type));
-    json.name("quota_bytes");
-    json.number(each.quota);
-    write_bytes(each.bytes, json);
+    write_figures(each, json);
     json.end_object();
   }
   json.end_list();
@@ -115,9 +97,7 @@ void write_instance(const instance_report& instance, json_writer& json) {
   json.text(instance.id);
   json.name("group");
   json.text(instance.group);
-  json.name("keys");
-  json.number(instance.keys);
-  write_bytes(instance.bytes, json);
+  write_figures(instance, json);
   json.end_object();
 }
 
@@ -131,15 +111,7 @@ void write_storage(const storage_report& storage, json_writer& json) {
   json.boolean(storage.is_enabled);
   json.name("condition");
   json.text(name_of(storage.condition));
-  json.name("capacity_bytes");
-  json.number(storage.capacity);
-  json.name("free_bytes");
-  json.number(storage.free_bytes);
-  write_bytes(storage.bytes, json);
-  json.name("deletion_batches");
-  json.number(storage.deletions);
-  json.name("failed_deletions");
-  json.number(storage.failed_deletions);
+  write_figures(storage, json);
   json.name("failure");
   json.text(storage.failure);
   json.end_object();
@@ -175,9 +147,7 @@ http::metric_families metrics_of(const page_sources& sources) {
   const std::size_t shown = std::min(sources.usage.instances.size(), most_instances);
   for (std::size_t i = 0; i < shown; ++i) {
     const instance_report& each = sources.usage.instances[i];
-    const http::metric_labels labels{{"instance", each.id}, {"group", each.group}};
-    page.gauge("cenote_manager_instance_keys", "Keys of an instance.", as_value(each.keys), labels);
-    page.gauge("cenote_manager_instance_used_bytes", "Bytes of its blocks.", as_value(each.bytes.used), labels);
+    page.figures(each, {{"instance", each.id}, {"group", each.group}});
   }
   return page;
 }

@@ -23,6 +23,9 @@ enum class row_kind : char {
 struct journal_row {
   std::string name{};
   std::optional<std::string> value{};
+
+  /// Of the name and the value.
+  [[nodiscard]] std::size_t bytes() const noexcept { return name.size() + (value ? value->size() : 0); }
 };
 
 using row_visitor = std::function<void(std::string_view name, std::string_view value)>;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "core/calendar_clock.hpp"
 #include "transport/redis/command_text.hpp"
 #include "transport/redis/reply_errors.hpp"
 
@@ -110,8 +111,7 @@ error server_error(std::string_view reply) {
 }
 
 std::uint32_t unix_seconds_now() noexcept {
-  const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::seconds>(since).count());
+  return static_cast<std::uint32_t>(calendar_ns() / 1'000'000'000);
 }
 
 }  // namespace
@@ -196,7 +196,7 @@ std::vector<std::span<const journal_row>> redis_journal::pieces_of(std::span<con
   std::vector<std::span<const journal_row>> pieces;
   std::size_t first = 0, bytes = 0;
   for (std::size_t i = 0; i < changes.size(); ++i) {
-    const std::size_t row = changes[i].name.size() + (changes[i].value ? changes[i].value->size() : 0);
+    const std::size_t row = changes[i].bytes();
     if (i > first && (i - first >= options_.piece_rows || bytes + row > options_.piece_bytes)) {
       pieces.push_back(changes.subspan(first, i - first));
       first = i;

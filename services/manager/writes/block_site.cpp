@@ -35,9 +35,7 @@ void add_removal_items(const block_site& place, removal_scope scope, std::vector
       items.push_back({.place = std::move(part.path), .offset = part.offset, .bytes = part.bytes, .scope = scope});
     } else if (find_plugin_kind(place.storage.type) != nullptr) {
       removal_item& item = items.emplace_back();
-      writer.append(
-          {.extent = place.extent.name.extent, .position = place.position, .key_low = key.low, .key_high = key.high},
-          item.place);
+      writer.append(address_of(place.extent.name.extent, place.position, key), item.place);
     } else {
       items.push_back({.place = writer.key(place.extent.name.extent, place.position)});
     }

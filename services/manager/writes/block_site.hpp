@@ -6,6 +6,7 @@
 
 #include "services/manager/storages/storage_backend.hpp"
 #include "services/manager/writes/manager_state.hpp"
+#include "transport/manager/file_uri.hpp"
 
 namespace cenote::manager {
 
@@ -15,6 +16,12 @@ struct block_site {
   const extent_state& extent;
   std::uint32_t position = 0;
 };
+
+/// The address of the block of a key.
+[[nodiscard]] constexpr block_address address_of(std::uint64_t extent, std::uint32_t position,
+                                                 const cache_key& key) noexcept {
+  return {.extent = extent, .position = position, .key_low = key.low, .key_high = key.high};
+}
 
 /// Appends an item for each spec of a block.
 void add_removal_items(const block_site& place, removal_scope scope, std::vector<removal_item>& items);

@@ -65,7 +65,7 @@ result<> ledger::write_batch() {
 result<> ledger::commit(round_time now) {
   for (const dirty_extent& entry : dirty_) write_states(*entry.instance, *entry.extent);
   if (!batch_.empty()) {
-    for (const journal_row& row : batch_) bytes_ += row.name.size() + (row.value ? row.value->size() : 0);
+    for (const journal_row& row : batch_) bytes_ += row.bytes();
     const auto written = write_batch();
     batch_.clear();
     if (!written) {

@@ -18,19 +18,20 @@ struct page_world {
     view.is_ready = true;
     usage.groups.push_back({.name = "team \"a\"",
                             .quota = 1000,
-                            .bytes = {.used = 600, .deleting = 100},
-                            .types = {{.type = storage_type::nfs, .bytes = {.used = 600}, .quota = 800}},
+                            .used = 600,
+                            .deleting = 100,
                             .instances = 2,
-                            .is_paused = true});
+                            .is_paused = true,
+                            .types = {{.type = storage_type::nfs, .quota = 800, .used = 600}}});
     usage.storages.push_back({.name = "disk",
                               .type = storage_type::nfs,
                               .condition = storage_condition::full,
-                              .bytes = {.used = 600},
                               .capacity = 5000,
                               .free_bytes = 40,
+                              .used = 600,
                               .failed_deletions = 3,
                               .failure = "no space"});
-    usage.instances.push_back({.id = "i", .group = "team \"a\"", .keys = 12, .bytes = {.used = 600}});
+    usage.instances.push_back({.id = "i", .group = "team \"a\"", .keys = 12, .used = 600});
     calls.note(rpc::start_write_cache, answer_code::ok, std::chrono::microseconds(5));
     calls.note_lookup(10, 4);
   }
