@@ -9,7 +9,7 @@ namespace {
 constexpr double rounding = 1e-9;
 
 std::int64_t part_of(std::int64_t capacity, double part) noexcept {
-  constexpr double bound = 0x1p62;  // a share of the largest quotas is more than any number of 64 bits
+  constexpr double bound = 0x1.fffffffffffffp62;  // the largest one below 2^63, which the largest quotas round up to
   return static_cast<std::int64_t>(std::clamp(static_cast<double>(capacity) * part, 0.0, bound));
 }
 
