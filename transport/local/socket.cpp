@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "core/byte_io.hpp"
@@ -26,6 +27,9 @@ using std::chrono::steady_clock;
 // Since Linux 6.5; older headers lack it.
 constexpr int so_peerpidfd = 77;
 constexpr int listen_backlog = 1024;
+// The kernel makes the file of a socket before the socket listens and before its permissions are set; a busy machine
+// may stop a starting node in between. A socket file refuses for good only if it is older.
+constexpr std::chrono::seconds start_of_listening{1};
 
 // Room for the largest set of descriptors, aligned as the kernel wants it.
 struct alignas(cmsghdr) control_buffer {
@@ -83,6 +87,14 @@ error missing_node(const std::string& path) {
     return {error_code::not_running, path + " is no socket; give the one that `cenote node` listens at (node.socket)"};
   }
   return {error_code::not_running, "no node at " + path + "; start one with `cenote node`"};
+}
+
+bool is_fresh_socket(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
+  const auto changed = std::chrono::seconds(status.st_ctim.tv_sec) + std::chrono::nanoseconds(status.st_ctim.tv_nsec);
+  const auto age = std::chrono::system_clock::now().time_since_epoch() - changed;
+  return age < start_of_listening && age > -start_of_listening;
 }
 
 std::chrono::nanoseconds time_left(deadline until) {
@@ -266,10 +278,16 @@ result<unique_fd> connect_to(const std::string& path, deadline until) {
   if (!address) return std::unexpected(address.error());
   auto fd = new_socket(0);
   if (!fd) return fd;
+  const auto patience = std::min(until, steady_clock::now() + start_of_listening);
   for (;;) {
     bound_connect(fd->get(), until);
     if (::connect(fd->get(), generic(*address), sizeof *address) == 0) return fd;
-    switch (errno) {
+    const int why = errno;
+    if ((why == ECONNREFUSED || why == EACCES) && steady_clock::now() < patience && is_fresh_socket(path)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      continue;
+    }
+    switch (why) {
       case EINTR:
         if (steady_clock::now() < until) continue;
         [[fallthrough]];
@@ -281,7 +299,7 @@ result<unique_fd> connect_to(const std::string& path, deadline until) {
         return fail(error_code::permission_denied,
                     "this user may not open " + path + "; its directory must let the user in");
       case EPROTOTYPE: return fail(error_code::not_running, "another program than Cenote listens at " + path);
-      default: return fail_errno("connect", path);
+      default: return fail_errno(why, "connect", path);
     }
   }
 }

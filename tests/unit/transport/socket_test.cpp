@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <string>
 #include <thread>
 
@@ -322,6 +323,19 @@ BOOST_AUTO_TEST_CASE(says_how_to_start_a_node_when_there_is_none) {
   BOOST_TEST(missing.error().message() == "no node at " + place.path() + "; start one with `cenote node`");
   BOOST_REQUIRE(listen_at(place.path()));
   BOOST_TEST((connect_to(place.path(), soon()).error().code() == error_code::not_running));
+}
+
+BOOST_AUTO_TEST_CASE(waits_for_a_node_whose_socket_file_is_there_and_does_not_listen_yet) {
+  scratch place;
+  const unique_fd starting(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  place.path().copy(address.sun_path, sizeof address.sun_path - 1);
+  BOOST_REQUIRE(::bind(starting.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  auto client = std::async(std::launch::async, [&] { return connect_to(place.path(), soon()).has_value(); });
+  BOOST_TEST((client.wait_for(20ms) == std::future_status::timeout));
+  BOOST_REQUIRE(::listen(starting.get(), 1) == 0);
+  BOOST_TEST(client.get());
 }
 
 BOOST_AUTO_TEST_CASE(says_when_the_path_is_no_socket) {
