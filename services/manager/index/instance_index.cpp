@@ -1,7 +1,5 @@
 #include "services/manager/index/instance_index.hpp"
 
-#include <limits>
-
 namespace cenote::manager {
 
 std::uint32_t instance_index::add(const cache_key& key, std::uint32_t parent) {
@@ -22,27 +20,8 @@ void instance_index::drop(std::uint32_t record) noexcept {
   count_.store(count() - 1, std::memory_order_relaxed);
 }
 
-std::uint32_t instance_index::parent_of(std::uint32_t record) const noexcept {
-  const std::uint32_t parent = records_.entry(record).parent;
-  return records_.is_live(parent) ? parent : no_record;
-}
-
 void instance_index::note_use(std::uint32_t record, std::uint32_t now) noexcept {
-  if (!has_record(record)) return;
-  index_record& target = records_.entry(record);
-  target.last_use = now;
-  if (target.uses < std::numeric_limits<std::uint16_t>::max()) ++target.uses;
-}
-
-std::atomic<std::uint64_t>* instance_index::find_word(std::uint32_t record, std::uint32_t extent) const noexcept {
-  if (!has_record(record)) return nullptr;
-  std::atomic<std::uint64_t>* target = nullptr;
-  records_.visit_words(record, [&](std::atomic<std::uint64_t>& word) {
-    const std::uint64_t packed = word.load(std::memory_order_relaxed);
-    if (packed != 0 && unpack(packed).extent == extent) target = &word;
-    return target == nullptr;
-  });
-  return target;
+  if (has_record(record)) records_.entry(record).add_use(now);
 }
 
 bool instance_index::add_location(std::uint32_t record, const location& place) {
@@ -60,6 +39,12 @@ change_outcome instance_index::change_state(std::uint32_t record, std::uint32_t 
   place.state = next;
   records_.change(records_.entry(record), *word, pack(place));
   return change_outcome::changed;
+}
+
+change_outcome instance_index::serve(std::uint32_t record, std::uint32_t extent, std::uint32_t now) noexcept {
+  const auto outcome = change_state(record, extent, location_state::writing, location_state::serving);
+  if (outcome == change_outcome::changed) records_.entry(record).add_use(now);
+  return outcome;
 }
 
 erase_outcome instance_index::erase_location(std::uint32_t record, std::uint32_t extent,

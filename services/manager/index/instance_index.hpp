@@ -81,7 +81,10 @@ class instance_index {
   [[nodiscard]] bool has_record(std::uint32_t record) const noexcept { return records_.is_live(record); }
   [[nodiscard]] cache_key key_of(std::uint32_t record) const noexcept { return records_.entry(record).key(); }
   /// no_record if it has none, or that key is gone.
-  [[nodiscard]] std::uint32_t parent_of(std::uint32_t record) const noexcept;
+  [[nodiscard]] std::uint32_t parent_of(std::uint32_t record) const noexcept {
+    const std::uint32_t parent = records_.entry(record).parent;
+    return records_.is_live(parent) ? parent : no_record;
+  }
   [[nodiscard]] std::uint32_t children_of(std::uint32_t record) const noexcept {
     return records_.entry(record).children;
   }
@@ -107,6 +110,8 @@ class instance_index {
   /// Gives the location in `extent` the state `next`, not none, if it has the one expected. `record` may be no_record.
   change_outcome change_state(std::uint32_t record, std::uint32_t extent, location_state expected,
                               location_state next) noexcept;
+  /// change_state() from writing to serving, with a use of the record at `now`.
+  change_outcome serve(std::uint32_t record, std::uint32_t extent, std::uint32_t now) noexcept;
   /// Takes the location in `extent` out, and with the last one the record.
   erase_outcome erase_location(std::uint32_t record, std::uint32_t extent, location_state expected) noexcept;
 
@@ -136,7 +141,16 @@ class instance_index {
  private:
   [[nodiscard]] record_reader reader() const noexcept { return {hash_, table_, records_, extents_, sets_}; }
   [[nodiscard]] std::uint64_t hash_of(std::uint32_t record) const noexcept { return hash_(key_of(record)); }
-  [[nodiscard]] std::atomic<std::uint64_t>* find_word(std::uint32_t record, std::uint32_t extent) const noexcept;
+  [[nodiscard]] std::atomic<std::uint64_t>* find_word(std::uint32_t record, std::uint32_t extent) const noexcept {
+    if (!has_record(record)) return nullptr;
+    std::atomic<std::uint64_t>* target = nullptr;
+    records_.visit_words(record, [&](std::atomic<std::uint64_t>& word) {
+      const std::uint64_t packed = word.load(std::memory_order_relaxed);
+      if (packed != 0 && unpack(packed).extent == extent) target = &word;
+      return target == nullptr;
+    });
+    return target;
+  }
 
   line_arena arena_{};
   key_hash hash_;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "services/manager/index/key.hpp"
 #include "services/manager/index/line_arena.hpp"
@@ -38,6 +39,10 @@ struct alignas(64) index_record {
   }
   [[nodiscard]] cache_key key() const noexcept {
     return {.low = key_low.load(std::memory_order_relaxed), .high = key_high.load(std::memory_order_relaxed)};
+  }
+  void add_use(std::uint32_t now) noexcept {
+    last_use = now;
+    if (uses < std::numeric_limits<std::uint16_t>::max()) ++uses;
   }
 };
 static_assert(sizeof(index_record) == 64);

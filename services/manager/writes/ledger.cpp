@@ -1,6 +1,7 @@
 #include "services/manager/writes/ledger.hpp"
 
 #include <bit>
+#include <optional>
 #include <utility>
 
 #include "services/manager/writes/served_blocks.hpp"
@@ -13,6 +14,7 @@ void ledger::grant(extent_state& extent, const extent_grant& terms) {
 }
 
 ledger::dirty_extent& ledger::dirty(instance_state& instance, extent_state& extent) {
+  if (!dirty_.empty() && dirty_.back().extent == &extent) return dirty_.back();
   const auto [place, is_new] = places_.try_emplace(&extent, dirty_.size());
   if (is_new) dirty_.push_back({.instance = &instance, .extent = &extent});
   return dirty_[place->second];
@@ -81,15 +83,20 @@ result<> ledger::commit(round_time now) {
   return {};
 }
 
-void ledger::serve_block(instance_state& instance, const extent_state& extent, std::uint32_t record, round_time now) {
+void ledger::serve_blocks(const dirty_extent& entry, round_time now) {
+  const extent_state& extent = *entry.extent;
   const std::uint32_t tenths = tenths_of(now);
-  (void)instance.index->change_state(record, extent.table, location_state::writing, location_state::serving);
-  instance.index->note_use(record, tenths);
-  enter_pool(instance, extent.storage, record, tenths);
+  std::optional<pool_entrance> entrance;
+  for (const std::uint32_t position : entry.changes) {
+    if (extent.states[position] != location_state::serving) continue;
+    const std::uint32_t record = extent.records[position];
+    if (entry.instance->index->serve(record, extent.table, tenths) != change_outcome::changed) continue;
+    if (!entrance) entrance.emplace(*entry.instance, extent.storage);
+    entrance->add(record, tenths);
+  }
 }
 
-bool ledger::publish_block(instance_state& instance, const extent_state& extent, std::uint32_t position,
-                           round_time now) {
+bool ledger::end_block(instance_state& instance, const extent_state& extent, std::uint32_t position) {
   const std::uint32_t record = extent.records[position];
   const location_state next = extent.states[position];
   location place;  // as readers see it
@@ -97,9 +104,7 @@ bool ledger::publish_block(instance_state& instance, const extent_state& extent,
     if (each.extent == extent.table) place = each;
   });
   if (next == place.state) return false;
-  if (next == location_state::serving) {
-    serve_block(instance, extent, record, now);
-  } else if (next == location_state::deleting) {
+  if (next == location_state::deleting) {
     give_up_block(instance, extent, record, place);
   } else {
     forget_block(instance, extent, record, place);
@@ -137,9 +142,11 @@ void ledger::publish(dirty_extent& entry, round_time now) {
                       .instance = extent.name.instance,
                       .extent = extent.name.extent,
                       .table = extent.table};
+  serve_blocks(entry, now);
   for (const std::uint32_t position : entry.changes) {
-    if (!publish_block(instance, extent, position, now)) continue;
-    if (extent.states[position] != location_state::deleting) continue;
+    const location_state next = extent.states[position];
+    if (next != location_state::deleting && next != location_state::none) continue;
+    if (!end_block(instance, extent, position) || next == location_state::none) continue;
     if (removal.count != 0 && position == removal.first + removal.count) {
       ++removal.count;
       continue;

@@ -60,11 +60,11 @@ class ledger {
   /// The batch with the points around it.
   [[nodiscard]] result<> write_batch();
   void publish(dirty_extent& entry, round_time now);
-  /// False: readers see this state already.
-  bool publish_block(instance_state& instance, const extent_state& extent, std::uint32_t position, round_time now);
+  static void serve_blocks(const dirty_extent& entry, round_time now);
+  /// Of one that is deleted, or gone. False: readers see this state already.
+  bool end_block(instance_state& instance, const extent_state& extent, std::uint32_t position);
   void give_up_block(instance_state& instance, const extent_state& extent, std::uint32_t record, const location& place);
   void forget_block(instance_state& instance, const extent_state& extent, std::uint32_t record, location place);
-  static void serve_block(instance_state& instance, const extent_state& extent, std::uint32_t record, round_time now);
 
   manager_state& state_;
   journal& rows_;

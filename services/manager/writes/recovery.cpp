@@ -262,10 +262,12 @@ void journal_reader::fill_pools() {
     for (const extent_state* const extent : extents) {
       const std::uint32_t age = seconds > extent->wrote_at ? seconds - extent->wrote_at : 0;
       const std::uint32_t then = age < tenths / 10 ? tenths - age * 10 : 0;
+      std::optional<pool_entrance> entrance;
       for (std::size_t i = extent->states.size(); i-- > 0;) {
         if (extent->states[i] != location_state::serving) continue;
         instance->index->note_use(extent->records[i], then);
-        enter_pool(*instance, extent->storage, extent->records[i], then);
+        if (!entrance) entrance.emplace(*instance, extent->storage);
+        entrance->add(extent->records[i], then);
       }
     }
     if (!has_deleted_) continue;

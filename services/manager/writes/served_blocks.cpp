@@ -7,6 +7,12 @@ namespace cenote::manager {
 
 namespace {
 
+reclaim_pool& pool_of(instance_state& instance, std::uint8_t storage) {
+  auto& pool = instance.pools[storage];
+  if (pool == nullptr) pool = std::move(*reclaim_pool::make(pool_policy(*instance.group->terms)));
+  return *pool;
+}
+
 void count_child(instance_state& instance, std::uint32_t record, int change) {
   const std::uint32_t parent = instance.index->parent_of(record);
   if (parent == no_record) return;
@@ -37,11 +43,16 @@ void note_uses(instance_state& instance, std::span<const std::uint32_t> records,
   }
 }
 
-void enter_pool(instance_state& instance, std::uint8_t storage, std::uint32_t record, std::uint32_t now) {
-  auto& pool = instance.pools[storage];
-  if (pool == nullptr) pool = std::move(*reclaim_pool::make(pool_policy(*instance.group->terms)));
-  if (!has_pool(instance, record)) count_child(instance, record, +1);
-  pool->insert(record, instance.index->key_of(record).low, now);
+pool_entrance::pool_entrance(instance_state& instance, std::uint8_t storage)
+    : instance_(instance),
+      index_(*instance.index),
+      pool_(pool_of(instance, storage)),
+      is_alone_(instance.pools.size() == 1) {}
+
+void pool_entrance::add(std::uint32_t record, std::uint32_t now) {
+  const bool is_here = pool_.has(record);
+  if (!is_here && (is_alone_ || !has_pool(instance_, record))) count_child(instance_, record, +1);
+  pool_.insert(record, index_.key_of(record).low, now);
 }
 
 void leave_pool(instance_state& instance, std::uint8_t storage, std::uint32_t record) {

@@ -15,8 +15,21 @@ namespace cenote::manager {
 /// Reads used these records, head to tail; some may be gone. A time that a use does not begin anew goes on.
 void note_uses(instance_state& instance, std::span<const std::uint32_t> records, std::uint32_t now);
 
-/// A record has its first served location in the storage.
-void enter_pool(instance_state& instance, std::uint8_t storage, std::uint32_t record, std::uint32_t now);
+/// The way of an instance's records into the order of one storage. For a row of them, while the instance gets no
+/// other pool.
+class pool_entrance {
+ public:
+  pool_entrance(instance_state& instance, std::uint8_t storage);
+  /// A record has its first served location in the storage.
+  void add(std::uint32_t record, std::uint32_t now);
+
+ private:
+  instance_state& instance_;
+  const instance_index& index_;
+  reclaim_pool& pool_;
+  bool is_alone_;  ///< the instance has no other pool
+};
+
 /// It has none there any more; a record that is not in the pool does not matter.
 void leave_pool(instance_state& instance, std::uint8_t storage, std::uint32_t record);
 /// As leave_pool(), to make room.
