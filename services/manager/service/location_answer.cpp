@@ -124,6 +124,7 @@ void append_locations(const located_keys& keys, answer_form form, std::string& o
   constexpr std::uint32_t locations_field = 2;
   append_header(form, ok_code, {}, new_request_id(), out);
   location_list list(form, locations_field, "locations", keys.instance.terms(), out);
+  list.reserve(keys.answer.keys.size());
   part_list parts(keys);
   std::size_t absent = keys.begin;  // that are not written yet
   for (const found_key& key : keys.answer.keys) {
@@ -148,9 +149,11 @@ void append_grant(const served_instance& instance, const start_grant& grant, ans
     append_field(session_field, grant.session, out);
   }
   append_mask(grant.masked, form, out);
+  const storage_texts* const texts = grant.specs.empty() ? nullptr : &instance.texts(grant.storage);
   location_list list(form, locations_field, "locations", instance.terms(), out);
+  list.reserve(grant.specs.size());
   for (std::size_t i = 0; i < grant.specs.size(); ++i) {
-    const location_part part{.texts = &instance.texts(grant.storage),
+    const location_part part{.texts = texts,
                              .block = address_of(grant.extent, static_cast<std::uint32_t>(i), grant.keys[i]),
                              .specs = grant.specs[i]};
     list.add({&part, 1});

@@ -22,7 +22,8 @@ constexpr std::size_t location_room = 128;  ///< of a location without its specs
 constexpr std::uint32_t checksum_field = 100, word_kind = 1;
 constexpr std::string_view checksum_begin = R"(","node_id":"","checksum":")";
 constexpr std::string_view spec_end = R"("},)";
-constexpr std::size_t longest_checksum = 20;  ///< in either form
+constexpr std::size_t most_reserved = std::size_t{1} << 24U;  ///< ahead, bytes: the other locations may be short
+constexpr std::size_t longest_checksum = 20;                  ///< in either form
 constexpr std::string_view location_end = R"(],"id":"","status":"","create_time":"0"})";
 
 template <class Visit>
@@ -149,6 +150,8 @@ void location_list::add(std::span<const location_part> parts) {
   ends_.clear();
   extend(room_of(parts),
          [&](char* out) { return form_ == answer_form::wire ? write_wire(parts, out) : write_json(parts, out); });
+  if (awaited_ > 1) out_.reserve(size + std::min(awaited_ * (out_.size() - size + 1), most_reserved));
+  awaited_ = 0;
   last_ = {};
   if (parts.size() == 1) last_ = {.part = parts.front(), .bytes = out_.size() - size};
   is_first_ = false;
