@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "services/manager/writes/served_blocks.hpp"
+#include "services/manager/writes/sessions.hpp"
 
 namespace cenote::manager {
 
@@ -33,13 +34,19 @@ void ledger::close(instance_state& instance, extent_state& extent, std::uint32_t
   extent.specs = {};
 }
 
-void ledger::write_states(const instance_state& instance, const extent_state& extent) {
-  const std::string row = row_name(static_cast<char>(row_kind::mask), extent.name);
-  if (extent.present == 0) {
-    batch_.push_back({.name = row_name(static_cast<char>(row_kind::extent), extent.name)});
-    batch_.push_back({.name = row});
-    return;
+void ledger::erase_rows(const extent_name& name) {
+  for (const row_kind kind : {row_kind::extent, row_kind::mask}) {
+    batch_.push_back({.name = row_name(static_cast<char>(kind), name)});
   }
+}
+
+void ledger::write_states(const instance_state& instance, const extent_state& extent, round_time now) {
+  if (extent.present == 0 && !extent.is_open) {
+    const auto rest = extent.finish_mark == 0 ? std::chrono::seconds() : write_sessions::memory_rest(extent.wrote_at);
+    if (instance.is_departing || rest == std::chrono::seconds()) return erase_rows(extent.name);
+    erase_rows_later(extent.name, now + rest);
+  }
+  const std::string row = row_name(static_cast<char>(row_kind::mask), extent.name);
   const extent_states states{.wrote_at = extent.wrote_at,
                              .finish_mark = extent.finish_mark,
                              .states = extent.states,
@@ -63,7 +70,10 @@ result<> ledger::write_batch() {
 }
 
 result<> ledger::commit(round_time now) {
-  for (const dirty_extent& entry : dirty_) write_states(*entry.instance, *entry.extent);
+  for (; !ended_.empty() && ended_.begin()->first <= now; ended_.erase(ended_.begin())) {
+    erase_rows(ended_.begin()->second);
+  }
+  for (const dirty_extent& entry : dirty_) write_states(*entry.instance, *entry.extent, now);
   if (!batch_.empty()) {
     for (const journal_row& row : batch_) bytes_ += row.bytes();
     const auto written = write_batch();
