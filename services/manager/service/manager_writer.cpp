@@ -279,7 +279,7 @@ void manager_writer::state_owner::note_batch(std::chrono::nanoseconds time) {
 void manager_writer::state_owner::show_figures() {
   writer_.figures_.sessions.store(sessions_.size(), std::memory_order_relaxed);
   writer_.figures_.waiting_removals.store(removals_.size(), std::memory_order_relaxed);
-  writer_.figures_.lost_extents.store(removals_.lost_extents(), std::memory_order_relaxed);
+  writer_.figures_.lost_extents.store(removals_.lost_count(), std::memory_order_relaxed);
   writer_.figures_.evicted.store(reclaimer_.counts().sum(), std::memory_order_relaxed);
   writer_.figures_.orphaned.store(reclaimer_.counts().orphaned, std::memory_order_relaxed);
   const auto& plugins = *writer_.plugin_counters_;

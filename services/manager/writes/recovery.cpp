@@ -113,7 +113,10 @@ void journal_reader::lose_extent(const extent_name& name, const read_mask* mask)
   if (!parts_.lost) return;
   const auto delay = std::chrono::milliseconds(state_.instance(name.instance)->group->terms->delay_before_delete_ms);
   lost_extent extent{.name = name, .may_be_open = mask == nullptr, .due = now_ + delay};
-  if (mask != nullptr && *mask) extent.blocks = static_cast<std::uint32_t>((*mask)->states.size());
+  if (mask != nullptr && *mask) {
+    extent.blocks = static_cast<std::uint32_t>((*mask)->states.size());
+    extent.may_be_open = (*mask)->wrote_at == 0;
+  }
   parts_.lost(extent);
 }
 

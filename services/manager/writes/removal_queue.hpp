@@ -38,7 +38,7 @@ class removal_queue {
   [[nodiscard]] std::optional<round_time> next_due() const;
   [[nodiscard]] std::size_t size() const noexcept { return waiting_.size() + issued_.size() + lost_.size(); }
   /// Extents whose rows are damaged and stay until their bytes are gone.
-  [[nodiscard]] std::size_t lost_extents() const noexcept { return lost_.size(); }
+  [[nodiscard]] std::size_t lost_count() const noexcept { return lost_.size(); }
 
  private:
   struct due_order {
@@ -82,7 +82,7 @@ class removal_queue {
   std::map<std::uint64_t, issued_batch> issued_;
   std::uint64_t next_batch_ = 1;
   std::uint64_t worker_changes_ = 0;  ///< as many as were looked at
-  cenote::manager::lost_extents lost_;
+  lost_extents lost_;
 };
 
 }  // namespace cenote::manager

@@ -65,13 +65,13 @@ BOOST_AUTO_TEST_SUITE(extents_with_damaged_rows)
 
 BOOST_AUTO_TEST_CASE(its_folder_goes_in_all_storages_then_its_rows_and_nothing_else) {
   damaged_world world;
-  BOOST_TEST(world.live->removals.lost_extents() == 1U);
+  BOOST_TEST(world.live->removals.lost_count() == 1U);
   BOOST_TEST((world.text_of(1).empty() && world.text_of(3) == "serving s1 3"));
   world.settle();
   BOOST_TEST(folders(world) == folder_in_both(world.extent), boost::test_tools::per_element());
   BOOST_TEST((!has_row(world, 'e', world.extent) && !has_row(world, 'm', world.extent)));
   BOOST_TEST((has_row(world, 'e', world.other) && world.text_of(3) == "serving s1 3"));
-  BOOST_TEST(world.live->removals.lost_extents() == 0U);
+  BOOST_TEST(world.live->removals.lost_count() == 0U);
   BOOST_TEST(world.group().bytes.used == 768);
   check_counts(world.live->state);
   world.recover();
@@ -129,6 +129,36 @@ BOOST_AUTO_TEST_CASE(a_storage_that_is_disabled_or_unhealthy_is_tried_when_it_is
   BOOST_TEST(!has_row(world, 'e', world.extent));
 }
 
+BOOST_AUTO_TEST_CASE(a_storage_that_is_removed_is_waited_for_no_longer) {
+  damaged_world world;
+  world.log->let_fail("s1");
+  world.settle();
+  BOOST_TEST(has_row(world, 'e', world.extent));
+  BOOST_TEST(world.change([](const change_basis& basis) {
+    return basis.settings.remove_storage("s1", basis.use("s1"), change_force::drops_locations);
+  }) == ok);
+  world.settle();
+  BOOST_TEST((folders(world) == std::vector{folder_in_both(world.extent)[1]}));
+  BOOST_TEST((!has_row(world, 'e', world.extent) && world.live->removals.lost_count() == 0U));
+}
+
+BOOST_AUTO_TEST_CASE(a_deletion_whose_storage_has_moved_has_no_outcome_and_is_done_at_its_new_place) {
+  damaged_world world;
+  world.log->hold();
+  world.awaits = false;
+  BOOST_TEST(world.run_round());
+  BOOST_TEST(world.change([](const change_basis& basis) {
+    return basis.settings.update_storage(test::storage(storage_json("s1", 2)), basis.use("s1"),
+                                         change_force::drops_locations);
+  }) == ok);
+  BOOST_TEST(has_row(world, 'e', world.extent));
+  world.log->release();
+  world.awaits = true;
+  world.settle();
+  BOOST_TEST(!has_row(world, 'e', world.extent));
+  BOOST_TEST(std::ranges::count(folders(world), folder_in_both(world.extent)[0]) >= 1);
+}
+
 BOOST_AUTO_TEST_CASE(a_round_that_the_journal_does_not_take_lets_it_be_done_again) {
   damaged_world world;
   BOOST_TEST(world.run_round());  // the deletions are under way
@@ -172,7 +202,7 @@ BOOST_AUTO_TEST_CASE(an_instance_departs_once_its_lost_extents_are_gone) {
   world.settle();
   world.recover();
   world.settle();
-  BOOST_TEST(world.live->removals.lost_extents() == 1U);  // its place is known still
+  BOOST_TEST(world.live->removals.lost_count() == 1U);  // its place is known still
   world.log->let_work();
   for (int i = 0; i < 10; ++i) {
     world.pass(300s);

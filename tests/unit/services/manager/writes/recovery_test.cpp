@@ -125,6 +125,17 @@ BOOST_AUTO_TEST_CASE(states_without_their_extent_are_nothing) {
   check_counts(all->state);
 }
 
+BOOST_AUTO_TEST_CASE(states_of_an_open_session_without_its_extent_may_have_a_writer) {
+  write_world world({.delay_ms = 1'000'000});
+  (void)world.start({5, 6});
+  (void)world.remove({5});
+  row_map rows = world.rows.rows();
+  rows[first_row(rows, "e")].back() ^= 1;
+  const auto all = recovered(rows);
+  BOOST_TEST_REQUIRE(all->lost.size() == 1U);
+  BOOST_TEST((all->lost[0].may_be_open && all->lost[0].blocks == 2U));
+}
+
 BOOST_AUTO_TEST_CASE(an_extent_whose_states_are_damaged_is_given_up) {
   row_map rows = some_rows();
   rows[first_row(rows, "m")].back() ^= 1;
