@@ -1,4 +1,4 @@
-"""`cenote manager` whose journal has damaged rows: their blocks are never served, and their bytes go."""
+"""`cenote manager` with damaged rows in its journal: their blocks are never served, and their bytes go."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 from manager import Answer, FilePart, Manager, code_of, uris_of
 from manager_writers import charged_bytes
-from node import LIMIT, until
+from node import BINARY, LIMIT, preloading, until
 from redis import Redis
 
 PREFIX = "cenote:manager:cenote"
+SHIM = BINARY.parent / "tests" / "bin" / "libfaulty_disk.so"
 BLOCK = 1024
 PRESENT, ABSENT = b":1\r\n", b":0\r\n"
 
@@ -121,6 +122,30 @@ def test_a_storage_that_is_disabled_is_tried_when_it_is_back(tmp_path: Path, sto
         until("its rows are gone", rows.gone)
         assert not files(damaged)[0].exists()
         until("nothing is counted", lambda: manager.figure("lost_extents") == 0)
+
+
+def test_a_mount_that_hangs_delays_its_own_files_alone(tmp_path: Path, store: Redis) -> None:
+    orders = tmp_path / "orders"
+    orders.touch()
+    shim = [f"{name}={value}" for name, value in preloading(SHIM).items()]
+    hanging = {"global_unique_name": "h", "nfs": {"root_path": str(tmp_path / "hanging" / "metadata" / "blocks")}}
+    sets = f"manager.store={store.url}", "manager.probe_interval=50ms", "manager.probe_timeout=200ms"
+    prefix = ["env", *shim, f"CENOTE_TEST_FAULTS={orders}"]
+    with Manager(tmp_path / "manager", *sets, prefix=prefix) as manager:
+        manager.do("addStorage", storage=hanging)
+        manager.add_instance("i")
+        damaged, sound = manager.write("i", [1]), manager.write("i", [2])
+        rows = ExtentRows(store, damaged[0][0])
+        manager.kill()
+        rows.damage("extents")
+        orders.write_text("hanging/data metadata_hold\n")
+        manager.start()
+        until("its file is gone", lambda: not files(damaged)[0].exists())
+        assert manager.locations("i", [1, 2]) == [[], *sound]
+        check_writable(manager, [1])
+        assert rows.has("extents") and manager.figure("lost_extents") == 1
+        orders.write_text("")
+        until("its rows are gone", rows.gone)
 
 
 def test_values_of_an_extent_with_a_damaged_row_go_and_those_of_other_extents_stay(

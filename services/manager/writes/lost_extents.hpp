@@ -42,7 +42,7 @@ class lost_extents {
   [[nodiscard]] std::size_t size() const noexcept { return extents_.size(); }
 
  private:
-  /// What an extent has in one storage.
+  /// The bytes of an extent in one storage.
   struct lost_part {
     extent_name name{};
     std::uint32_t next_key = 0;  ///< of those that it may have
