@@ -40,12 +40,17 @@ void ledger::erase_rows(const extent_name& name) {
   }
 }
 
+void ledger::write_end(const instance_state& instance, const extent_state& extent, round_time now) {
+  erase_rows(extent.name);
+  const std::chrono::seconds rest = write_sessions::memory_rest(extent.wrote_at);
+  if (instance.is_departing || extent.finish_mark == 0 || rest == std::chrono::seconds()) return;
+  const std::string row = row_name(static_cast<char>(row_kind::mask), extent.name);
+  batch_.push_back({.name = row, .value = finish_row(row, finish_of(extent))});
+  erase_rows_later(extent.name, now + rest);
+}
+
 void ledger::write_states(const instance_state& instance, const extent_state& extent, round_time now) {
-  if (extent.present == 0 && !extent.is_open) {
-    const auto rest = extent.finish_mark == 0 ? std::chrono::seconds() : write_sessions::memory_rest(extent.wrote_at);
-    if (instance.is_departing || rest == std::chrono::seconds()) return erase_rows(extent.name);
-    erase_rows_later(extent.name, now + rest);
-  }
+  if (extent.present == 0 && !extent.is_open) return write_end(instance, extent, now);
   const std::string row = row_name(static_cast<char>(row_kind::mask), extent.name);
   const extent_states states{.wrote_at = extent.wrote_at,
                              .finish_mark = extent.finish_mark,

@@ -44,7 +44,7 @@ class ledger {
   void add_row(journal_row row) { batch_.push_back(std::move(row)); }
   /// Both rows of an extent go.
   void erase_rows(const extent_name& name);
-  /// Both rows of an extent without blocks go then: until then the finish of its session is remembered.
+  /// The rows of an extent without blocks go then: until then the finish of its session is remembered.
   void erase_rows_later(const extent_name& name, round_time due) { ended_.emplace(due, name); }
   [[nodiscard]] bool is_empty() const noexcept { return batch_.empty() && dirty_.empty(); }
 
@@ -61,6 +61,8 @@ class ledger {
   };
 
   [[nodiscard]] dirty_extent& dirty(instance_state& instance, extent_state& extent);
+  /// The rows of an extent without blocks go, but the finish of its session is remembered for a while.
+  void write_end(const instance_state& instance, const extent_state& extent, round_time now);
   void write_states(const instance_state& instance, const extent_state& extent, round_time now);
   /// The batch with the points around it.
   [[nodiscard]] result<> write_batch();

@@ -39,6 +39,9 @@ struct extent_state {
   std::vector<bool> issued{};            ///< by position, once a deletion was handed to the storage; else empty
 };
 
+/// Of a session that is finished.
+[[nodiscard]] extent_finish finish_of(const extent_state& extent) noexcept;
+
 struct group_usage {
   std::shared_ptr<const group_terms> terms{};
   byte_account bytes{};

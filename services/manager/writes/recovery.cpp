@@ -52,7 +52,7 @@ class journal_reader {
   void add_block(instance_state& instance, extent_state& extent, const extent_grant& grant, std::uint32_t position,
                  std::uint32_t& previous);
   void open_session(extent_state& extent, const extent_grant& grant);
-  void remember_session(const extent_state& extent);
+  void remember_session(const extent_name& name, const extent_finish& finish);
   void queue_removals(const instance_state& instance, const extent_state& extent);
 
   journal& rows_;
@@ -90,6 +90,11 @@ result<> journal_reader::read_states() {
   return rows_.read(row_kind::mask, [&](std::string_view row, std::string_view value) {
     const auto name = extent_of_row(row);
     auto states = manager::read_states(row, value);
+    if (const auto finish = read_finish(row, value); name && finish) {
+      remember_session(*name, *finish);
+      if (parts_.ended) parts_.ended(*name, now_ + write_sessions::memory_rest(finish->wrote_at));
+      return;
+    }
     if (!name || !states) ++counts_.damaged_rows;
     if (name) states_.emplace(*name, std::move(states));
   });
@@ -141,7 +146,7 @@ void journal_reader::read_extent(std::string_view row, std::string_view value) {
   if (instance == nullptr || grant->storage >= most_storages || state_.storages[grant->storage] == nullptr) {
     if (mask == nullptr || !*mask || !has_nothing((*mask)->states)) {
       ++counts_.orphaned_rows;
-    } else if (parts_.ended) {
+    } else if (parts_.ended) {  // an open session whose storage was removed
       parts_.ended(*name, now_);
     }
     return;
@@ -242,14 +247,13 @@ void journal_reader::add_extent(instance_state& instance, const extent_grant& gr
     add_block(instance, *extent, grant, i, previous);
   }
   ++counts_.extents;
-  remember_session(*extent);
   if (extent->is_open) {
     open_session(*extent, grant);
   } else if (extent->present == 0) {
     instance.index->extents().erase(*table);
-    if (parts_.ended) parts_.ended(grant.name, now_ + write_sessions::memory_rest(extent->wrote_at));
     return;
   }
+  remember_session(extent->name, finish_of(*extent));
   queue_removals(instance, *extent);
   if (instance.extents.size() <= *table) instance.extents.resize(*table + 1);
   instance.extents[*table] = std::move(extent);
@@ -269,15 +273,14 @@ void journal_reader::open_session(extent_state& extent, const extent_grant& gran
 }
 
 // A client that lost the answer finishes again, and may find another epoch.
-void journal_reader::remember_session(const extent_state& extent) {
-  if (extent.is_open || extent.finish_mark == 0) return;
-  const std::chrono::seconds rest = write_sessions::memory_rest(extent.wrote_at);
-  if (rest == std::chrono::seconds()) return;
-  parts_.sessions.remember(extent.name.extent, {.instance = extent.name.instance,
-                                                .nonce = extent.nonce,
-                                                .finish_mark = extent.finish_mark,
-                                                .blocks = static_cast<std::uint32_t>(extent.states.size()),
-                                                .expiry = now_ + rest});
+void journal_reader::remember_session(const extent_name& name, const extent_finish& finish) {
+  const std::chrono::seconds rest = write_sessions::memory_rest(finish.wrote_at);
+  if (finish.finish_mark == 0 || rest == std::chrono::seconds()) return;
+  parts_.sessions.remember(name.extent, {.instance = name.instance,
+                                         .nonce = finish.nonce,
+                                         .finish_mark = finish.finish_mark,
+                                         .blocks = finish.blocks,
+                                         .expiry = now_ + rest});
 }
 
 void journal_reader::queue_removals(const instance_state& instance, const extent_state& extent) {
