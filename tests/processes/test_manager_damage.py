@@ -45,7 +45,7 @@ class ExtentRows:
     def damage(self, kind: str) -> None:
         assert self.store.ask("HSET", f"{PREFIX}:{kind}", self.field, b"damaged") == ABSENT  # no row is new
 
-    def gone(self) -> bool:
+    def absent(self) -> bool:
         return not self.has("extents") and not self.has("masks")
 
 
@@ -74,7 +74,7 @@ def test_files_of_an_extent_with_a_damaged_row_go(
         manager.start()
         assert manager.figure("damaged_rows_total") == (2 if kind == "both" else 1)
         assert manager.locations("i", [1, 2, 3]) == [[], [], []]
-        until("its rows are gone", rows.gone)
+        until("its rows are gone", rows.absent)
         assert not any(path.exists() for path in files(damaged))
         assert [each.name for each in (folder / "i").iterdir()] == [files(sound)[0].parent.name]
         until("it is counted no more", lambda: manager.figure("lost_extents") == 0)
@@ -82,7 +82,7 @@ def test_files_of_an_extent_with_a_damaged_row_go(
         assert all(FilePart.parse(uri).read() == b"\x07" * BLOCK for each in sound for uri in each)
         until("the bytes charged are those on disk", lambda: charged_bytes(manager) == 4 * BLOCK)
         check_writable(manager, [1, 2, 3])
-        assert not others.gone()
+        assert not others.absent()
         manager.restart()
         assert manager.figure("damaged_rows_total") == 0
         assert manager.locations("i", [4, 5]) == sound
@@ -98,9 +98,9 @@ def test_a_kill_in_between_lets_it_be_done_again(tmp_path: Path, store: Redis, p
         rows.damage("extents")
         manager.launch(f"debug.kill_at=['{point}']")
         assert manager.process is not None and manager.process.wait(LIMIT) == -signal.SIGKILL
-        assert rows.gone() == (point == "deletion_written")
+        assert rows.absent() == (point == "deletion_written")
         manager.start()
-        until("its rows are gone", rows.gone)
+        until("its rows are gone", rows.absent)
         assert not any(path.exists() for path in files(damaged))
         assert manager.locations("i", [1, 2, 3]) == [[], [], *sound]
 
@@ -119,7 +119,7 @@ def test_a_storage_that_is_disabled_is_tried_when_it_is_back(tmp_path: Path, sto
         assert manager.figure("lost_extents") == 1
         assert rows.has("extents") and files(damaged)[0].exists()
         manager.do("enableStorage", storage_unique_name="s-i")
-        until("its rows are gone", rows.gone)
+        until("its rows are gone", rows.absent)
         assert not files(damaged)[0].exists()
         until("nothing is counted", lambda: manager.figure("lost_extents") == 0)
 
@@ -145,7 +145,7 @@ def test_a_mount_that_hangs_delays_its_own_files_alone(tmp_path: Path, store: Re
         check_writable(manager, [1])
         assert rows.has("extents") and manager.figure("lost_extents") == 1
         orders.write_text("")
-        until("its rows are gone", rows.gone)
+        until("its rows are gone", rows.absent)
 
 
 def test_values_of_an_extent_with_a_damaged_row_go_and_those_of_other_extents_stay(
@@ -174,7 +174,7 @@ def test_values_of_an_extent_with_a_damaged_row_go_and_those_of_other_extents_st
         for name in foreign:
             store.ask("SET", name, b"x")
         manager.start()
-        until("its rows are gone", rows.gone)
+        until("its rows are gone", rows.absent)
         assert store.ask("EXISTS", *damaged) == ABSENT
         assert store.ask("EXISTS", *kept, *foreign) == b":%d\r\n" % (len(kept) + len(foreign))
         assert manager.locations("i", [1, 2]) == kept_uris

@@ -140,8 +140,8 @@ result<recovery_counts> manager_writer::state_owner::recover() {
       .sessions = sessions_,
       .removals = [this](const due_removal& removal) { removals_.add(removal); },
       .make_worker = make_worker_,
-      .lost = [this](const lost_extent& extent) { removals_.add(extent); },
-      .ended = [this](const extent_name& name, round_time due) { changes_.erase_rows_later(name, due); },
+      .damages = [this](const lost_extent& extent) { removals_.add(extent); },
+      .finishes = [this](const extent_name& name, round_time due) { changes_.erase_rows_later(name, due); },
       .faults = writer_.options_.faults.get()};
   for (const auto& [type, command] : writer_.options_.plugins) parts.plugins.insert(type);
   auto counts = manager::recover(*rows_, parts, std::chrono::steady_clock::now());

@@ -75,8 +75,8 @@ result<> ledger::write_batch() {
 }
 
 result<> ledger::commit(round_time now) {
-  for (; !ended_.empty() && ended_.begin()->first <= now; ended_.erase(ended_.begin())) {
-    erase_rows(ended_.begin()->second);
+  for (; !row_ends_.empty() && row_ends_.begin()->first <= now; row_ends_.erase(row_ends_.begin())) {
+    erase_rows(row_ends_.begin()->second);
   }
   for (const dirty_extent& entry : dirty_) write_states(*entry.instance, *entry.extent, now);
   if (!batch_.empty()) {

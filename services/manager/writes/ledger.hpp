@@ -45,7 +45,7 @@ class ledger {
   /// Both rows of an extent go.
   void erase_rows(const extent_name& name);
   /// The rows of an extent without blocks go then: until then the finish of its session is remembered.
-  void erase_rows_later(const extent_name& name, round_time due) { ended_.emplace(due, name); }
+  void erase_rows_later(const extent_name& name, round_time due) { row_ends_.emplace(due, name); }
   [[nodiscard]] bool is_empty() const noexcept { return batch_.empty() && dirty_.empty(); }
 
   /// Writes the round. After an error nothing of it is visible, and the state has to be recovered from the store.
@@ -80,7 +80,7 @@ class ledger {
   std::uint32_t works_ = 0;  ///< a bit a round_work, of this round
   std::vector<journal_row> batch_;
   std::uint64_t bytes_ = 0;
-  std::multimap<round_time, extent_name> ended_;  ///< rows that go at a time
+  std::multimap<round_time, extent_name> row_ends_;  ///< rows that go at a time
   std::vector<dirty_extent> dirty_;
   std::unordered_map<const extent_state*, std::size_t> places_;  ///< in dirty_
 };

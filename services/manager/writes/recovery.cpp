@@ -92,7 +92,7 @@ result<> journal_reader::read_states() {
     auto states = manager::read_states(row, value);
     if (const auto finish = read_finish(row, value); name && finish) {
       remember_session(*name, *finish);
-      if (parts_.ended) parts_.ended(*name, now_ + write_sessions::memory_rest(finish->wrote_at));
+      if (parts_.finishes) parts_.finishes(*name, now_ + write_sessions::memory_rest(finish->wrote_at));
       return;
     }
     if (!name || !states) ++counts_.damaged_rows;
@@ -115,14 +115,14 @@ result<> journal_reader::read_extents() {
 void journal_reader::lose_extent(const extent_name& name, const read_mask* mask) {
   if (state_.instance(name.instance) == nullptr || name.extent >> 32U >= state_.epoch) return;
   ++counts_.lost_extents;
-  if (!parts_.lost) return;
+  if (!parts_.damages) return;
   const auto delay = std::chrono::milliseconds(state_.instance(name.instance)->group->terms->delay_before_delete_ms);
   lost_extent extent{.name = name, .may_be_open = mask == nullptr, .due = now_ + delay};
   if (mask != nullptr && *mask) {
     extent.blocks = static_cast<std::uint32_t>((*mask)->states.size());
     extent.may_be_open = (*mask)->wrote_at == 0;
   }
-  parts_.lost(extent);
+  parts_.damages(extent);
 }
 
 bool journal_reader::is_sound(const instance_state& instance, const extent_grant& grant, const read_mask* mask) const {
@@ -146,8 +146,8 @@ void journal_reader::read_extent(std::string_view row, std::string_view value) {
   if (instance == nullptr || grant->storage >= most_storages || state_.storages[grant->storage] == nullptr) {
     if (mask == nullptr || !*mask || !has_nothing((*mask)->states)) {
       ++counts_.orphaned_rows;
-    } else if (parts_.ended) {  // an open session whose storage was removed
-      parts_.ended(*name, now_);
+    } else if (parts_.finishes) {  // an open session whose storage was removed
+      parts_.finishes(*name, now_);
     }
     return;
   }

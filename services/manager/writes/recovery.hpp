@@ -27,10 +27,11 @@ struct recovery_parts {
   write_sessions& sessions;
   ledger::removal_receiver removals;
   worker_factory make_worker;
-  std::function<void(const lost_extent&)> lost{};               ///< gets extents whose rows are damaged
-  std::function<void(const extent_name&, round_time)> ended{};  ///< gets extents whose rows have nothing, and go then
-  plugin_types plugins{};                                       ///< that are there
-  fault_table* faults = nullptr;                                ///< null, but in tests
+  std::function<void(const lost_extent&)> damages{};  ///< gets extents whose rows are damaged
+  std::function<void(const extent_name&, round_time)>
+      finishes{};                 ///< gets extents whose rows have no block, and go then
+  plugin_types plugins{};         ///< that are there
+  fault_table* faults = nullptr;  ///< null, but in tests
 };
 
 /// Begins an epoch and rebuilds all that the journal holds: registry, extents, accounts, open sessions, deletions that

@@ -105,7 +105,7 @@ void removal_queue::drop_unanswered() {
 void removal_queue::issue(ledger& changes, round_time now) {
   drop_unanswered();
   issue_repeated(now);
-  lost_.issue(changes, now);
+  extents_.issue(changes, now);
   std::size_t blocks = 0;
   while (!waiting_.empty() && waiting_.top().due <= now && blocks < blocks_at_once) {
     due_removal removal = waiting_.top();
@@ -133,7 +133,7 @@ void removal_queue::issue(ledger& changes, round_time now) {
 
 void removal_queue::complete(const removal_outcome& outcome, ledger& changes, round_time now) {
   const auto batch = issued_.find(outcome.number);
-  if (batch == issued_.end()) return lost_.complete(outcome, changes, now);
+  if (batch == issued_.end()) return extents_.complete(outcome, changes, now);
   storage_state* const storage = storage_of(batch->second);
   if (storage != nullptr) --storage->batches;
   std::size_t item = 0;
@@ -159,7 +159,7 @@ void removal_queue::complete(const removal_outcome& outcome, ledger& changes, ro
 }
 
 std::optional<round_time> removal_queue::next_due() const {
-  const auto due = lost_.next_due();
+  const auto due = extents_.next_due();
   if (waiting_.empty()) return due;
   return std::min(waiting_.top().due, due.value_or(waiting_.top().due));
 }

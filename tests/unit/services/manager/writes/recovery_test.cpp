@@ -18,8 +18,8 @@ namespace {
 
 struct recovered_rows {
   manager_state state;
-  std::vector<lost_extent> lost;
-  std::vector<std::pair<extent_name, round_time>> ended;
+  std::vector<lost_extent> damages;
+  std::vector<std::pair<extent_name, round_time>> finishes;
   write_sessions sessions;
   recovery_counts counts{};
 };
@@ -32,12 +32,13 @@ std::unique_ptr<recovered_rows> recovered(const row_map& rows) {
   (void)journal.write(changes);
   if (!rows.empty()) (void)journal.raise_epoch();  // that of their writer
   auto all = std::make_unique<recovered_rows>();
-  recovery_parts parts{.state = all->state,
-                       .sessions = all->sessions,
-                       .removals = [](const due_removal&) {},
-                       .make_worker = [](const storage_terms&) { return std::unique_ptr<storage_worker>(); },
-                       .lost = [&](const lost_extent& extent) { all->lost.push_back(extent); },
-                       .ended = [&](const extent_name& name, round_time due) { all->ended.emplace_back(name, due); }};
+  recovery_parts parts{
+      .state = all->state,
+      .sessions = all->sessions,
+      .removals = [](const due_removal&) {},
+      .make_worker = [](const storage_terms&) { return std::unique_ptr<storage_worker>(); },
+      .damages = [&](const lost_extent& extent) { all->damages.push_back(extent); },
+      .finishes = [&](const extent_name& name, round_time due) { all->finishes.emplace_back(name, due); }};
   const auto counts = recover(journal, parts, round_time{} + 1'000h);
   BOOST_TEST_REQUIRE(counts.has_value());
   all->counts = *counts;
@@ -74,8 +75,8 @@ BOOST_AUTO_TEST_CASE(a_damaged_extent_is_skipped_and_counted) {
   rows[first_row(rows, "e")].back() ^= 1;
   const auto all = recovered(rows);
   BOOST_TEST((all->counts.damaged_rows == 1U && all->counts.extents == 2U));
-  BOOST_TEST_REQUIRE(all->lost.size() == 1U);
-  const lost_extent& extent = all->lost.front();
+  BOOST_TEST_REQUIRE(all->damages.size() == 1U);
+  const lost_extent& extent = all->damages.front();
   BOOST_TEST((row_name('e', extent.name) == first_row(rows, "e") && extent.blocks == 3U && !extent.may_be_open));
   BOOST_TEST((extent.due == round_time{} + 1'000h + 1'000s));  // behind the group's delay
   check_counts(all->state);
@@ -87,13 +88,13 @@ BOOST_AUTO_TEST_CASE(a_damaged_extent_without_sound_states_may_have_the_most_blo
   rows[row].back() ^= 1;
   rows[states].back() ^= 1;
   const auto damaged = recovered(rows);
-  BOOST_TEST_REQUIRE(damaged->lost.size() == 1U);
-  BOOST_TEST((damaged->lost[0].blocks == most_extent_blocks && !damaged->lost[0].may_be_open));
+  BOOST_TEST_REQUIRE(damaged->damages.size() == 1U);
+  BOOST_TEST((damaged->damages[0].blocks == most_extent_blocks && !damaged->damages[0].may_be_open));
   BOOST_TEST(damaged->counts.damaged_rows == 2U);
   rows.erase(states);
   const auto open = recovered(rows);
-  BOOST_TEST_REQUIRE(open->lost.size() == 1U);
-  BOOST_TEST((open->lost[0].blocks == most_extent_blocks && open->lost[0].may_be_open));
+  BOOST_TEST_REQUIRE(open->damages.size() == 1U);
+  BOOST_TEST((open->damages[0].blocks == most_extent_blocks && open->damages[0].may_be_open));
 }
 
 // A name that is damaged may be that of an extent to come, or of an instance that never was.
@@ -106,7 +107,7 @@ BOOST_AUTO_TEST_CASE(a_damaged_row_of_this_epoch_or_of_no_instance_is_left_alone
     rows[row_name('m', name)] = "y";
   }
   const auto all = recovered(rows);
-  BOOST_TEST((all->lost.empty() && all->counts.damaged_rows == 6U));
+  BOOST_TEST((all->damages.empty() && all->counts.damaged_rows == 6U));
 }
 
 BOOST_AUTO_TEST_CASE(an_extent_without_its_states_is_an_open_session) {
@@ -121,7 +122,7 @@ BOOST_AUTO_TEST_CASE(states_without_their_extent_are_nothing) {
   row_map rows = some_rows();
   rows.erase(first_row(rows, "e"));
   const auto all = recovered(rows);
-  BOOST_TEST((all->counts.extents == 2U && all->counts.damaged_rows == 1U && all->lost.size() == 1U));
+  BOOST_TEST((all->counts.extents == 2U && all->counts.damaged_rows == 1U && all->damages.size() == 1U));
   check_counts(all->state);
 }
 
@@ -132,15 +133,15 @@ BOOST_AUTO_TEST_CASE(states_of_an_open_session_without_its_extent_may_have_a_wri
   row_map rows = world.rows.rows();
   rows[first_row(rows, "e")].back() ^= 1;
   const auto all = recovered(rows);
-  BOOST_TEST_REQUIRE(all->lost.size() == 1U);
-  BOOST_TEST((all->lost[0].may_be_open && all->lost[0].blocks == 2U));
+  BOOST_TEST_REQUIRE(all->damages.size() == 1U);
+  BOOST_TEST((all->damages[0].may_be_open && all->damages[0].blocks == 2U));
 }
 
 BOOST_AUTO_TEST_CASE(an_extent_whose_states_are_damaged_is_given_up) {
   row_map rows = some_rows();
   rows[first_row(rows, "m")].back() ^= 1;
   const auto all = recovered(rows);
-  BOOST_TEST((all->counts.damaged_rows == 1U && all->counts.extents == 3U && all->lost.empty()));
+  BOOST_TEST((all->counts.damaged_rows == 1U && all->counts.extents == 3U && all->damages.empty()));
   BOOST_TEST(all->sessions.size() == 1U);  // the one that was open before
   const instance_state& instance = *all->state.instance_called("i");
   const auto extent = std::ranges::find_if(instance.extents, [&](const auto& each) {
@@ -158,12 +159,12 @@ BOOST_AUTO_TEST_CASE(rows_without_blocks_go_also_where_the_instance_is_gone) {
   world.settle();
   row_map rows = world.rows.rows();
   const auto finished = recovered(rows);
-  BOOST_TEST_REQUIRE(finished->ended.size() == 1U);
-  BOOST_TEST((finished->ended[0].second > round_time{} + 1'000h));
-  BOOST_TEST((finished->ended[0].second <= round_time{} + 1'000h + write_sessions::memory));
+  BOOST_TEST_REQUIRE(finished->finishes.size() == 1U);
+  BOOST_TEST((finished->finishes[0].second > round_time{} + 1'000h));
+  BOOST_TEST((finished->finishes[0].second <= round_time{} + 1'000h + write_sessions::memory));
   rows.erase("ri/i");
   const auto orphaned = recovered(rows);
-  BOOST_TEST((orphaned->ended.size() == 1U && orphaned->counts.orphaned_rows == 0U));
+  BOOST_TEST((orphaned->finishes.size() == 1U && orphaned->counts.orphaned_rows == 0U));
 }
 
 BOOST_AUTO_TEST_CASE(an_instance_whose_group_is_damaged_stays_and_takes_nothing_new) {

@@ -132,8 +132,8 @@ void write_world::recover() {
             live->removals.add(removal);
           },
       .make_worker = live->make_worker,
-      .lost = [this](const lost_extent& extent) { live->removals.add(extent); },
-      .ended = [this](const extent_name& name, round_time due) { live->changes.erase_rows_later(name, due); }};
+      .damages = [this](const lost_extent& extent) { live->removals.add(extent); },
+      .finishes = [this](const extent_name& name, round_time due) { live->changes.erase_rows_later(name, due); }};
   BOOST_TEST_REQUIRE(manager::recover(rows, parts, now).has_value());
 }
 
