@@ -51,7 +51,7 @@ void read_content(char kind, bytes_view input) {
   const auto content = reader.get_run(reader.remaining());
   const std::string name = row_name(kind, name_of_rows);
   read_row<Read, Write>(name, text_of(content), bit);
-  for (const std::uint16_t version : {0, 1, 2}) read_row<Read, Write>(name, sealed(name, content, version), bit);
+  for (const std::uint16_t version : {0, 1, 2, 3}) read_row<Read, Write>(name, sealed(name, content, version), bit);
 }
 
 void read_grants(bytes_view input) {
@@ -60,6 +60,7 @@ void read_grants(bytes_view input) {
 
 void read_masks(bytes_view input) {
   read_content<read_states, states_row>('m', input);
+  read_content<read_finish, finish_row>('m', input);
 }
 
 storage_use is_unused(std::string_view) {

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from manager import UNREACHABLE, FilePart, Manager, code_of, message_of, uris_of
+from manager import UNREACHABLE, FilePart, Manager, code_of, message_of, uris_of, write_parts
 from manager_wire import WireClient
 from manager_writers import SPECS, Round, Writer, check_quiet, check_writers, go_on, writers_at_work
 from node import FULL, LIMIT, until
@@ -176,6 +176,24 @@ def test_a_finish_after_a_restart_is_known_again(tmp_path: Path) -> None:
         other = manager.call("finishWriteCache", success_blocks={"offset": 3}, **fields)
         assert code_of(other) == "INVALID_ARGUMENT", other
         assert manager.locations("i", [1, 2, 3]) == [uris_of(granted)[0], [], uris_of(granted)[2]]
+
+
+def test_a_finish_whose_blocks_all_failed_is_known_after_a_restart(tmp_path: Path) -> None:
+    with Manager(tmp_path) as manager:
+        folder = manager.add_instance("i", specs=SPECS)
+        granted = manager.do("startWriteCache", instance_id="i", block_keys=[1, 2], write_timeout_seconds=60)
+        write_parts(uris_of(granted), 1)
+        fields = {"instance_id": "i", "write_session_id": granted["write_session_id"]}
+        manager.do("finishWriteCache", success_blocks={"offset": 0}, **fields)
+        until("all is gone", lambda: set(manager.states("i", [1, 2])) == {"CLS_NOT_FOUND"})
+        for _ in range(2):
+            manager.restart()
+            manager.do("finishWriteCache", success_blocks={"bool_masks": {"values": [False, False]}}, **fields)
+            other = manager.call("finishWriteCache", success_blocks={"offset": 1}, **fields)
+            assert code_of(other) == "INVALID_ARGUMENT", other
+        assert not (folder / "i").exists()
+        check_again = manager.write("i", [1, 2])
+        assert manager.locations("i", [1, 2]) == check_again
 
 
 # ---------------------------------------------------------------------------------------------- calls of DebugService

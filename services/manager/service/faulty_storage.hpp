@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,14 @@ class faulty_storage final : public storage_backend {
     auto outcomes = storage_->remove_together(items);
     if (const auto failed = pass(faults_.get(), fault_point::storage_removed); !failed) return {items.size(), failed};
     return outcomes;
+  }
+  [[nodiscard]] result<bool> remove_some(const std::string& folder) override {
+    if (const auto failed = pass(faults_.get(), fault_point::storage_removal); !failed)
+      return std::unexpected(failed.error());
+    auto has_more = storage_->remove_some(folder);
+    if (const auto failed = pass(faults_.get(), fault_point::storage_removed); !failed)
+      return std::unexpected(failed.error());
+    return has_more;
   }
   [[nodiscard]] result<storage_room> probe() override { return storage_->probe(); }
   void cancel() noexcept override { storage_->cancel(); }

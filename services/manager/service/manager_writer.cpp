@@ -135,11 +135,14 @@ std::unique_ptr<storage_worker> manager_writer::state_owner::make_worker(const s
 }
 
 result<recovery_counts> manager_writer::state_owner::recover() {
-  recovery_parts parts{.state = state_,
-                       .sessions = sessions_,
-                       .removals = [this](const due_removal& removal) { removals_.add(removal); },
-                       .make_worker = make_worker_,
-                       .faults = writer_.options_.faults.get()};
+  recovery_parts parts{
+      .state = state_,
+      .sessions = sessions_,
+      .removals = [this](const due_removal& removal) { removals_.add(removal); },
+      .make_worker = make_worker_,
+      .damages = [this](const lost_extent& extent) { removals_.add(extent); },
+      .finishes = [this](const extent_name& name, round_time due) { changes_.erase_rows_later(name, due); },
+      .faults = writer_.options_.faults.get()};
   for (const auto& [type, command] : writer_.options_.plugins) parts.plugins.insert(type);
   auto counts = manager::recover(*rows_, parts, std::chrono::steady_clock::now());
   return counts;
@@ -200,10 +203,11 @@ void manager_writer::state_owner::walk_departures(write_round& round) {
   }
 }
 
-/// Instances without an extent are gone for good.
+/// Instances without an extent are gone for good; without their rows the places of their lost extents are not known.
 void manager_writer::state_owner::end_departures() {
   std::erase_if(state_.instances, [&](const auto& entry) {
-    if (!entry.second->is_departing || entry.second->index->extents().size() != 0) return false;
+    const instance_state& instance = *entry.second;
+    if (!instance.is_departing || instance.index->extents().size() != 0 || instance.lost_extents != 0) return false;
     changes_.add_row(departure_end(entry.first));
     departures_.erase(entry.first);
     return true;
@@ -251,7 +255,7 @@ bool manager_writer::state_owner::run_round() {
     next_look_ = round.now + look_pause;
   }
   has_more_ |= reclaimer_.run(changes_, spare);
-  removals_.issue(round.now);
+  removals_.issue(changes_, round.now);
   const bool has_batch = !changes_.is_empty();
   const auto begin = std::chrono::steady_clock::now();
   const auto committed = changes_.commit(round.now);
@@ -275,6 +279,7 @@ void manager_writer::state_owner::note_batch(std::chrono::nanoseconds time) {
 void manager_writer::state_owner::show_figures() {
   writer_.figures_.sessions.store(sessions_.size(), std::memory_order_relaxed);
   writer_.figures_.waiting_removals.store(removals_.size(), std::memory_order_relaxed);
+  writer_.figures_.lost_extents.store(removals_.lost_count(), std::memory_order_relaxed);
   writer_.figures_.evicted.store(reclaimer_.counts().sum(), std::memory_order_relaxed);
   writer_.figures_.orphaned.store(reclaimer_.counts().orphaned, std::memory_order_relaxed);
   const auto& plugins = *writer_.plugin_counters_;
@@ -347,6 +352,10 @@ std::unique_ptr<manager_writer::state_owner> manager_writer::recover() {
             {"blocks", counts->blocks},
             {"damaged_rows", counts->damaged_rows},
             {"orphaned_rows", counts->orphaned_rows}});
+  if (counts->damaged_rows != 0) {
+    log_warn(logger("manager"), "rows of the journal are damaged; what lost extents have is deleted by its names",
+             {{"damaged_rows", counts->damaged_rows}, {"lost_extents", counts->lost_extents}});
+  }
   if (begin(*owner)) return owner;
   figures_.failed_rounds.fetch_add(1, std::memory_order_relaxed);
   return nullptr;

@@ -53,6 +53,7 @@ struct manager_figures {
   std::atomic<std::uint64_t> damaged_rows{0};
   std::atomic<std::uint64_t> sessions{0};
   std::atomic<std::uint64_t> waiting_removals{0};
+  std::atomic<std::uint64_t> lost_extents{0};
   std::atomic<std::uint64_t> evicted{0};
   std::atomic<std::uint64_t> orphaned{0};
   std::atomic<std::uint64_t> journal_bytes{0};
@@ -81,6 +82,8 @@ inline constexpr auto manager_figure_rows = std::to_array<manager_figure>({
     {"sessions", "sessions", "Write sessions that are open.", &manager_figures::sessions},
     {"waiting_removals", "waiting_removals", "Ranges of blocks that wait for their deletion.",
      &manager_figures::waiting_removals},
+    {"lost_extents", "lost_extents", "Extents with a damaged row, whose bytes are deleted by their names.",
+     &manager_figures::lost_extents},
     {"evicted", "evicted_blocks_total", "Blocks that were evicted since the last recovery.", &manager_figures::evicted},
     {"orphaned", "orphaned_blocks_total", "Of these, blocks with a served block behind them.",
      &manager_figures::orphaned},

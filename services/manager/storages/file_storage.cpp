@@ -1,5 +1,6 @@
 #include "services/manager/storages/file_storage.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -19,6 +21,7 @@ namespace cenote::manager {
 namespace {
 
 constexpr int folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+constexpr std::size_t files_at_once = 512;  ///< so that the storage is seen to answer in between
 constexpr std::string_view probe_text = "a manager of Cenote looks whether this storage works\n";
 
 /// The names of a path below the root; none if one of them leads elsewhere.
@@ -68,6 +71,56 @@ result<> punch(int folder, const std::string& name, const removal_item& item) {
   return errno == EOPNOTSUPP || errno == ENOSYS ? result<>() : fail_errno("fallocate", name);
 }
 
+/// Removes the folders that are empty now, from the `depth`-th name up.
+void remove_empty(const opened_folders& opened, const std::vector<std::string>& names, std::size_t depth) {
+  for (std::size_t i = depth; i > 0; --i) {
+    if (::unlinkat(opened.folders[i - 1].get(), names[i - 1].c_str(), AT_REMOVEDIR) != 0) break;
+  }
+}
+
+struct folder_closer {
+  void operator()(DIR* folder) const noexcept { ::closedir(folder); }
+};
+
+/// Names of what is in a folder but folders, up to files_at_once.
+result<std::vector<std::string>> list_files(DIR* folder, const std::string& place) {
+  std::vector<std::string> names;
+  while (names.size() < files_at_once) {
+    errno = 0;
+    const dirent* const entry = ::readdir(folder);
+    if (entry == nullptr && errno != 0) return fail_errno("readdir", place);
+    if (entry == nullptr) break;
+    const std::string_view name(entry->d_name);
+    if (entry->d_type != DT_DIR && name != "." && name != "..") names.emplace_back(name);
+  }
+  return names;
+}
+
+bool is_folder(int folder, const std::string& name) {
+  struct stat status {};
+  return ::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
+}
+
+/// Deletes up to files_at_once files; each is tried. True: there may be more.
+result<bool> remove_files(unique_fd folder, const std::string& place) {
+  const std::unique_ptr<DIR, folder_closer> list(::fdopendir(folder.get()));
+  if (list == nullptr) return fail_errno("fdopendir", place);
+  const int number = folder.release();
+  const auto names = list_files(list.get(), place);
+  if (!names) return std::unexpected(names.error());
+  std::size_t count = 0;
+  result<bool> outcome = false;
+  for (const std::string& name : *names) {
+    if (::unlinkat(number, name.c_str(), 0) == 0) {
+      ++count;
+    } else if (const int reason = errno; !is_absent(reason) && !is_folder(number, name)) {
+      outcome = fail_errno(reason, "unlinkat", place + "/" + name);
+    }
+  }
+  if (outcome) outcome = count != 0 && names->size() == files_at_once;
+  return outcome;
+}
+
 bool is_full(int error_number) noexcept {
   return error_number == ENOSPC || error_number == EDQUOT;
 }
@@ -111,10 +164,23 @@ result<> file_storage::remove(const removal_item& item) {
   const int folder = opened->folders.back().get();
   if (item.scope == removal_scope::part) return punch(folder, names.back(), item);
   if (::unlinkat(folder, names.back().c_str(), 0) != 0 && !is_absent(errno)) return fail_errno("unlinkat", item.place);
-  for (std::size_t i = names.size() - 1; i > 0; --i) {  // folders that are empty now
-    if (::unlinkat(opened->folders[i - 1].get(), names[i - 1].c_str(), AT_REMOVEDIR) != 0) break;
-  }
+  remove_empty(*opened, names, names.size() - 1);
   return {};
+}
+
+result<bool> file_storage::remove_some(const std::string& folder) {
+  const auto names = names_of(folder);
+  if (names.empty()) return fail(error_code::invalid_argument, "a path leads out of the storage: " + folder);
+  auto root = open_root();
+  if (!root) return std::unexpected(root.error());
+  auto opened = open_folders(std::move(*root), names);
+  if (!opened) return std::unexpected(opened.error());
+  if (opened->is_absent) return false;
+  unique_fd last(::openat(opened->folders.back().get(), names.back().c_str(), folder_flags));
+  if (!last) return is_absent(errno) ? result<bool>(false) : fail_errno("openat", folder);
+  const auto has_more = remove_files(std::move(last), folder);
+  if (has_more && !*has_more) remove_empty(*opened, names, names.size());
+  return has_more;
 }
 
 result<storage_room> file_storage::probe() {

@@ -17,6 +17,8 @@ class file_storage final : public storage_backend {
   file_storage(std::string root, std::string probe_name);
 
   [[nodiscard]] result<> remove(const removal_item& item) override;
+  /// Folders in it are no extent's, and stay.
+  [[nodiscard]] result<bool> remove_some(const std::string& folder) override;
   [[nodiscard]] result<storage_room> probe() override;
 
  private:

@@ -48,8 +48,16 @@ result<std::string> redis_storage::ask(const std::string& command) {
 }
 
 result<> redis_storage::remove(const removal_item& item) {
-  const auto removed = ask(redis::wire_command({"UNLINK", item.place}));
-  return removed ? result<>() : std::unexpected(removed.error());
+  return remove_together({&item, 1}).front();
+}
+
+std::vector<result<>> redis_storage::remove_together(std::span<const removal_item> items) {
+  std::string command;
+  redis::begin_command(command, items.size() + 1);
+  redis::add_argument(command, "UNLINK");
+  for (const removal_item& item : items) redis::add_argument(command, item.place);
+  const auto removed = ask(command);
+  return std::vector<result<>>(items.size(), removed ? result<>() : std::unexpected(removed.error()));
 }
 
 result<storage_room> redis_storage::probe() {

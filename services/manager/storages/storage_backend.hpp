@@ -12,8 +12,9 @@
 namespace cenote::manager {
 
 enum class removal_scope : std::uint8_t {
-  part,   ///< the bytes of one block; others lie beside them
-  whole,  ///< the whole file or key, with nothing in it that anything refers to
+  part,    ///< the bytes of one block; others lie beside them
+  whole,   ///< the whole file or key, with nothing in it that anything refers to
+  folder,  ///< a folder with all its files; of storages with files
 };
 
 /// Bytes to delete.
@@ -45,6 +46,11 @@ class storage_backend {
   /// Deletes 1 to most_items(); the outcomes in their order.
   [[nodiscard]] virtual std::vector<result<>> remove_together(std::span<const removal_item> items) {
     return {remove(items.front())};
+  }
+  /// Deletes files of a folder, a bounded number, and with the last one the folder. True: there are more. What is not
+  /// there counts as deleted.
+  [[nodiscard]] virtual result<bool> remove_some(const std::string& folder) {
+    return fail(error_code::unsupported, "the storage has no folders: " + folder);
   }
   /// Writes something small, reads it back and deletes it. Errors: those of the storage.
   [[nodiscard]] virtual result<storage_room> probe() = 0;

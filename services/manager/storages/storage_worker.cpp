@@ -24,6 +24,10 @@ struct storage_worker::shared_state {
 
   [[nodiscard]] std::optional<removal_batch> next_batch();
   void remove(const removal_batch& batch);
+  /// Errors: those of the storage; closed: it is stopped.
+  [[nodiscard]] result<> remove_folder(const std::string& place);
+  /// The storage has answered. False: it is stopped.
+  [[nodiscard]] bool note_answer();
   void probe();
   void deliver(removal_outcome outcome);
 
@@ -61,18 +65,33 @@ void storage_worker::shared_state::deliver(removal_outcome outcome) {
   if (receive) receive(std::move(outcome));
 }
 
+bool storage_worker::shared_state::note_answer() {
+  const std::lock_guard lock(mutex);
+  operation_begin = std::chrono::steady_clock::now();
+  return !is_stopping;
+}
+
+result<> storage_worker::shared_state::remove_folder(const std::string& place) {
+  for (;;) {
+    const auto has_more = backend->remove_some(place);
+    if (!has_more) return std::unexpected(has_more.error());
+    if (!*has_more) return {};
+    if (!note_answer()) return fail(error_code::closed, "the storage is stopped");
+  }
+}
+
 void storage_worker::shared_state::remove(const removal_batch& batch) {
   removal_outcome outcome{.number = batch.number};
   outcome.failures.reserve(batch.items.size());
   for (std::span<const removal_item> rest = batch.items; !rest.empty();) {
     const auto items = rest.first(std::min(rest.size(), backend->most_items()));
     rest = rest.subspan(items.size());
-    for (const auto& removed : backend->remove_together(items)) {
+    const bool is_folder = items.front().scope == removal_scope::folder;
+    for (const auto& removed :
+         is_folder ? std::vector{remove_folder(items.front().place)} : backend->remove_together(items)) {
       outcome.failures.push_back(removed ? std::string() : removed.error().describe());
     }
-    const std::lock_guard lock(mutex);
-    operation_begin = std::chrono::steady_clock::now();
-    if (is_stopping) return;
+    if (!note_answer()) return;
   }
   deliver(std::move(outcome));
 }

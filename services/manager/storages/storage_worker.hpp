@@ -18,7 +18,7 @@
 
 namespace cenote::manager {
 
-/// Deletions that end together.
+/// Deletions that end together. One of a folder is alone in its batch.
 struct removal_batch {
   std::uint64_t number = 0;  ///< the caller's
   std::vector<removal_item> items{};

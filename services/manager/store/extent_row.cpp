@@ -16,6 +16,7 @@ namespace {
 constexpr std::uint16_t grant_version = 1;
 constexpr std::uint16_t states_version = 1;
 constexpr std::uint16_t summed_version = 2;  ///< as states_version, with checksums behind
+constexpr std::uint16_t finish_version = 3;
 constexpr std::size_t row_name_bytes = 1 + 2 * sizeof(std::uint64_t);
 
 std::uint64_t ordered(std::uint64_t number) noexcept {
@@ -182,6 +183,30 @@ std::optional<extent_states> read_states(std::string_view row, std::string_view 
     return std::nullopt;
   }
   return states;
+}
+
+std::string finish_row(std::string_view row, const extent_finish& finish) {
+  byte_writer out;
+  out.put(finish.nonce);
+  out.put(finish.wrote_at);
+  out.put(finish.finish_mark);
+  out.put(finish.blocks);
+  return sealed(row, out.bytes(), finish_version);
+}
+
+std::optional<extent_finish> read_finish(std::string_view row, std::string_view value) {
+  const auto content = unsealed(row, value, finish_version);
+  if (!content) return std::nullopt;
+  byte_reader reader(*content);
+  extent_finish finish;
+  finish.nonce = reader.get<std::uint64_t>();
+  finish.wrote_at = reader.get<std::uint32_t>();
+  finish.finish_mark = reader.get<std::uint64_t>();
+  finish.blocks = reader.get<std::uint32_t>();
+  if (!reader.ok() || reader.remaining() != 0 || finish.blocks == 0 || finish.blocks > most_extent_blocks) {
+    return std::nullopt;
+  }
+  return finish;
 }
 
 }  // namespace cenote::manager

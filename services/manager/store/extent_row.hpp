@@ -90,10 +90,20 @@ struct extent_states {
   block_checksums checksums{};
 };
 
+/// Stands in the place of the states when no block is there any more, while the session's finish is remembered.
+struct extent_finish {
+  std::uint64_t nonce = 0;  ///< the random half of the session's name
+  std::uint32_t wrote_at = 0;
+  std::uint64_t finish_mark = 0;
+  std::uint32_t blocks = 0;  ///< 1 to most_extent_blocks
+};
+
 [[nodiscard]] std::string grant_row(std::string_view row, const extent_grant& grant);
 [[nodiscard]] std::string states_row(std::string_view row, const extent_states& states);
+[[nodiscard]] std::string finish_row(std::string_view row, const extent_finish& finish);
 /// Nothing if the row is damaged, or contradicts itself.
 [[nodiscard]] std::optional<extent_grant> read_grant(std::string_view row, std::string_view value);
 [[nodiscard]] std::optional<extent_states> read_states(std::string_view row, std::string_view value);
+[[nodiscard]] std::optional<extent_finish> read_finish(std::string_view row, std::string_view value);
 
 }  // namespace cenote::manager

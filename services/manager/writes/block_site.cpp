@@ -7,19 +7,15 @@
 
 namespace cenote::manager {
 
-namespace {
-
-uri_writer writer_of(const block_site& place, const spec_terms& spec) {
-  return uri_writer({.type = place.storage.type,
-                     .storage = place.storage.name,
-                     .root = place.storage.root,
-                     .blocks_per_file = place.storage.blocks_per_file,
-                     .instance = place.instance.terms->id,
+uri_writer writer_of(const storage_terms& storage, const instance_terms& instance, const spec_terms& spec) {
+  return uri_writer({.type = storage.type,
+                     .storage = storage.name,
+                     .root = storage.root,
+                     .blocks_per_file = storage.blocks_per_file,
+                     .instance = instance.id,
                      .spec = spec.name,
                      .spec_bytes = spec.bytes});
 }
-
-}  // namespace
 
 void add_removal_items(const block_site& place, removal_scope scope, std::vector<removal_item>& items) {
   std::uint64_t specs = 0;
@@ -28,8 +24,8 @@ void add_removal_items(const block_site& place, removal_scope scope, std::vector
   });
   const cache_key key = place.instance.index->key_of(place.extent.records[place.position]);
   for (; specs != 0; specs &= specs - 1) {
-    const uri_writer writer =
-        writer_of(place, place.instance.terms->specs[static_cast<std::size_t>(std::countr_zero(specs))]);
+    const uri_writer writer = writer_of(place.storage, *place.instance.terms,
+                                        place.instance.terms->specs[static_cast<std::size_t>(std::countr_zero(specs))]);
     if (has_files(place.storage.type)) {
       file_range part = writer.part(place.extent.name.extent, place.position);
       items.push_back({.place = std::move(part.path), .offset = part.offset, .bytes = part.bytes, .scope = scope});

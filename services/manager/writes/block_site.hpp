@@ -17,6 +17,10 @@ struct block_site {
   std::uint32_t position = 0;
 };
 
+/// Writes the addresses of a spec of an instance in a storage.
+[[nodiscard]] uri_writer writer_of(const storage_terms& storage, const instance_terms& instance,
+                                   const spec_terms& spec);
+
 /// The address of the block of a key.
 [[nodiscard]] constexpr block_address address_of(std::uint64_t extent, std::uint32_t position,
                                                  const cache_key& key) noexcept {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "services/manager/writes/served_blocks.hpp"
+#include "services/manager/writes/sessions.hpp"
 
 namespace cenote::manager {
 
@@ -35,13 +36,24 @@ void ledger::close(instance_state& instance, extent_state& extent, std::uint32_t
   extent.specs = {};
 }
 
-void ledger::write_states(const instance_state& instance, const extent_state& extent) {
-  const std::string row = row_name(static_cast<char>(row_kind::mask), extent.name);
-  if (extent.present == 0) {
-    batch_.push_back({.name = row_name(static_cast<char>(row_kind::extent), extent.name)});
-    batch_.push_back({.name = row});
-    return;
+void ledger::erase_rows(const extent_name& name) {
+  for (const row_kind kind : {row_kind::extent, row_kind::mask}) {
+    batch_.push_back({.name = row_name(static_cast<char>(kind), name)});
   }
+}
+
+void ledger::write_end(const instance_state& instance, const extent_state& extent, round_time now) {
+  erase_rows(extent.name);
+  const std::chrono::seconds rest = write_sessions::memory_rest(extent.wrote_at);
+  if (instance.is_departing || extent.finish_mark == 0 || rest == std::chrono::seconds()) return;
+  const std::string row = row_name(static_cast<char>(row_kind::mask), extent.name);
+  batch_.push_back({.name = row, .value = finish_row(row, finish_of(extent))});
+  erase_rows_later(extent.name, now + rest);
+}
+
+void ledger::write_states(const instance_state& instance, const extent_state& extent, round_time now) {
+  if (extent.present == 0 && !extent.is_open) return write_end(instance, extent, now);
+  const std::string row = row_name(static_cast<char>(row_kind::mask), extent.name);
   const extent_states states{.wrote_at = extent.wrote_at,
                              .finish_mark = extent.finish_mark,
                              .states = extent.states,
@@ -65,7 +77,10 @@ result<> ledger::write_batch() {
 }
 
 result<> ledger::commit(round_time now) {
-  for (const dirty_extent& entry : dirty_) write_states(*entry.instance, *entry.extent);
+  for (; !row_ends_.empty() && row_ends_.begin()->first <= now; row_ends_.erase(row_ends_.begin())) {
+    erase_rows(row_ends_.begin()->second);
+  }
+  for (const dirty_extent& entry : dirty_) write_states(*entry.instance, *entry.extent, now);
   if (!batch_.empty()) {
     for (const journal_row& row : batch_) bytes_ += row.bytes();
     const auto written = write_batch();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,10 @@ class ledger {
   /// The extent's session ends.
   void close(instance_state& instance, extent_state& extent, std::uint32_t wrote_at, std::uint64_t finish_mark);
   void add_row(journal_row row) { batch_.push_back(std::move(row)); }
+  /// Both rows of an extent go.
+  void erase_rows(const extent_name& name);
+  /// The rows of an extent without blocks go then: until then the finish of its session is remembered.
+  void erase_rows_later(const extent_name& name, round_time due) { row_ends_.emplace(due, name); }
   [[nodiscard]] bool is_empty() const noexcept { return batch_.empty() && dirty_.empty(); }
 
   /// Writes the round. After an error nothing of it is visible, and the state has to be recovered from the store.
@@ -56,7 +61,9 @@ class ledger {
   };
 
   [[nodiscard]] dirty_extent& dirty(instance_state& instance, extent_state& extent);
-  void write_states(const instance_state& instance, const extent_state& extent);
+  /// The rows of an extent without blocks go, but the finish of its session is remembered for a while.
+  void write_end(const instance_state& instance, const extent_state& extent, round_time now);
+  void write_states(const instance_state& instance, const extent_state& extent, round_time now);
   /// The batch with the points around it.
   [[nodiscard]] result<> write_batch();
   void publish(dirty_extent& entry, round_time now);
@@ -73,6 +80,7 @@ class ledger {
   std::uint32_t works_ = 0;  ///< a bit a round_work, of this round
   std::vector<journal_row> batch_;
   std::uint64_t bytes_ = 0;
+  std::multimap<round_time, extent_name> row_ends_;  ///< rows that go at a time
   std::vector<dirty_extent> dirty_;
   std::unordered_map<const extent_state*, std::size_t> places_;  ///< in dirty_
 };

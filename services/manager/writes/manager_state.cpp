@@ -6,6 +6,13 @@
 
 namespace cenote::manager {
 
+extent_finish finish_of(const extent_state& extent) noexcept {
+  return {.nonce = extent.nonce,
+          .wrote_at = extent.wrote_at,
+          .finish_mark = extent.finish_mark,
+          .blocks = static_cast<std::uint32_t>(extent.states.size())};
+}
+
 std::int64_t instance_state::bytes_of(std::uint64_t specs) const noexcept {
   std::int64_t sum = 0;
   for (; specs != 0; specs &= specs - 1) {

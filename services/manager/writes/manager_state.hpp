@@ -39,6 +39,9 @@ struct extent_state {
   std::vector<bool> issued{};            ///< by position, once a deletion was handed to the storage; else empty
 };
 
+/// Of a session that is finished.
+[[nodiscard]] extent_finish finish_of(const extent_state& extent) noexcept;
+
 struct group_usage {
   std::shared_ptr<const group_terms> terms{};
   byte_account bytes{};
@@ -61,6 +64,7 @@ struct instance_state {
   byte_account bytes{};
   std::int64_t wanted_keys = 0;    ///< that a refused request lacked
   std::int64_t deleting_keys = 0;  ///< records that have nothing but deleted blocks
+  std::size_t lost_extents = 0;    ///< whose rows are damaged, and whose bytes may still be there
   bool is_touched = true;          ///< as the group's
   bool is_departing = false;       ///< removed; it goes with its last extent
 

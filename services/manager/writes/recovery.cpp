@@ -21,6 +21,13 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t prefetch_keys = 64;
 constexpr auto least_rest = 10s;  ///< that a session has after a restart
 
+bool has_nothing(const state_mask& states) {
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    if (states[i] != location_state::none) return false;
+  }
+  return true;
+}
+
 /// One recovery.
 class journal_reader {
  public:
@@ -34,12 +41,18 @@ class journal_reader {
   [[nodiscard]] const recovery_counts& counts() const noexcept { return counts_; }
 
  private:
+  /// The states of an extent; nothing: their row is damaged.
+  using read_mask = std::optional<extent_states>;
+
   void read_extent(std::string_view row, std::string_view value);
+  /// `mask`: null: there is no row of states.
+  void lose_extent(const extent_name& name, const read_mask* mask);
+  [[nodiscard]] bool is_sound(const instance_state& instance, const extent_grant& grant, const read_mask* mask) const;
   void add_extent(instance_state& instance, const extent_grant& grant, const extent_states* states);
   void add_block(instance_state& instance, extent_state& extent, const extent_grant& grant, std::uint32_t position,
                  std::uint32_t& previous);
   void open_session(extent_state& extent, const extent_grant& grant);
-  void remember_session(const extent_state& extent);
+  void remember_session(const extent_name& name, const extent_finish& finish);
   void queue_removals(const instance_state& instance, const extent_state& extent);
 
   journal& rows_;
@@ -47,8 +60,8 @@ class journal_reader {
   manager_state& state_;
   round_time now_;
   recovery_counts counts_;
-  std::map<extent_name, extent_states> states_;
-  bool has_deleted_ = false;  ///< some block is being deleted
+  std::map<extent_name, read_mask> states_;  ///< of extents that are not read yet
+  bool has_deleted_ = false;                 ///< some block is being deleted
   // Of the last block, which most are like.
   const instance_state* last_instance_ = nullptr;
   std::uint64_t last_specs_ = 0;
@@ -77,38 +90,78 @@ result<> journal_reader::read_states() {
   return rows_.read(row_kind::mask, [&](std::string_view row, std::string_view value) {
     const auto name = extent_of_row(row);
     auto states = manager::read_states(row, value);
-    if (name && states) {
-      states_.emplace(*name, std::move(*states));
-    } else {
-      ++counts_.damaged_rows;
+    if (const auto finish = read_finish(row, value); name && finish) {
+      remember_session(*name, *finish);
+      if (parts_.finishes) parts_.finishes(*name, now_ + write_sessions::memory_rest(finish->wrote_at));
+      return;
     }
+    if (!name || !states) ++counts_.damaged_rows;
+    if (name) states_.emplace(*name, std::move(states));
   });
 }
 
 result<> journal_reader::read_extents() {
-  return rows_.read(row_kind::extent, [&](std::string_view row, std::string_view value) { read_extent(row, value); });
+  const auto read =
+      rows_.read(row_kind::extent, [&](std::string_view row, std::string_view value) { read_extent(row, value); });
+  if (!read) return read;
+  for (const auto& [name, mask] : states_) {  // whose extents have no rows
+    counts_.damaged_rows += mask ? 1 : 0;
+    lose_extent(name, &mask);
+  }
+  return {};
+}
+
+// A name that is damaged itself may be one of this epoch.
+void journal_reader::lose_extent(const extent_name& name, const read_mask* mask) {
+  if (state_.instance(name.instance) == nullptr || name.extent >> 32U >= state_.epoch) return;
+  ++counts_.lost_extents;
+  if (!parts_.damages) return;
+  const auto delay = std::chrono::milliseconds(state_.instance(name.instance)->group->terms->delay_before_delete_ms);
+  lost_extent extent{.name = name, .may_be_open = mask == nullptr, .due = now_ + delay};
+  if (mask != nullptr && *mask) {
+    extent.blocks = static_cast<std::uint32_t>((*mask)->states.size());
+    extent.may_be_open = (*mask)->wrote_at == 0;
+  }
+  parts_.damages(extent);
+}
+
+bool journal_reader::is_sound(const instance_state& instance, const extent_grant& grant, const read_mask* mask) const {
+  const std::uint64_t foreign = ~instance.terms->all_specs;
+  const bool is_foreign =
+      std::ranges::any_of(grant.specs, [&](std::uint64_t specs) { return (specs & foreign) != 0 || specs == 0; });
+  return !is_foreign && (mask == nullptr || !*mask || (*mask)->states.size() == grant.keys.size());
 }
 
 void journal_reader::read_extent(std::string_view row, std::string_view value) {
+  const auto name = extent_of_row(row);
+  const auto node = name ? states_.extract(*name) : decltype(states_)::node_type();
+  const read_mask* const mask = node.empty() ? nullptr : &node.mapped();
   const auto grant = read_grant(row, value);
   if (!grant) {
     ++counts_.damaged_rows;
+    if (name) lose_extent(*name, mask);
     return;
   }
   instance_state* const instance = state_.instance(grant->name.instance);
   if (instance == nullptr || grant->storage >= most_storages || state_.storages[grant->storage] == nullptr) {
-    ++counts_.orphaned_rows;
+    if (mask == nullptr || !*mask || !has_nothing((*mask)->states)) {
+      ++counts_.orphaned_rows;
+    } else if (parts_.finishes) {  // an open session whose storage was removed
+      parts_.finishes(*name, now_);
+    }
     return;
   }
-  const std::uint64_t foreign = ~instance->terms->all_specs;
-  const bool is_foreign =
-      std::ranges::any_of(grant->specs, [&](std::uint64_t specs) { return (specs & foreign) != 0 || specs == 0; });
-  const auto states = states_.find(grant->name);
-  if (is_foreign || (states != states_.end() && states->second.states.size() != grant->keys.size())) {
+  if (!is_sound(*instance, *grant, mask)) {
     ++counts_.damaged_rows;
+    lose_extent(*name, mask);
     return;
   }
-  add_extent(*instance, *grant, states == states_.end() ? nullptr : &states->second);
+  if (mask == nullptr || *mask) return add_extent(*instance, *grant, mask == nullptr ? nullptr : &**mask);
+  const extent_states given_up{.wrote_at = std::max(grant->granted_at, 1U),
+                               .finish_mark = 0,
+                               .states = state_mask(grant->keys.size(), location_state::deleting),
+                               .checksums = {}};
+  add_extent(*instance, *grant, &given_up);
 }
 
 void journal_reader::add_block(instance_state& instance, extent_state& extent, const extent_grant& grant,
@@ -194,13 +247,13 @@ void journal_reader::add_extent(instance_state& instance, const extent_grant& gr
     add_block(instance, *extent, grant, i, previous);
   }
   ++counts_.extents;
-  remember_session(*extent);
   if (extent->is_open) {
     open_session(*extent, grant);
   } else if (extent->present == 0) {
     instance.index->extents().erase(*table);
     return;
   }
+  remember_session(extent->name, finish_of(*extent));
   queue_removals(instance, *extent);
   if (instance.extents.size() <= *table) instance.extents.resize(*table + 1);
   instance.extents[*table] = std::move(extent);
@@ -220,16 +273,14 @@ void journal_reader::open_session(extent_state& extent, const extent_grant& gran
 }
 
 // A client that lost the answer finishes again, and may find another epoch.
-void journal_reader::remember_session(const extent_state& extent) {
-  if (extent.is_open || extent.finish_mark == 0) return;
-  const std::uint32_t seconds = unix_seconds();
-  const std::chrono::seconds age(seconds > extent.wrote_at ? seconds - extent.wrote_at : 0);
-  if (age > write_sessions::memory) return;
-  parts_.sessions.remember(extent.name.extent, {.instance = extent.name.instance,
-                                                .nonce = extent.nonce,
-                                                .finish_mark = extent.finish_mark,
-                                                .blocks = static_cast<std::uint32_t>(extent.states.size()),
-                                                .expiry = now_ + write_sessions::memory - age});
+void journal_reader::remember_session(const extent_name& name, const extent_finish& finish) {
+  const std::chrono::seconds rest = write_sessions::memory_rest(finish.wrote_at);
+  if (finish.finish_mark == 0 || rest == std::chrono::seconds()) return;
+  parts_.sessions.remember(name.extent, {.instance = name.instance,
+                                         .nonce = finish.nonce,
+                                         .finish_mark = finish.finish_mark,
+                                         .blocks = finish.blocks,
+                                         .expiry = now_ + rest});
 }
 
 void journal_reader::queue_removals(const instance_state& instance, const extent_state& extent) {

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "services/manager/writes/block_site.hpp"
+#include "services/manager/writes/removal_pause.hpp"
 
 namespace cenote::manager {
 
@@ -12,14 +13,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t blocks_at_once = 4'096;
-constexpr std::chrono::milliseconds first_pause = 1s;
-constexpr std::chrono::milliseconds longest_pause = 300s;
 constexpr std::chrono::milliseconds credit_pause =
     10ms;  ///< until a storage with all its batches under way is looked at again
-
-std::chrono::milliseconds pause_after(std::uint32_t attempts) noexcept {
-  return attempts >= 9 ? longest_pause : std::min(longest_pause, first_pause * (1 << attempts));
-}
 
 }  // namespace
 
@@ -107,9 +102,10 @@ void removal_queue::drop_unanswered() {
   std::erase_if(issued_, [this](const auto& batch) { return storage_of(batch.second) == nullptr; });
 }
 
-void removal_queue::issue(round_time now) {
+void removal_queue::issue(ledger& changes, round_time now) {
   drop_unanswered();
   issue_repeated(now);
+  extents_.issue(changes, now);
   std::size_t blocks = 0;
   while (!waiting_.empty() && waiting_.top().due <= now && blocks < blocks_at_once) {
     due_removal removal = waiting_.top();
@@ -119,7 +115,7 @@ void removal_queue::issue(round_time now) {
     storage_state* const storage = state_.storages[extent->storage].get();
     if (storage == nullptr) continue;
     if (storage->worker == nullptr || storage->batches >= most_batches) {
-      removal.due = now + (storage->worker == nullptr ? longest_pause : credit_pause);
+      removal.due = now + (storage->worker == nullptr ? longest_removal_pause : credit_pause);
       waiting_.push(removal);
       continue;
     }
@@ -137,7 +133,7 @@ void removal_queue::issue(round_time now) {
 
 void removal_queue::complete(const removal_outcome& outcome, ledger& changes, round_time now) {
   const auto batch = issued_.find(outcome.number);
-  if (batch == issued_.end()) return;
+  if (batch == issued_.end()) return extents_.complete(outcome, changes, now);
   storage_state* const storage = storage_of(batch->second);
   if (storage != nullptr) --storage->batches;
   std::size_t item = 0;
@@ -154,7 +150,7 @@ void removal_queue::complete(const removal_outcome& outcome, ledger& changes, ro
     }
     if (storage != nullptr) ++storage->failed_deletions;
     due_removal again = block.removal;
-    again.due = now + pause_after(again.attempts++);
+    again.due = now + removal_pause(again.attempts++);
     again.first = block.position;
     again.count = 1;
     waiting_.push(again);
@@ -163,8 +159,9 @@ void removal_queue::complete(const removal_outcome& outcome, ledger& changes, ro
 }
 
 std::optional<round_time> removal_queue::next_due() const {
-  if (waiting_.empty()) return std::nullopt;
-  return waiting_.top().due;
+  const auto due = extents_.next_due();
+  if (waiting_.empty()) return due;
+  return std::min(waiting_.top().due, due.value_or(waiting_.top().due));
 }
 
 }  // namespace cenote::manager

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "services/manager/writes/ledger.hpp"
+#include "services/manager/writes/lost_extents.hpp"
 #include "services/manager/writes/manager_state.hpp"
 #include "services/manager/writes/write_settings.hpp"
 
@@ -25,15 +26,19 @@ class removal_queue {
 
   static constexpr std::size_t most_repeated = std::size_t{1} << 20U;  ///< items that wait for their second deletion
 
-  removal_queue(manager_state& state, const write_settings& settings) noexcept : state_(state), settings_(settings) {}
+  removal_queue(manager_state& state, const write_settings& settings)
+      : state_(state), settings_(settings), extents_(state, settings) {}
 
   void add(const due_removal& removal) { waiting_.push(removal); }
+  void add(const lost_extent& extent) { extents_.add(extent); }
   /// Hands over what is due, a bounded number of blocks.
-  void issue(round_time now);
+  void issue(ledger& changes, round_time now);
   /// A storage has answered: what is gone leaves the ledger, what failed waits.
   void complete(const removal_outcome& outcome, ledger& changes, round_time now);
   [[nodiscard]] std::optional<round_time> next_due() const;
-  [[nodiscard]] std::size_t size() const noexcept { return waiting_.size() + issued_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return waiting_.size() + issued_.size() + extents_.size(); }
+  /// Extents whose rows are damaged and stay until their bytes are gone.
+  [[nodiscard]] std::size_t lost_count() const noexcept { return extents_.size(); }
 
  private:
   struct due_order {
@@ -77,6 +82,7 @@ class removal_queue {
   std::map<std::uint64_t, issued_batch> issued_;
   std::uint64_t next_batch_ = 1;
   std::uint64_t worker_changes_ = 0;  ///< as many as were looked at
+  lost_extents extents_;
 };
 
 }  // namespace cenote::manager

@@ -48,6 +48,12 @@ std::optional<session_name> session_name::parse(std::string_view text) {
   return session_name{.extent = *extent, .nonce = *nonce};
 }
 
+std::chrono::seconds write_sessions::memory_rest(std::uint32_t wrote_at) noexcept {
+  const std::uint32_t seconds = unix_seconds();
+  const std::chrono::seconds age(seconds > wrote_at ? seconds - wrote_at : 0);
+  return age < memory ? memory - age : std::chrono::seconds();
+}
+
 void write_sessions::open(std::uint64_t extent, const session_place& place, round_time deadline) {
   open_.emplace(extent, place);
   deadlines_.emplace(deadline, extent);

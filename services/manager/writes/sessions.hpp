@@ -53,6 +53,8 @@ class write_sessions {
   static constexpr std::size_t most_blocks = std::size_t{16} << 20U;
   static constexpr std::chrono::seconds memory{60};
 
+  /// The time for which a finish at `wrote_at` (Unix seconds) is remembered from now on.
+  [[nodiscard]] static std::chrono::seconds memory_rest(std::uint32_t wrote_at) noexcept;
   [[nodiscard]] bool has_room(std::size_t blocks) const noexcept {
     return open_.size() < most_sessions && blocks + blocks_ <= most_blocks;
   }

@@ -122,6 +122,41 @@ BOOST_AUTO_TEST_CASE(a_folder_in_the_place_of_a_file_is_an_error) {
   BOOST_TEST(fs::exists(root / "i/e/tp0/deep"));
 }
 
+BOOST_AUTO_TEST_CASE(a_folder_goes_with_its_files_piece_by_piece_and_those_beside_it_stay) {
+  for (int i = 0; i < 1'200; ++i) write(root / "i/e1" / ("tp0." + std::to_string(i)), "x");
+  write(root / "i/e12/tp0", "x");
+  write(root / "i/e/tp0", "x");
+  std::size_t calls = 1;
+  for (; storage.remove_some("i/e1").value_or(false); ++calls) BOOST_TEST_REQUIRE(fs::exists(root / "i/e1"));
+  BOOST_TEST(calls == 3U);
+  BOOST_TEST(!fs::exists(root / "i/e1"));
+  BOOST_TEST((fs::exists(root / "i/e12/tp0") && fs::exists(root / "i/e/tp0")));
+  for (const std::string place : {"i/e12", "i/e"}) BOOST_TEST(!storage.remove_some(place).value_or(true));
+  BOOST_TEST((!fs::exists(root / "i") && fs::exists(root)));
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_that_is_not_there_counts_as_deleted) {
+  BOOST_TEST(!storage.remove_some("i/e").value_or(true));
+  write(root / "i/e", "a file where a folder should be");
+  BOOST_TEST(!storage.remove_some("i/e").value_or(true));
+  BOOST_TEST(fs::exists(root / "i/e"));
+  fs::remove_all(root);
+  BOOST_TEST(!storage.remove_some("i/e").has_value());  // the root may be a mount that is away
+}
+
+BOOST_AUTO_TEST_CASE(folders_and_targets_of_links_in_a_folder_stay) {
+  write(root / "i/e/tp0", "x");
+  write(root / "i/e/deep/tp0", "x");
+  fs::create_symlink(foreign, root / "i/e/link");
+  fs::create_directory_symlink(folder.path(), root / "i/f");
+  BOOST_TEST(!storage.remove_some("i/e").value_or(true));
+  BOOST_TEST((!fs::exists(root / "i/e/tp0") && !fs::is_symlink(root / "i/e/link")));
+  BOOST_TEST(fs::exists(root / "i/e/deep/tp0"));
+  BOOST_TEST(!storage.remove_some("i/f").value_or(true));
+  BOOST_TEST(content_of(foreign) == "foreign");
+  for (const std::string place : {"..", "../root", ""}) BOOST_TEST(!storage.remove_some(place).has_value());
+}
+
 BOOST_AUTO_TEST_CASE(a_probe_makes_the_root_and_leaves_nothing_in_it) {
   fs::remove_all(root);
   const auto room = storage.probe();

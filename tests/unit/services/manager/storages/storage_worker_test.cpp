@@ -116,12 +116,18 @@ class gated_storage final : public storage_backend {
     gate_->pass();
     return room_;
   }
+  [[nodiscard]] result<bool> remove_some(const std::string& folder) override {
+    gate_->pass();
+    if (folder.starts_with("bad")) return fail(error_code::system, "no " + folder);
+    return --pieces_ != 0;
+  }
   void cancel() noexcept override { gate_->note_cancel(); }
 
  private:
   std::shared_ptr<shared_gate> gate_;
   result<storage_room> room_;
   std::size_t most_items_;
+  int pieces_ = 3;  ///< of a folder
 };
 
 struct worker_world {
@@ -167,6 +173,17 @@ BOOST_AUTO_TEST_CASE(items_come_together_where_a_storage_takes_several) {
   for (const std::size_t item : {0U, 2U, 3U}) BOOST_TEST(outcomes[0].failures[item].empty());
   for (const std::size_t item : {1U, 4U}) BOOST_TEST(!outcomes[0].failures[item].empty());
   gate->await_passed(3);  // the probe, three items, and the other two
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_is_deleted_until_nothing_is_in_it) {
+  start(one_probe, storage_room{}, 3);
+  gate->await_passed(1);
+  worker->remove({.number = 1, .items = {{.place = "a", .scope = removal_scope::folder}}});
+  worker->remove({.number = 2, .items = {{.place = "bad b", .scope = removal_scope::folder}}});
+  const auto outcomes = gate->await_outcomes(2);
+  BOOST_REQUIRE((outcomes[0].failures.size() == 1U && outcomes[1].failures.size() == 1U));
+  BOOST_TEST((outcomes[0].failures[0].empty() && outcomes[1].failures[0].find("no bad b") != std::string::npos));
+  gate->await_passed(5);  // the probe, three pieces, and a failure
 }
 
 BOOST_AUTO_TEST_CASE(a_storage_that_waits_is_cancelled_at_the_end) {

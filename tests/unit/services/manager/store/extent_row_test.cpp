@@ -251,6 +251,24 @@ BOOST_AUTO_TEST_CASE(ten_thousand_damages_crash_nothing) {
   BOOST_TEST(taken > 0U);  // else only the seal was tried
 }
 
+BOOST_AUTO_TEST_CASE(a_finish_comes_back_and_is_no_row_of_states) {
+  const extent_finish finish{.nonce = ~std::uint64_t{7}, .wrote_at = 77, .finish_mark = 0xabcd, .blocks = 65'536};
+  const std::string value = finish_row(states_name, finish);
+  const auto read = read_finish(states_name, value);
+  BOOST_TEST_REQUIRE(read.has_value());
+  BOOST_TEST((read->nonce == finish.nonce && read->wrote_at == 77U && read->finish_mark == 0xabcdU));
+  BOOST_TEST(read->blocks == 65'536U);
+  BOOST_TEST(!read_states(states_name, value).has_value());
+  BOOST_TEST(!read_finish(states_name, states_row(states_name, some_states(3))).has_value());
+  BOOST_TEST(!read_finish(grant_name, value).has_value());
+  for (const std::uint32_t blocks : {0U, 65'537U}) {
+    BOOST_TEST(!read_finish(states_name, finish_row(states_name, {.nonce = 1, .blocks = blocks})).has_value());
+  }
+  for (std::size_t size = 0; size < value.size(); ++size) {
+    BOOST_TEST(!read_finish(states_name, value.substr(0, size)).has_value());
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::manager

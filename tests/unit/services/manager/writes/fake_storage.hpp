@@ -84,6 +84,10 @@ class fake_storage final : public storage_backend {
   fake_storage(std::string name, std::shared_ptr<removal_log> log) : name_(std::move(name)), log_(std::move(log)) {}
 
   [[nodiscard]] result<> remove(const removal_item& item) override { return log_->remove(name_, item); }
+  [[nodiscard]] result<bool> remove_some(const std::string& folder) override {
+    const auto removed = log_->remove(name_, {.place = folder, .scope = removal_scope::folder});
+    return removed ? result<bool>(false) : std::unexpected(removed.error());
+  }
   [[nodiscard]] result<storage_room> probe() override { return storage_room{.free_bytes = 1, .total_bytes = 1}; }
 
  private:

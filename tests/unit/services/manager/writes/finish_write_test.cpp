@@ -71,6 +71,53 @@ BOOST_AUTO_TEST_CASE(the_same_call_again_is_fine_for_a_minute_and_another_mask_i
   BOOST_TEST((world.rows.rows() == rows));
 }
 
+BOOST_AUTO_TEST_CASE(the_same_call_again_is_fine_after_recoveries_though_no_block_is_there) {
+  write_world world;
+  const auto failed = world.start({1, 2}), removed = world.start({3});
+  BOOST_TEST(world.finish(*failed, first(0)) == ok);
+  BOOST_TEST(world.finish_all(*removed) == ok);
+  BOOST_TEST(world.remove({3}) == ok);
+  world.settle();
+  BOOST_TEST((world.text_of(1).empty() && world.text_of(3).empty() && world.group().bytes.used == 0));
+  for (int i = 0; i < 2; ++i) {
+    world.recover();
+    world.settle();
+    BOOST_TEST(world.finish(*failed, bools({false, false})) == ok);
+    BOOST_TEST(world.finish(*failed, first(1)) == invalid_argument);
+    BOOST_TEST(world.finish_all(*removed) == ok);
+    BOOST_TEST((world.instance().index->count() == 0U && world.instance().index->extents().size() == 0U));
+  }
+  BOOST_TEST(world.has_registry_alone());  // a minute later
+  world.pass(1ms);
+  BOOST_TEST(world.finish(*failed, first(0)) == session_not_found);
+  world.recover();
+  BOOST_TEST(world.finish(*failed, first(0)) == session_not_found);
+}
+
+BOOST_AUTO_TEST_CASE(a_session_whose_blocks_were_all_removed_is_finished_after_a_recovery) {
+  write_world world;
+  const auto grant = world.start({1, 2});
+  BOOST_TEST(world.remove({1, 2}) == ok);
+  world.settle();
+  world.recover();
+  BOOST_TEST(world.finish_all(*grant) == ok);
+  world.recover();
+  BOOST_TEST(world.finish_all(*grant) == ok);
+  BOOST_TEST((world.text_of(1).empty() && world.has_registry_alone()));
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_that_departs_keeps_no_rows_for_finishes) {
+  write_world world;
+  const auto failed = world.start({1});
+  BOOST_TEST(world.finish(*failed, first(0)) == ok);
+  world.write({2});
+  BOOST_TEST(world.remove_instance("i") == ok);
+  world.settle();
+  BOOST_TEST(world.live->state.instances.empty());
+  world.recover();  // what was kept before is of no instance now
+  BOOST_TEST(world.has_registry_alone());
+}
+
 BOOST_AUTO_TEST_CASE(sessions_that_ended_long_ago_are_forgotten) {
   write_sessions table;
   const round_time begin{};

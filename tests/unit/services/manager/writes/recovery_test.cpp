@@ -18,6 +18,8 @@ namespace {
 
 struct recovered_rows {
   manager_state state;
+  std::vector<lost_extent> damages;
+  std::vector<std::pair<extent_name, round_time>> finishes;
   write_sessions sessions;
   recovery_counts counts{};
 };
@@ -28,11 +30,15 @@ std::unique_ptr<recovered_rows> recovered(const row_map& rows) {
   std::vector<journal_row> changes;
   for (const auto& [name, value] : rows) changes.push_back({.name = name, .value = value});
   (void)journal.write(changes);
+  if (!rows.empty()) (void)journal.raise_epoch();  // that of their writer
   auto all = std::make_unique<recovered_rows>();
-  recovery_parts parts{.state = all->state,
-                       .sessions = all->sessions,
-                       .removals = [](const due_removal&) {},
-                       .make_worker = [](const storage_terms&) { return std::unique_ptr<storage_worker>(); }};
+  recovery_parts parts{
+      .state = all->state,
+      .sessions = all->sessions,
+      .removals = [](const due_removal&) {},
+      .make_worker = [](const storage_terms&) { return std::unique_ptr<storage_worker>(); },
+      .damages = [&](const lost_extent& extent) { all->damages.push_back(extent); },
+      .finishes = [&](const extent_name& name, round_time due) { all->finishes.emplace_back(name, due); }};
   const auto counts = recover(journal, parts, round_time{} + 1'000h);
   BOOST_TEST_REQUIRE(counts.has_value());
   all->counts = *counts;
@@ -69,7 +75,39 @@ BOOST_AUTO_TEST_CASE(a_damaged_extent_is_skipped_and_counted) {
   rows[first_row(rows, "e")].back() ^= 1;
   const auto all = recovered(rows);
   BOOST_TEST((all->counts.damaged_rows == 1U && all->counts.extents == 2U));
+  BOOST_TEST_REQUIRE(all->damages.size() == 1U);
+  const lost_extent& extent = all->damages.front();
+  BOOST_TEST((row_name('e', extent.name) == first_row(rows, "e") && extent.blocks == 3U && !extent.may_be_open));
+  BOOST_TEST((extent.due == round_time{} + 1'000h + 1'000s));  // behind the group's delay
   check_counts(all->state);
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_extent_without_sound_states_may_have_the_most_blocks_and_a_writer) {
+  row_map rows = some_rows();
+  const std::string row = first_row(rows, "e"), states = first_row(rows, "m");
+  rows[row].back() ^= 1;
+  rows[states].back() ^= 1;
+  const auto damaged = recovered(rows);
+  BOOST_TEST_REQUIRE(damaged->damages.size() == 1U);
+  BOOST_TEST((damaged->damages[0].blocks == most_extent_blocks && !damaged->damages[0].may_be_open));
+  BOOST_TEST(damaged->counts.damaged_rows == 2U);
+  rows.erase(states);
+  const auto open = recovered(rows);
+  BOOST_TEST_REQUIRE(open->damages.size() == 1U);
+  BOOST_TEST((open->damages[0].blocks == most_extent_blocks && open->damages[0].may_be_open));
+}
+
+// A name that is damaged may be that of an extent to come, or of an instance that never was.
+BOOST_AUTO_TEST_CASE(a_damaged_row_of_this_epoch_or_of_no_instance_is_left_alone) {
+  row_map rows = some_rows();
+  for (const extent_name& name :
+       {extent_name{.instance = 1, .extent = std::uint64_t{2} << 32U | 1U},
+        extent_name{.instance = 1, .extent = ~std::uint64_t{0}}, extent_name{.instance = 9, .extent = 7}}) {
+    rows[row_name('e', name)] = "x";
+    rows[row_name('m', name)] = "y";
+  }
+  const auto all = recovered(rows);
+  BOOST_TEST((all->damages.empty() && all->counts.damaged_rows == 6U));
 }
 
 BOOST_AUTO_TEST_CASE(an_extent_without_its_states_is_an_open_session) {
@@ -84,8 +122,49 @@ BOOST_AUTO_TEST_CASE(states_without_their_extent_are_nothing) {
   row_map rows = some_rows();
   rows.erase(first_row(rows, "e"));
   const auto all = recovered(rows);
-  BOOST_TEST(all->counts.extents == 2U);
+  BOOST_TEST((all->counts.extents == 2U && all->counts.damaged_rows == 1U && all->damages.size() == 1U));
   check_counts(all->state);
+}
+
+BOOST_AUTO_TEST_CASE(states_of_an_open_session_without_its_extent_may_have_a_writer) {
+  write_world world({.delay_ms = 1'000'000});
+  (void)world.start({5, 6});
+  (void)world.remove({5});
+  row_map rows = world.rows.rows();
+  rows[first_row(rows, "e")].back() ^= 1;
+  const auto all = recovered(rows);
+  BOOST_TEST_REQUIRE(all->damages.size() == 1U);
+  BOOST_TEST((all->damages[0].may_be_open && all->damages[0].blocks == 2U));
+}
+
+BOOST_AUTO_TEST_CASE(an_extent_whose_states_are_damaged_is_given_up) {
+  row_map rows = some_rows();
+  rows[first_row(rows, "m")].back() ^= 1;
+  const auto all = recovered(rows);
+  BOOST_TEST((all->counts.damaged_rows == 1U && all->counts.extents == 3U && all->damages.empty()));
+  BOOST_TEST(all->sessions.size() == 1U);  // the one that was open before
+  const instance_state& instance = *all->state.instance_called("i");
+  const auto extent = std::ranges::find_if(instance.extents, [&](const auto& each) {
+    return each != nullptr && row_name('m', each->name) == first_row(rows, "m");
+  });
+  BOOST_TEST_REQUIRE((extent != instance.extents.end() && !(*extent)->is_open && (*extent)->present == 3U));
+  for (std::uint32_t i = 0; i < 3; ++i) BOOST_TEST(((*extent)->states[i] == location_state::deleting));
+  check_counts(all->state);
+}
+
+BOOST_AUTO_TEST_CASE(rows_without_blocks_go_also_where_the_instance_is_gone) {
+  write_world world;
+  const auto grant = world.start({1, 2});
+  BOOST_TEST(world.finish(*grant, first(0)) == ok);
+  world.settle();
+  row_map rows = world.rows.rows();
+  const auto finished = recovered(rows);
+  BOOST_TEST_REQUIRE(finished->finishes.size() == 1U);
+  BOOST_TEST((finished->finishes[0].second > round_time{} + 1'000h));
+  BOOST_TEST((finished->finishes[0].second <= round_time{} + 1'000h + write_sessions::memory));
+  rows.erase("ri/i");
+  const auto orphaned = recovered(rows);
+  BOOST_TEST((orphaned->finishes.size() == 1U && orphaned->counts.orphaned_rows == 0U));
 }
 
 BOOST_AUTO_TEST_CASE(an_instance_whose_group_is_damaged_stays_and_takes_nothing_new) {

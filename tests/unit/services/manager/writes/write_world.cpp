@@ -123,14 +123,17 @@ void write_world::recover() {
       },
       settings);
   (void)log->await(0);  // of the epoch before
-  recovery_parts parts{.state = live->state,
-                       .sessions = live->sessions,
-                       .removals =
-                           [this](const due_removal& removal) {
-                             live->queued.push_back(removal);
-                             live->removals.add(removal);
-                           },
-                       .make_worker = live->make_worker};
+  recovery_parts parts{
+      .state = live->state,
+      .sessions = live->sessions,
+      .removals =
+          [this](const due_removal& removal) {
+            live->queued.push_back(removal);
+            live->removals.add(removal);
+          },
+      .make_worker = live->make_worker,
+      .damages = [this](const lost_extent& extent) { live->removals.add(extent); },
+      .finishes = [this](const extent_name& name, round_time due) { live->changes.erase_rows_later(name, due); }};
   BOOST_TEST_REQUIRE(manager::recover(rows, parts, now).has_value());
 }
 
@@ -166,7 +169,8 @@ void write_world::depart(write_round& round) {
     (void)walk.advance(live->parts, *instance, round);
   }
   std::erase_if(state.instances, [&](const auto& entry) {
-    if (!entry.second->is_departing || entry.second->index->extents().size() != 0) return false;
+    const instance_state& instance = *entry.second;
+    if (!instance.is_departing || instance.index->extents().size() != 0 || instance.lost_extents != 0) return false;
     live->changes.add_row(departure_end(entry.first));
     live->departures.erase(entry.first);
     return true;
@@ -182,7 +186,7 @@ bool write_world::run_round() {
   depart(spare);
   has_evicted = reclaims && live->reclaim.run(live->changes, spare);
   evictions += static_cast<std::size_t>(has_evicted);
-  live->removals.issue(now);
+  live->removals.issue(live->changes, now);
   const auto committed = live->changes.commit(now);
   for (const auto& command : complete) command->answer(committed);
   return committed.has_value();
@@ -208,6 +212,8 @@ void write_world::settle() {
 }
 
 bool write_world::has_registry_alone() {
+  pass(write_sessions::memory);
+  settle();
   return std::ranges::all_of(rows.rows(), [](const auto& row) { return row.first.front() == 'r'; });
 }
 

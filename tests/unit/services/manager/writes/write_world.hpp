@@ -127,7 +127,7 @@ class write_world {
   void post(std::unique_ptr<write_command> command) { live->queue.add(std::move(command)); }
   /// Rounds until nothing is due or under way at this time.
   void settle();
-  /// Whether the journal has no extent.
+  /// Whether the journal has no extent, once finishes are remembered no longer.
   [[nodiscard]] bool has_registry_alone();
   void pass(std::chrono::milliseconds time) { now += time; }
   /// Another epoch from the journal.
