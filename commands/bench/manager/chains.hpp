@@ -11,6 +11,8 @@ inline constexpr std::size_t chain_keys = 1'000;
 inline constexpr std::size_t chain_instances = 100;  ///< of blocks of one spec; there is one of blocks of eight
 inline constexpr std::uint64_t wide_chains = 10;     ///< chains of blocks of eight specs
 
+inline constexpr std::int64_t spec_bytes = 1 << 20U;
+
 /// The specs of a block.
 enum class block_kind : std::uint8_t { one_spec = 1, eight_specs = 8 };
 

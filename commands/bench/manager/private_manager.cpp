@@ -18,11 +18,11 @@ constexpr double start_seconds = 600;
 constexpr std::int64_t unbounded = std::int64_t{1} << 60U;  // bytes
 constexpr int late_deletion = 3'600'000;                    // ms
 
-proto::admin::InstanceGroup group_terms(std::int64_t capacity) {
+proto::admin::InstanceGroup group_terms(std::int64_t capacity, std::int64_t version) {
   proto::admin::InstanceGroup terms;
   terms.set_name("group");
   terms.add_storage_candidates("files");
-  terms.set_version(1);
+  terms.set_version(version);
   terms.mutable_quota()->set_capacity(capacity);
   auto& strategy = *terms.mutable_cache_config()->mutable_reclaim_strategy();
   strategy.mutable_trigger_strategy()->set_used_percentage(0.9);
@@ -69,7 +69,7 @@ result<void> private_manager::set_up() {
     return std::unexpected(added.error());
   }
   proto::admin::CreateInstanceGroupRequest group;
-  *group.mutable_instance_group() = group_terms(unbounded);
+  *group.mutable_instance_group() = group_terms(unbounded, version_);
   if (auto created = call<proto::admin::CommonResponse>(rpc::create_instance_group, group); !created) {
     return std::unexpected(created.error());
   }
@@ -81,11 +81,28 @@ result<void> private_manager::set_up() {
 
 result<void> private_manager::limit_bytes(std::int64_t capacity) {
   proto::admin::UpdateInstanceGroupRequest request;
-  *request.mutable_instance_group() = group_terms(capacity);
-  request.mutable_instance_group()->set_version(2);
-  request.set_current_version(1);
+  *request.mutable_instance_group() = group_terms(capacity, version_ + 1);
+  request.set_current_version(version_);
   const auto done = call<proto::admin::CommonResponse>(rpc::update_instance_group, request);
-  return done ? result<void>() : std::unexpected(done.error());
+  if (!done) return std::unexpected(done.error());
+  ++version_;
+  return {};
+}
+
+result<manager_content> private_manager::content() {
+  const stopwatch time;
+  while (time.seconds() < start_seconds) {
+    const auto usage = writer_->usage().take();
+    manager_content sum;
+    for (const auto& each : usage->instances) {
+      sum.keys += static_cast<double>(each.keys);
+      sum.bytes += static_cast<double>(each.used);
+    }
+    if (sum.keys != 0) return sum;
+    if (auto go_on = check_interrupted(); !go_on) return std::unexpected(go_on.error());
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return fail(error_code::deadline_exceeded, "the manager shows no figures");
 }
 
 result<void> private_manager::add_instance(block_kind kind, std::uint64_t chain) {
@@ -98,7 +115,7 @@ result<void> private_manager::add_instance(block_kind kind, std::uint64_t chain)
   for (int i = 0; i < static_cast<int>(kind); ++i) {
     auto& spec = *request.add_location_spec_infos();
     spec.set_name("tp" + std::to_string(i));
-    spec.set_size(1 << 20);
+    spec.set_size(spec_bytes);
   }
   const auto made = call<meta::RegisterInstanceResponse>(rpc::register_instance, request);
   return made ? result<void>() : std::unexpected(made.error());

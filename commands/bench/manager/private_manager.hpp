@@ -15,6 +15,11 @@
 
 namespace cenote::bench {
 
+struct manager_content {
+  double keys = 0;
+  double bytes = 0;  ///< of blocks
+};
+
 /// A group with one storage of files, whose blocks nothing writes. One thread uses its desk; others make their own from
 /// parts().
 class private_manager {
@@ -27,6 +32,8 @@ class private_manager {
   void close() noexcept;
   /// Makes the storage, the group and the instances.
   [[nodiscard]] result<void> set_up();
+  /// What it holds, by its own figures, once there are any. Errors: deadline_exceeded, interrupted.
+  [[nodiscard]] result<manager_content> content();
   /// Replaces the group's quota. Deletions wait for longer than a bench runs.
   [[nodiscard]] result<void> limit_bytes(std::int64_t capacity);
   /// Writes chains [first, end) in sessions of 100 to 1,000 keys.
@@ -71,6 +78,7 @@ class private_manager {
   [[nodiscard]] result<void> add_instance(block_kind kind, std::uint64_t chain);
 
   const scratch_directory& folder_;
+  std::int64_t version_ = 1;  ///< of the group
   manager::call_settings settings_;
   manager::call_counts counts_;
   manager::access_desk access_{manager::access_settings{}};

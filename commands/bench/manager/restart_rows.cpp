@@ -20,9 +20,11 @@ result<void> time_restart(const row_context& context, journal_opener open_journa
                           double limit) {
   const auto seconds = context.manager.open(std::move(open_journal));
   if (!seconds) return std::unexpected(seconds.error());
+  const auto content = context.manager.content();
+  if (!content) return std::unexpected(content.error());
   context.out.add({.bench = "manager",
                    .name = std::string(name),
-                   .value = *seconds / static_cast<double>(context.chains * chain_keys) * ten_million,
+                   .value = *seconds / content->keys * ten_million,
                    .unit = "s",
                    .promise = {bound::kind::value_at_most, limit}});
   return {};
