@@ -112,7 +112,7 @@ void add_benches(CLI::App& app) {
     } else if (each.name == "manager") {
       one->add_option("--path", options->how.path, "Directory for its journal; the current one");
       one->add_option(
-          "--beside", options->how.beside,
+          "--beside", options->how.rival,
           "A program that prints lines {\"row\": NAME, \"us\": [NUMBER, ...]}: it runs in turn with the rows, "
           "and its medians are the limits of those of its names");
     } else if (each.name == "policies" || each.name == "indexer") {

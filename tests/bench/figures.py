@@ -32,7 +32,9 @@ class Bound:
             return cls(True, float(beyond[1]), beyond[2], is_difference=True)
         found = re.fullmatch(r"(<=|>=) ([0-9]+(?:\.[0-9]+)?)(?: (\S.*))?", text)
         if not found:
-            raise ValueError(f"{text!r} is no bound: write '<= 2' of a ratio, '<= 256 bytes' of a value, '<= limit + 200 us'")
+            raise ValueError(
+                f"{text!r} is no bound: write '<= 2' of a ratio, '<= 256 bytes' of a value, '<= limit + 200 us'"
+            )
         return cls(found[1] == "<=", float(found[2]), found[3] or "")
 
     def holds(self, value: float | None, ratio: float | None, limit: float | None = None) -> bool | None:

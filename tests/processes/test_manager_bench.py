@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from node import SANITIZED, run_cenote
 
 PREFIX = "prefix of 1,000 keys with addresses, one spec"
@@ -50,7 +49,7 @@ def test_the_times_of_a_program_stand_beside_the_rows_of_its_names(tmp_path: Pat
     ("program", "reason"),
     [
         ("#!/bin/sh\necho no row\n", "prints no"),
-        ("#!/bin/sh\necho '{\"row\": \"a\", \"us\": [\"1\"]}'\n", "prints no"),
+        ('#!/bin/sh\necho \'{"row": "a", "us": ["1"]}\'\n', "prints no"),
         ("#!/bin/sh\nexit 3\n", "exit status 3"),
     ],
 )

@@ -4,7 +4,7 @@
 
 namespace cenote::bench {
 
-void bare_mget::closer::operator()(redisContext* context) const noexcept {
+void bare_mget::redis_closer::operator()(redisContext* context) const noexcept {
   redisFree(context);
 }
 
@@ -27,7 +27,7 @@ result<void> bare_mget::call() {
   return send(question_, values);
 }
 
-result<void> bare_mget::send(const std::vector<std::string>& words, std::size_t wanted) {
+result<void> bare_mget::send(const std::vector<std::string>& words, std::size_t elements) {
   std::vector<const char*> data;
   std::vector<std::size_t> sizes;
   for (const std::string& each : words) {
@@ -39,7 +39,7 @@ result<void> bare_mget::send(const std::vector<std::string>& words, std::size_t 
           redisCommandArgv(context_.get(), static_cast<int>(words.size()), data.data(), sizes.data())),
       &freeReplyObject);
   if (reply == nullptr) return fail(error_code::system, std::string("Redis: ") + context_->errstr);
-  if (reply->type == REDIS_REPLY_ERROR || reply->elements != wanted) {
+  if (reply->type == REDIS_REPLY_ERROR || reply->elements != elements) {
     return fail(error_code::malformed, "Redis does not answer " + words.front() + " as it should");
   }
   return {};

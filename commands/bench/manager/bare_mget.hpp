@@ -24,14 +24,14 @@ class bare_mget {
   [[nodiscard]] result<void> call();
 
  private:
-  struct closer {
+  struct redis_closer {
     void operator()(redisContext* context) const noexcept;
   };
 
   bare_mget() = default;
-  [[nodiscard]] result<void> send(const std::vector<std::string>& words, std::size_t wanted);
+  [[nodiscard]] result<void> send(const std::vector<std::string>& words, std::size_t elements);
 
-  std::unique_ptr<redisContext, closer> context_;
+  std::unique_ptr<redisContext, redis_closer> context_;
   std::vector<std::string> question_;
 };
 

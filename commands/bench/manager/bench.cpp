@@ -36,14 +36,14 @@ result<void> run_size_rows(const row_context& context) {
   std::uint64_t written = 0;
   if (is_large) {
     written = default_keys / chain_keys;
-    if (auto filled = context.manager.fill(block_kind::one_spec, 0, written); !filled) return filled;
+    if (auto filled = context.manager.fill(chain_kind::one_spec, 0, written); !filled) return filled;
     row_context part = context;
     part.chains = written;
-    auto times = time_prefixes(part, block_kind::one_spec);
+    auto times = time_prefixes(part, chain_kind::one_spec);
     if (!times) return std::unexpected(times.error());
     small = std::move(*times);
   }
-  if (auto filled = context.manager.fill(block_kind::one_spec, written, context.chains); !filled) return filled;
+  if (auto filled = context.manager.fill(chain_kind::one_spec, written, context.chains); !filled) return filled;
   // With few keys the journal's own memory is most of it.
   context.out.add({.bench = "manager",
                    .name = "memory",
@@ -51,7 +51,7 @@ result<void> run_size_rows(const row_context& context) {
                    .unit = "bytes/key",
                    .promise = is_large ? bound{bound::kind::value_at_most, 128} : bound{}});
   if (!is_large) return {};
-  const auto times = time_prefixes(context, block_kind::one_spec);
+  const auto times = time_prefixes(context, chain_kind::one_spec);
   if (!times) return std::unexpected(times.error());
   context.out.add(time_figure("manager", "a key of a prefix, beside that of 1,000,000 keys", *times, small,
                               1e9 / double{chain_keys}, "ns", {bound::kind::ratio_at_most, 2}));
@@ -64,7 +64,7 @@ result<void> run_rows(const row_context& context) {
   }
   auto done = context.manager.set_up();
   if (done) done = run_size_rows(context);
-  if (done) done = context.manager.fill(block_kind::eight_specs, 0, wide_chains);
+  if (done) done = context.manager.fill(chain_kind::eight_specs, 0, wide_chains);
   for (const auto run :
        {run_lookup_rows, run_network_rows, run_session_rows, run_reader_rows, run_restart_rows, run_reclaim_rows}) {
     if (done) done = run(context);
@@ -77,8 +77,8 @@ result<void> run_size(const options& options, report& out, std::uint64_t keys) {
   if (!folder) return std::unexpected(folder.error());
   const std::uint64_t chains = std::max<std::uint64_t>(keys / chain_keys, chain_instances);
   row_printer rows(out, chains * chain_keys);
-  if (!options.beside.empty()) {
-    if (auto started = rows.start_beside(options.beside); !started) return started;
+  if (!options.rival.empty()) {
+    if (auto started = rows.start_rival(options.rival); !started) return started;
   }
   const auto redis = private_server::start(*folder);
   if (!redis && redis.error().code() != error_code::unsupported) return std::unexpected(redis.error());

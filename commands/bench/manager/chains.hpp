@@ -14,7 +14,7 @@ inline constexpr std::uint64_t wide_chains = 10;     ///< chains of blocks of ei
 inline constexpr std::int64_t spec_bytes = 1 << 20U;
 
 /// The specs of a block.
-enum class block_kind : std::uint8_t { one_spec = 1, eight_specs = 8 };
+enum class chain_kind : std::uint8_t { one_spec = 1, eight_specs = 8 };
 
 /// A number that looks random, the same each time.
 [[nodiscard]] constexpr std::uint64_t mixed(std::uint64_t number) noexcept {
@@ -25,13 +25,13 @@ enum class block_kind : std::uint8_t { one_spec = 1, eight_specs = 8 };
 }
 
 /// The instance of a chain, by name.
-[[nodiscard]] inline std::string instance_name(block_kind kind, std::uint64_t chain) {
-  return kind == block_kind::one_spec ? "one-" + std::to_string(chain % chain_instances) : "eight-0";
+[[nodiscard]] inline std::string instance_name(chain_kind kind, std::uint64_t chain) {
+  return kind == chain_kind::one_spec ? "one-" + std::to_string(chain % chain_instances) : "eight-0";
 }
 
 /// A request for all keys of a chain.
 template <class Request>
-[[nodiscard]] Request chain_request(block_kind kind, std::uint64_t chain) {
+[[nodiscard]] Request chain_request(chain_kind kind, std::uint64_t chain) {
   Request request;
   request.set_instance_id(instance_name(kind, chain));
   request.mutable_block_keys()->Reserve(chain_keys);

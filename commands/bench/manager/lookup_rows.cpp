@@ -18,8 +18,8 @@ constexpr std::size_t window_keys = 8;
 
 /// Times lookups of chains in random order; `change` makes the request from one for a whole chain.
 template <class Change>
-result<samples> time_reads(const row_context& context, block_kind kind, const Change& change) {
-  const std::uint64_t chains = kind == block_kind::one_spec ? context.chains : wide_chains;
+result<samples> time_reads(const row_context& context, chain_kind kind, const Change& change) {
+  const std::uint64_t chains = kind == chain_kind::one_spec ? context.chains : wide_chains;
   meta::GetCacheLocationRequest request;
   std::string answer;  // its memory stays, as that of a server's answers does
   std::array<timed_side, 1> sides;
@@ -39,8 +39,8 @@ result<samples> time_reads(const row_context& context, block_kind kind, const Ch
 }
 
 /// A lookup from the body to the answer's text, beside json_util's parsing and printing of the same.
-result<void> find_as_json(const row_context& context, block_kind kind, std::string_view name) {
-  const std::uint64_t chains = kind == block_kind::one_spec ? context.chains : wide_chains;
+result<void> find_as_json(const row_context& context, chain_kind kind, std::string_view name) {
+  const std::uint64_t chains = kind == chain_kind::one_spec ? context.chains : wide_chains;
   call_desk& desk = context.manager.desk();
   std::string body, answer;
   meta::GetCacheLocationResponse response;
@@ -70,7 +70,7 @@ result<void> find_as_json(const row_context& context, block_kind kind, std::stri
   return {};
 }
 
-result<void> find_prefixes(const row_context& context, block_kind kind, std::string_view name, double limit) {
+result<void> find_prefixes(const row_context& context, chain_kind kind, std::string_view name, double limit) {
   const auto times = time_prefixes(context, kind);
   if (!times) return std::unexpected(times.error());
   context.out.add_time(name, *times, {bound::kind::value_at_most, limit});
@@ -85,7 +85,7 @@ result<void> find_lengths(const row_context& context) {
     return outcome ? result<void>() : fail(error_code::internal, outcome.error().message);
   };
   const auto prepare = [&](unsigned round) {
-    request = chain_request<meta::GetCacheLocationLenRequest>(block_kind::one_spec, mixed(round) % context.chains);
+    request = chain_request<meta::GetCacheLocationLenRequest>(chain_kind::one_spec, mixed(round) % context.chains);
   };
   if (auto timed = alternate(context, prepare, sides); !timed) return timed;
   context.out.add_time("number of hits of 1,000 keys", sides[0].times, {bound::kind::value_at_most, 50});
@@ -94,7 +94,7 @@ result<void> find_lengths(const row_context& context) {
 
 template <class Change>
 result<void> find_otherwise(const row_context& context, std::string_view name, double limit, const Change& change) {
-  const auto times = time_reads(context, block_kind::one_spec, change);
+  const auto times = time_reads(context, chain_kind::one_spec, change);
   if (!times) return std::unexpected(times.error());
   context.out.add_time(name, *times, {bound::kind::value_at_most, limit});
   return {};
@@ -102,7 +102,7 @@ result<void> find_otherwise(const row_context& context, std::string_view name, d
 
 }  // namespace
 
-result<samples> time_prefixes(const row_context& context, block_kind kind) {
+result<samples> time_prefixes(const row_context& context, chain_kind kind) {
   return time_reads(context, kind, [](auto&) {});
 }
 
@@ -116,9 +116,9 @@ result<void> run_lookup_rows(const row_context& context) {
     window(request);
   };
   const auto batch = [](auto& request) { request.set_query_type(proto::QT_BATCH_GET); };
-  auto done = find_prefixes(context, block_kind::one_spec, prefix_row, 120);
+  auto done = find_prefixes(context, chain_kind::one_spec, prefix_row, 120);
   if (done) {
-    done = find_prefixes(context, block_kind::eight_specs, "prefix of 1,000 keys with addresses, eight specs", 200);
+    done = find_prefixes(context, chain_kind::eight_specs, "prefix of 1,000 keys with addresses, eight specs", 200);
   }
   if (done) done = find_lengths(context);
   if (done) {

@@ -23,7 +23,7 @@ namespace meta = proto::meta;
 const endpoint any_port{.host = "127.0.0.1"};
 
 meta::GetCacheLocationRequest prefix_request(const row_context& context, unsigned round) {
-  return chain_request<meta::GetCacheLocationRequest>(block_kind::one_spec, mixed(round) % context.chains);
+  return chain_request<meta::GetCacheLocationRequest>(chain_kind::one_spec, mixed(round) % context.chains);
 }
 
 /// The answer of some chain; those of others are as long, but for some digits.
@@ -37,8 +37,8 @@ result<std::string> some_answer(const row_context& context, answer_form form) {
   return answer;
 }
 
-result<void> check_length(std::size_t measured, std::size_t wanted) {
-  if (measured + wanted / 10 > wanted && measured < wanted + wanted / 10) return {};
+result<void> check_length(std::size_t measured, std::size_t expected) {
+  if (measured + expected / 10 > expected && measured < expected + expected / 10) return {};
   return fail(error_code::internal, "an answer over the network has another length than one in the process");
 }
 

@@ -74,9 +74,9 @@ result<void> private_manager::set_up() {
     return std::unexpected(created.error());
   }
   for (std::uint64_t i = 0; i < chain_instances; ++i) {
-    if (auto made = add_instance(block_kind::one_spec, i); !made) return made;
+    if (auto made = add_instance(chain_kind::one_spec, i); !made) return made;
   }
-  return add_instance(block_kind::eight_specs, 0);
+  return add_instance(chain_kind::eight_specs, 0);
 }
 
 result<void> private_manager::limit_bytes(std::int64_t capacity) {
@@ -105,7 +105,7 @@ result<manager_content> private_manager::content() {
   return fail(error_code::deadline_exceeded, "the manager shows no figures");
 }
 
-result<void> private_manager::add_instance(block_kind kind, std::uint64_t chain) {
+result<void> private_manager::add_instance(chain_kind kind, std::uint64_t chain) {
   proto::RegisterInstanceRequest request;
   request.set_instance_group("group");
   request.set_instance_id(instance_name(kind, chain));
@@ -121,7 +121,7 @@ result<void> private_manager::add_instance(block_kind kind, std::uint64_t chain)
   return made ? result<void>() : std::unexpected(made.error());
 }
 
-result<void> private_manager::write_chain(block_kind kind, std::uint64_t chain, std::size_t keys) {
+result<void> private_manager::write_chain(chain_kind kind, std::uint64_t chain, std::size_t keys) {
   auto request = chain_request<meta::StartWriteCacheRequest>(kind, chain);
   request.mutable_block_keys()->Truncate(static_cast<int>(keys));
   const auto started = call<meta::StartWriteCacheResponse>(rpc::start_write_cache, request);
@@ -134,7 +134,7 @@ result<void> private_manager::write_chain(block_kind kind, std::uint64_t chain, 
   return finished ? result<void>() : std::unexpected(finished.error());
 }
 
-result<void> private_manager::fill(block_kind kind, std::uint64_t first, std::uint64_t end) {
+result<void> private_manager::fill(chain_kind kind, std::uint64_t first, std::uint64_t end) {
   constexpr std::size_t least_keys = 100;
   for (std::uint64_t chain = first; chain < end; ++chain) {
     if (auto go_on = check_interrupted(); !go_on) return go_on;

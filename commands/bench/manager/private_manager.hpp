@@ -32,12 +32,12 @@ class private_manager {
   void close() noexcept;
   /// Makes the storage, the group and the instances.
   [[nodiscard]] result<void> set_up();
-  /// What it holds, by its own figures, once there are any. Errors: deadline_exceeded, interrupted.
+  /// Its keys and bytes by its own figures, once there are any. Errors: deadline_exceeded, interrupted.
   [[nodiscard]] result<manager_content> content();
   /// Replaces the group's quota. Deletions wait for longer than a bench runs.
   [[nodiscard]] result<void> limit_bytes(std::int64_t capacity);
   /// Writes chains [first, end) in sessions of 100 to 1,000 keys.
-  [[nodiscard]] result<void> fill(block_kind kind, std::uint64_t first, std::uint64_t end);
+  [[nodiscard]] result<void> fill(chain_kind kind, std::uint64_t first, std::uint64_t end);
 
   [[nodiscard]] std::string rows_path() const { return folder_ / "journal"; }
   /// Of RocksDB, in its folder.
@@ -72,10 +72,10 @@ class private_manager {
   }
 
   /// Writes those of the first `keys` keys of a chain that are not there yet.
-  [[nodiscard]] result<void> write_chain(block_kind kind, std::uint64_t chain, std::size_t keys = chain_keys);
+  [[nodiscard]] result<void> write_chain(chain_kind kind, std::uint64_t chain, std::size_t keys = chain_keys);
 
  private:
-  [[nodiscard]] result<void> add_instance(block_kind kind, std::uint64_t chain);
+  [[nodiscard]] result<void> add_instance(chain_kind kind, std::uint64_t chain);
 
   const scratch_directory& folder_;
   std::int64_t version_ = 1;  ///< of the group

@@ -21,7 +21,7 @@ void look_up(call_desk& desk, const std::string& body, std::string& answer) {
 reader_load::reader_load(const private_manager& manager, std::uint64_t chains)
     : manager_(manager), bodies_(read_chains) {
   for (std::size_t i = 0; i < bodies_.size(); ++i) {
-    append_message(chain_request<proto::meta::GetCacheLocationRequest>(block_kind::one_spec, mixed(i) % chains),
+    append_message(chain_request<proto::meta::GetCacheLocationRequest>(chain_kind::one_spec, mixed(i) % chains),
                    answer_form::wire, bodies_[i]);
   }
 }

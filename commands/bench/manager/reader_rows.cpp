@@ -30,7 +30,7 @@ result<double> rate_beside_sessions(private_manager& manager, const reader_load&
     is_done.store(true);
   });
   result<void> written;
-  while (written && !is_done.load()) written = manager.write_chain(block_kind::one_spec, chain++);
+  while (written && !is_done.load()) written = manager.write_chain(chain_kind::one_spec, chain++);
   reader.join();
   return written ? result<double>(rate) : std::unexpected(written.error());
 }

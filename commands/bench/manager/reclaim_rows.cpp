@@ -56,9 +56,9 @@ struct eviction_rates {
   double lookups = 0;  ///< per second, meanwhile
 };
 
-/// Evicts until `staying` bytes stay, which are `wanted` blocks less. The reader starts with the first evictions, and
+/// Evicts until `staying` bytes stay, which are `goal` blocks less. The reader starts with the first evictions, and
 /// ends with the timed ones.
-result<eviction_rates> evict(private_manager& manager, const reader_load& load, double staying, double wanted) {
+result<eviction_rates> evict(private_manager& manager, const reader_load& load, double staying, double goal) {
   const eviction_count evicted(manager);
   const double before = evicted.now();
   if (auto limited = manager.limit_bytes(static_cast<std::int64_t>(staying / goal_share)); !limited) {
@@ -70,7 +70,7 @@ result<eviction_rates> evict(private_manager& manager, const reader_load& load, 
   std::atomic<bool> is_over{false};
   eviction_rates rates;
   std::thread reader([&] { rates.lookups = load.rate(is_over, most_seconds); });
-  const auto last = evicted.wait_for(before + timed_share * wanted);
+  const auto last = evicted.wait_for(before + timed_share * goal);
   const double seconds = time.seconds();
   is_over.store(true);
   reader.join();
@@ -88,19 +88,19 @@ result<void> run_reclaim_rows(const row_context& context) {
   const auto content = context.manager.content();
   if (!content) return std::unexpected(content.error());
   const reader_load load(context.manager, context.chains);
-  // What is read was used last, so it stays; so do blocks of eight specs, of which fewer would have to go.
+  // Blocks that are read were used last, so they stay; so do those of eight specs, of which fewer would have to go.
   for (std::uint64_t chain = 0; chain < wide_chains; ++chain) {
     (void)context.manager.ask(
         manager::rpc::get_cache_location,
-        chain_request<manager::proto::meta::GetCacheLocationRequest>(block_kind::eight_specs, chain));
+        chain_request<manager::proto::meta::GetCacheLocationRequest>(chain_kind::eight_specs, chain));
   }
   const std::uint64_t answer_bytes = load.answer_bytes();
-  const double wanted = std::min(round_share * content->keys, most_evicted);
+  const double goal = std::min(round_share * content->keys, most_evicted);
   samples evictions, shares;
   for (unsigned round = 1; round <= rounds; ++round) {
     const double alone = load.rate(alone_seconds);
-    const double staying = content->bytes - wanted * round * spec_bytes;
-    const auto rates = evict(context.manager, load, staying, wanted);
+    const double staying = content->bytes - goal * round * spec_bytes;
+    const auto rates = evict(context.manager, load, staying, goal);
     if (!rates) return std::unexpected(rates.error());
     evictions.add(rates->blocks);
     shares.add(rates->lookups / alone);

@@ -10,7 +10,7 @@ constexpr unsigned turn_rounds = 25;  // between two turns of the program beside
 
 }  // namespace
 
-result<void> row_printer::start_beside(const std::string& program) {
+result<void> row_printer::start_rival(const std::string& program) {
   auto started = rival_program::start(program);
   if (!started) return std::unexpected(started.error());
   rival_.emplace(std::move(*started));
@@ -43,7 +43,7 @@ result<void> row_printer::end_round(unsigned round) {
 
 result<void> row_printer::finish() {
   const auto done = rival_ ? rival_->take_last_turns() : result<void>();
-  for (figure& each : waiting_) print_beside(std::move(each));
+  for (figure& each : waiting_) print_with_rival(std::move(each));
   waiting_.clear();
   return done;
 }
@@ -53,7 +53,7 @@ void row_printer::print(figure measured) {
   out_.add(std::move(measured));
 }
 
-void row_printer::print_beside(figure measured) {
+void row_printer::print_with_rival(figure measured) {
   const samples* const times = rival_->find(measured.name);
   if (times == nullptr || measured.unit != "us") return print(std::move(measured));
   const double limit = times->median() * microseconds;

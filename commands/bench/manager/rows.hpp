@@ -1,4 +1,4 @@
-// What the rows of the manager's bench share, and the rows themselves.
+// The rows of the manager's bench, and their shared parts.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class row_printer {
   /// `out` outlives it.
   row_printer(report& out, std::uint64_t keys) : out_(out), keys_(keys) {}
 
-  [[nodiscard]] result<void> start_beside(const std::string& program);
+  [[nodiscard]] result<void> start_rival(const std::string& program);
   /// The name without the size of the index.
   void add(figure measured);
   void add_time(std::string_view name, const samples& times, bound promise);
@@ -43,7 +43,7 @@ class row_printer {
 
  private:
   void print(figure measured);
-  void print_beside(figure measured);
+  void print_with_rival(figure measured);
 
   report& out_;
   std::uint64_t keys_;
@@ -73,7 +73,7 @@ struct timed_side {
 /// Lookups as messages and as JSON.
 [[nodiscard]] result<void> run_lookup_rows(const row_context& context);
 /// Of a prefix, as messages that are read already, answers as bytes of gRPC.
-[[nodiscard]] result<samples> time_prefixes(const row_context& context, block_kind kind);
+[[nodiscard]] result<samples> time_prefixes(const row_context& context, chain_kind kind);
 /// Lookups over gRPC and HTTP on loopback.
 [[nodiscard]] result<void> run_network_rows(const row_context& context);
 [[nodiscard]] result<void> run_session_rows(const row_context& context);

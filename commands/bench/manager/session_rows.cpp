@@ -69,7 +69,7 @@ class session_series {
   static constexpr std::uint64_t first_chain = 1'000'000'000;  // beyond those that the index is filled with
 
   static meta::StartWriteCacheRequest request(std::uint64_t chain) {
-    return chain_request<meta::StartWriteCacheRequest>(block_kind::one_spec, chain);
+    return chain_request<meta::StartWriteCacheRequest>(chain_kind::one_spec, chain);
   }
 
   private_manager& manager_;
