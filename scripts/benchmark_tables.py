@@ -60,6 +60,7 @@ class Figure:
     unit: str
     value: Range
     ratio: Range
+    difference: Range  # the value less its limit
     bound: str
     date: str  # "" where it is not known
     is_judged: bool  # False where it was not measured on what the bound is about
@@ -68,23 +69,26 @@ class Figure:
     @classmethod
     def parse(cls, line: dict[str, Any]) -> Figure:
         value, limit, ratio = (range_of(line.get(name)) for name in ("value", "limit", "ratio"))
-        if ratio is None and value is not None and limit is not None and limit[0] == limit[1] and limit[0] > 0:
-            ratio = value[0] / limit[0], value[1] / limit[0]
+        difference: Range = None
+        if value is not None and limit is not None and limit[0] == limit[1]:
+            difference = value[0] - limit[0], value[1] - limit[0]
+            if ratio is None and limit[0] > 0:
+                ratio = value[0] / limit[0], value[1] / limit[0]
         bound = line.get("bound", "")
         Bound.parse(bound)
         is_judged = not ("note" in line and line.get("kept", True) is None)
         case, date = line["case"], line.get("date") or ""
         is_used = case.endswith(USED)
         case = case.removesuffix(USED)
-        return cls(line["bench"], case, line["unit"], value, ratio, bound, date, is_judged, is_used)
+        return cls(line["bench"], case, line["unit"], value, ratio, difference, bound, date, is_judged, is_used)
 
     def keeps(self, bound: str) -> bool | None:
         """Whether all runs of it do; None where the data do not decide."""
         parsed = Bound.parse(bound)
         if parsed is None or not self.is_judged:
             return None
-        ends = self.value if parsed.unit else self.ratio
-        return None if ends is None else all(parsed.holds(end, end) for end in ends)
+        ends = self.difference if parsed.is_difference else self.value if parsed.unit else self.ratio
+        return None if ends is None else all(parsed.holds(end, end, 0) for end in ends)
 
 
 @dataclass

@@ -49,8 +49,10 @@ constexpr std::array benches{
     bench_command{"indexer",
                   "The indexer's index: stores, answers, memory, events, questions over HTTP and of a conversation",
                   bench::run_indexer_bench},
-    bench_command{"manager", "The manager's lookups, sessions and restart, against json_util and a bare RocksDB",
-                  bench::run_manager_bench},
+    bench_command{
+        "manager",
+        "The manager's lookups, sessions, evictions and restart, against echoes, json_util, Redis and threads",
+        bench::run_manager_bench},
     bench_command{"remote",
                   "Blocks put to, got from and located on a Redis server, against a bare pipelined loop and "
                   "redis-benchmark",
@@ -109,6 +111,10 @@ void add_benches(CLI::App& app) {
       one->add_option("--size", options->how.size, "Size of its file")->capture_default_str();
     } else if (each.name == "manager") {
       one->add_option("--path", options->how.path, "Directory for its journal; the current one");
+      one->add_option(
+          "--beside", options->how.rival,
+          "A program that prints lines {\"row\": NAME, \"us\": [NUMBER, ...]}: it runs in turn with the rows, "
+          "and its medians are the limits of those of its names");
     } else if (each.name == "policies" || each.name == "indexer") {
       one->add_option("--trace", options->how.trace, "Requests as Mooncake publishes them; a made trace if not given");
     } else if (each.name.starts_with("gpu")) {

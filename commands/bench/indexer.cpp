@@ -2,7 +2,6 @@
 // same run.
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <random>
 #include <thread>
 
+#include "commands/bench/bare_http.hpp"
 #include "commands/bench/indexer_parts.hpp"
 #include "core/unique_fd.hpp"
 #include "services/indexer/events/event_adapter.hpp"
@@ -302,15 +302,6 @@ class index_bench {
   std::atomic<std::uint64_t> sink_{0};
 };
 
-result<void> send_all(int socket, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const auto count = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (count <= 0) return fail_errno("send");
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return {};
-}
-
 /// The limit of a question over a socket: a thread that reads as many bytes, and answers with a few.
 class plain_answers {
  public:
@@ -470,13 +461,8 @@ class event_bench {
     (*server)->serve([&]() -> std::unique_ptr<http::request_handler> {
       return std::make_unique<indexer_service>(std::move(service_calls::make(parts, memory).value()));
     });
-    const unique_fd client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-    if (::connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-      return fail_errno("connect to " + path);
-    }
+    auto client = bare_http_client::connect(path);
+    if (!client) return std::unexpected(client.error());
     plain_answers peer;
     samples times;
     samples plain;
@@ -488,7 +474,7 @@ class event_bench {
           tokens.size() * sizeof(tokens[0]));
       request.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(tokens[0]));
       const stopwatch time;
-      if (auto asked = exchange(client.get(), request); !asked) return asked;
+      if (auto asked = client->exchange(request); !asked) return asked;
       times.add(time.seconds());
       const stopwatch plain_time;
       if (auto asked = peer.exchange(request); !asked) return asked;
@@ -504,25 +490,6 @@ class event_bench {
     out_.add(
         late_figure("indexer", name + ", p99", times, times.median(), 1e6, "us", {bound::kind::value_at_most, 300}));
     return {};
-  }
-
-  /// Sends a request and reads its answer, whose length is in its head.
-  static result<void> exchange(int socket, const std::string& request) {
-    if (auto sent = send_all(socket, request); !sent) return sent;
-    std::string answer;
-    std::array<char, 65'536> part{};
-    for (;;) {
-      const auto count = ::recv(socket, part.data(), part.size(), 0);
-      if (count <= 0) return fail_errno("recv");
-      answer.append(part.data(), static_cast<std::size_t>(count));
-      const std::size_t end = answer.find("\r\n\r\n");
-      if (end == std::string::npos) continue;
-      const std::size_t length = answer.find("Content-Length: ");
-      if (!answer.starts_with("HTTP/1.1 200") || length > end) {
-        return fail(error_code::malformed, "the indexer answered " + answer.substr(0, answer.find('\r')));
-      }
-      if (answer.size() >= end + 4 + std::strtoul(answer.c_str() + length + 16, nullptr, 10)) return {};
-    }
   }
 
   unsigned rounds_;

@@ -42,15 +42,15 @@ result<private_server> private_server::start(const scratch_directory& directory)
   how.own_group = true;
   auto process = child_process::start(how);
   if (!process) return std::unexpected(process.error());
-  private_server made(std::move(*process), "unix://" + directory / "redis.sock");
-  if (auto ok = made.wait_until_it_answers(directory / "redis.sock"); !ok) return std::unexpected(ok.error());
+  private_server made(std::move(*process), directory / "redis.sock");
+  if (auto ok = made.wait_until_it_answers(); !ok) return std::unexpected(ok.error());
   return made;
 }
 
-result<void> private_server::wait_until_it_answers(const std::string& socket) {
+result<void> private_server::wait_until_it_answers() {
   const stopwatch time;
   while (time.seconds() < start_seconds) {
-    const std::unique_ptr<redisContext, decltype(&redisFree)> tried(redisConnectUnix(socket.c_str()), &redisFree);
+    const std::unique_ptr<redisContext, decltype(&redisFree)> tried(redisConnectUnix(socket_.c_str()), &redisFree);
     if (tried && tried->err == 0) return {};
     if (const auto end = process_.ended()) {
       return fail(error_code::system, "the Redis server ended with " + end->describe());

@@ -16,15 +16,18 @@ class private_server {
   /// Errors: unsupported, no server is installed; system, deadline_exceeded.
   [[nodiscard]] static result<private_server> start(const scratch_directory& directory);
 
-  [[nodiscard]] const std::string& url() const noexcept { return url_; }
+  /// "unix://…", with the path of the socket.
+  [[nodiscard]] std::string url() const { return "unix://" + socket_; }
+  [[nodiscard]] const std::string& socket() const noexcept { return socket_; }
 
  private:
-  private_server(child_process process, std::string url) : process_(std::move(process)), url_(std::move(url)) {}
+  private_server(child_process process, std::string socket)
+      : process_(std::move(process)), socket_(std::move(socket)) {}
 
-  [[nodiscard]] result<void> wait_until_it_answers(const std::string& socket);
+  [[nodiscard]] result<void> wait_until_it_answers();
 
   child_process process_;
-  std::string url_;
+  std::string socket_;
 };
 
 }  // namespace cenote::bench

@@ -58,6 +58,7 @@ std::optional<bool> figure::kept() const {
     case bound::kind::value_at_least: return value >= promise.number;
     case bound::kind::ratio_at_most: return ratio() && *ratio() <= promise.number;
     case bound::kind::ratio_at_least: return ratio() && *ratio() >= promise.number;
+    case bound::kind::difference_at_most: return limit && value - *limit <= promise.number;
     case bound::kind::none: break;
   }
   return std::nullopt;
@@ -101,6 +102,7 @@ std::string bound_text(const figure& measured) {
     case bound::kind::ratio_at_least: return fmt::format(">= {:g}", number);
     case bound::kind::value_at_most: return fmt::format("<= {:g} {}", number, measured.unit);
     case bound::kind::value_at_least: return fmt::format(">= {:g} {}", number, measured.unit);
+    case bound::kind::difference_at_most: return fmt::format("<= limit + {:g} {}", number, measured.unit);
     case bound::kind::none: break;
   }
   return "";

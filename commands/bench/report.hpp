@@ -26,7 +26,8 @@ class samples {
 
 /// What the project promises of a figure.
 struct bound {
-  enum class kind { none, ratio_at_most, ratio_at_least, value_at_most, value_at_least };
+  /// difference: value - limit, in the figure's unit.
+  enum class kind { none, ratio_at_most, ratio_at_least, value_at_most, value_at_least, difference_at_most };
   kind what = kind::none;
   double number = 0;
 };
@@ -80,7 +81,8 @@ class report {
   std::string below_;
 };
 
-/// ">= 0.95" of a ratio, "<= 256 bytes/block" of a value; empty where nothing was promised.
+/// ">= 0.95" of a ratio, "<= 256 bytes/block" of a value, "<= limit + 200 us" of a difference; empty where nothing was
+/// promised.
 [[nodiscard]] std::string bound_text(const figure& measured);
 
 /// {"bench","case","value","unit","limit","ratio","bound","kept"}; limit and ratio are null where there is no limit,

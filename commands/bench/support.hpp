@@ -38,6 +38,7 @@ struct options {
   bool veth = false;                       ///< peer: between two network namespaces
   bool no_offload = false;                 ///< peer: by devices that neither cut nor join segments
   std::string url = {};                    ///< remote: of the server; empty: one of the bench's own
+  std::string rival = {};                  ///< manager: a program whose times are shown, too
   std::string memory = {};                 ///< records: file of the segment
   std::uint64_t count = 0;                 ///< records: how many are read
 };

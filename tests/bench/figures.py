@@ -3,7 +3,7 @@
     {"bench", "case", "value", "unit", "limit", "ratio", "bound", "kept"}
 
 The limit, in the same unit, comes from the same run; the ratio is value / limit. A bound is text: ">= 0.95" bounds the
-ratio, "<= 256 bytes/block" the value.
+ratio, "<= 256 bytes/block" the value, "<= limit + 200 us" the value less the limit.
 """
 
 from __future__ import annotations
@@ -15,25 +15,33 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Bound:
-    """The promise for a ratio, or of a value where it has a unit."""
+    """The promise for a ratio, of a value where it has a unit, or of a value less its limit."""
 
     is_upper: bool
     number: float
     unit: str = ""
+    is_difference: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Bound | None:
         """None of an empty text. Raises ValueError for what is no bound."""
         if not text:
             return None
+        beyond = re.fullmatch(r"<= limit \+ ([0-9]+(?:\.[0-9]+)?) (\S.*)", text)
+        if beyond:
+            return cls(True, float(beyond[1]), beyond[2], is_difference=True)
         found = re.fullmatch(r"(<=|>=) ([0-9]+(?:\.[0-9]+)?)(?: (\S.*))?", text)
         if not found:
-            raise ValueError(f"{text!r} is no bound: write '<= 2' of a ratio, '<= 256 bytes' of a value")
+            raise ValueError(
+                f"{text!r} is no bound: write '<= 2' of a ratio, '<= 256 bytes' of a value, '<= limit + 200 us'"
+            )
         return cls(found[1] == "<=", float(found[2]), found[3] or "")
 
-    def holds(self, value: float | None, ratio: float | None) -> bool | None:
+    def holds(self, value: float | None, ratio: float | None, limit: float | None = None) -> bool | None:
         """None where the figure that it bounds is missing."""
         number = value if self.unit else ratio
+        if self.is_difference:
+            number = value - limit if value is not None and limit is not None else None
         if number is None:
             return None
         return number <= self.number if self.is_upper else number >= self.number
@@ -56,7 +64,7 @@ class Report:
         parsed = Bound.parse(bound)
         if parsed is not None and parsed.unit not in ("", unit):
             raise ValueError(f"{case}: {bound!r} bounds {parsed.unit}, but the figure is in {unit}")
-        kept = parsed.holds(value, ratio) if parsed is not None else None
+        kept = parsed.holds(value, ratio, limit) if parsed is not None else None
         if self.as_json:
             line = {"bench": self.bench, "case": case, "value": value, "unit": unit, "limit": limit, "ratio": ratio}
             print(json.dumps(line | {"bound": bound, "kept": kept} | ({"note": note} if note else {})), flush=True)

@@ -56,6 +56,17 @@ def test_a_range_keeps_a_bound_only_at_both_ends(tables: ModuleType) -> None:
     assert "| (1.90–2.10) **missed** |" in page
 
 
+def test_a_bound_beyond_the_limit_is_of_the_difference(tables: ModuleType) -> None:
+    figures = text_of(
+        "one",
+        line("a", 309.0, limit=110.0, bound="<= limit + 200 us"),
+        line("b", [309.0, 311.0], limit=110.0, bound="<= limit + 200 us"),
+    )
+    page = page_of(tables, "bounds", ("one", figures))
+    assert "| a | µs | ≤ limit + 200 µs | 309 (2.81) kept |" in page
+    assert "| 309–311 (2.81–2.83) **missed** |" in page
+
+
 def test_nothing_is_said_of_a_bound_whose_limit_was_not_measured(tables: ModuleType) -> None:
     page = page_of(tables, "bounds", ("one", text_of("one", line("a", limit=None, bound="<= 2"))))
     assert "| ≤ 2 | 9.00 |" in page

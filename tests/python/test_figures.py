@@ -33,15 +33,17 @@ def figures() -> ModuleType:
         ("<= 256 bytes/block", 256, None, True),
         ("<= 256 bytes/block", 257, 0.1, False),
         ("<= 0 bytes", 0, None, True),
+        ("<= limit + 200 us", 299, None, True),
+        ("<= limit + 200 us", 301, 0.1, False),
     ],
 )
 def test_a_bound_with_a_unit_is_of_the_value_and_one_without_of_the_ratio(
     figures: ModuleType, bound: str, value: float, ratio: float | None, verdict: bool | None
 ) -> None:
-    assert figures.Bound.parse(bound).holds(value, ratio) is verdict
+    assert figures.Bound.parse(bound).holds(value, ratio, 100) is verdict
 
 
-@pytest.mark.parametrize("text", ["at most 2", "< 1 %", "<= two", ">= 0.8of memcpy"])
+@pytest.mark.parametrize("text", ["at most 2", "< 1 %", "<= two", "<= limit + 2", ">= limit + 2 us", ">= 0.8of memcpy"])
 def test_words_are_no_bound(figures: ModuleType, text: str) -> None:
     with pytest.raises(ValueError, match="no bound"):
         figures.Bound.parse(text)

@@ -33,6 +33,9 @@ BOOST_AUTO_TEST_CASE(a_promise_is_kept_up_to_its_number_and_not_beyond) {
   BOOST_TEST(!kept(value_at_most, 7, 7.1));
   BOOST_TEST(kept(value_at_least, 7, 7));
   BOOST_TEST(!kept(value_at_least, 7, 6.9));
+  BOOST_TEST(kept(difference_at_most, 5, 15));
+  BOOST_TEST(kept(difference_at_most, 5, 2));
+  BOOST_TEST(!kept(difference_at_most, 5, 15.1));
   BOOST_TEST((!figure{.bench = "b", .name = "n", .value = 1, .unit = "us"}.kept()));
 }
 
@@ -62,6 +65,20 @@ BOOST_AUTO_TEST_CASE(a_line_has_the_bound_and_whether_it_is_kept) {
       {.bench = "b", .name = "n", .value = 222, .unit = "bytes", .promise = {bound::kind::value_at_most, 256}}));
   BOOST_TEST(value.at("bound") == "<= 256 bytes");
   BOOST_TEST(value.at("kept") == true);
+  const auto difference = nlohmann::json::parse(json_line({.bench = "b",
+                                                           .name = "n",
+                                                           .value = 311,
+                                                           .unit = "us",
+                                                           .limit = 110,
+                                                           .promise = {bound::kind::difference_at_most, 200}}));
+  BOOST_TEST(difference.at("bound") == "<= limit + 200 us");
+  BOOST_TEST(difference.at("kept") == false);
+}
+
+BOOST_AUTO_TEST_CASE(a_difference_without_a_limit_keeps_no_promise) {
+  const figure measured{
+      .bench = "b", .name = "n", .value = 1, .unit = "us", .promise = {bound::kind::difference_at_most, 200}};
+  BOOST_TEST(!measured.kept().value());
 }
 
 BOOST_AUTO_TEST_CASE(a_line_without_a_promise_is_neither_kept_nor_broken) {
