@@ -15,6 +15,25 @@ std::uint64_t check_of(std::string_view name, std::uint16_t version, std::span<c
   return checksum_of(content, checksum_of(name.data(), name.size(), version));
 }
 
+struct sealed_row {
+  std::uint16_t version = 0;
+  std::span<const std::byte> content{};
+};
+
+/// Nothing: the row is damaged.
+std::optional<sealed_row> read_row(std::string_view name, std::string_view value) {
+  byte_reader reader(std::as_bytes(std::span(value)));
+  const auto magic = reader.get<std::uint32_t>();
+  const auto version = reader.get<std::uint16_t>();
+  const auto unused = reader.get<std::uint16_t>();
+  const auto size = reader.get<std::uint32_t>();
+  const auto check = reader.get<std::uint64_t>();
+  if (!reader.ok() || magic != row_magic || unused != 0 || size != reader.remaining()) return std::nullopt;
+  const auto content = reader.get_run(size);
+  if (check != check_of(name, version, content)) return std::nullopt;
+  return sealed_row{.version = version, .content = content};
+}
+
 }  // namespace
 
 std::string sealed(std::string_view name, std::span<const std::byte> content, std::uint16_t version) {
@@ -32,18 +51,14 @@ std::string sealed(std::string_view name, std::span<const std::byte> content, st
 
 std::optional<std::span<const std::byte>> unsealed(std::string_view name, std::string_view value,
                                                    std::uint16_t version) {
-  byte_reader reader(std::as_bytes(std::span(value)));
-  const auto magic = reader.get<std::uint32_t>();
-  const auto row_version = reader.get<std::uint16_t>();
-  const auto unused = reader.get<std::uint16_t>();
-  const auto size = reader.get<std::uint32_t>();
-  const auto check = reader.get<std::uint64_t>();
-  if (!reader.ok() || magic != row_magic || row_version != version || unused != 0 || size != reader.remaining()) {
-    return std::nullopt;
-  }
-  const auto content = reader.get_run(size);
-  if (check != check_of(name, version, content)) return std::nullopt;
-  return content;
+  const auto row = read_row(name, value);
+  if (!row || row->version != version) return std::nullopt;
+  return row->content;
+}
+
+bool is_newer_row(std::string_view name, std::string_view value) {
+  const auto row = read_row(name, value);
+  return row && row->version > newest_row_version;
 }
 
 }  // namespace cenote::manager

@@ -41,6 +41,7 @@ class journal_reader {
   [[nodiscard]] const recovery_counts& counts() const noexcept { return counts_; }
 
  private:
+  result<> read_kind(row_kind kind, const row_visitor& visit);
   /// The states of an extent; nothing: their row is damaged.
   using read_mask = std::optional<extent_states>;
 
@@ -69,10 +70,27 @@ class journal_reader {
   std::int64_t last_bytes_ = 0;
 };
 
+// What a row of a newer manager means is not known: nothing is served, and nothing deleted, beside it.
+result<> journal_reader::read_kind(row_kind kind, const row_visitor& visit) {
+  std::uint64_t newer = 0;
+  auto read = rows_.read(kind, [&](std::string_view name, std::string_view value) {
+    const bool is_registry = kind == row_kind::registry;
+    if (is_newer_row(is_registry ? name.substr(1) : name, value)) {
+      ++newer;
+    } else {
+      visit(name, value);
+    }
+  });
+  if (!read || newer == 0) return read;
+  return fail(error_code::layout_mismatch, std::to_string(newer) +
+                                               " rows are of a newer version; start the manager that wrote them, or "
+                                               "begin with another manager.state_dir or manager.id");
+}
+
 result<> journal_reader::read_registry() {
   std::vector<stored_row> stored;
   std::vector<stored_row> departed;
-  const auto read = rows_.read(row_kind::registry, [&](std::string_view name, std::string_view value) {
+  const auto read = read_kind(row_kind::registry, [&](std::string_view name, std::string_view value) {
     stored_row row{.key = std::string(name.substr(1)), .value = std::string(value)};
     (is_departure(row.key) ? departed : stored).push_back(std::move(row));
   });
@@ -87,7 +105,7 @@ result<> journal_reader::read_registry() {
 }
 
 result<> journal_reader::read_states() {
-  return rows_.read(row_kind::mask, [&](std::string_view row, std::string_view value) {
+  return read_kind(row_kind::mask, [&](std::string_view row, std::string_view value) {
     const auto name = extent_of_row(row);
     auto states = manager::read_states(row, value);
     if (const auto finish = read_finish(row, value); name && finish) {
@@ -102,7 +120,7 @@ result<> journal_reader::read_states() {
 
 result<> journal_reader::read_extents() {
   const auto read =
-      rows_.read(row_kind::extent, [&](std::string_view row, std::string_view value) { read_extent(row, value); });
+      read_kind(row_kind::extent, [&](std::string_view row, std::string_view value) { read_extent(row, value); });
   if (!read) return read;
   for (const auto& [name, mask] : states_) {  // whose extents have no rows
     counts_.damaged_rows += mask ? 1 : 0;

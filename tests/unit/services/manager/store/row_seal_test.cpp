@@ -40,6 +40,15 @@ BOOST_AUTO_TEST_CASE(another_name_or_version_is_refused) {
   BOOST_TEST(!unsealed("name", row, 2).has_value());
 }
 
+BOOST_AUTO_TEST_CASE(a_newer_row_is_known_from_a_damaged_one) {
+  const std::string newer = sealed_text("name", "content", newest_row_version + 1);
+  BOOST_TEST(is_newer_row("name", newer));
+  BOOST_TEST(!is_newer_row("other", newer));
+  BOOST_TEST(!is_newer_row("name", newer + '\0'));
+  BOOST_TEST(!is_newer_row("name", sealed_text("name", "content", newest_row_version)));
+  BOOST_TEST(!is_newer_row("name", ""));
+}
+
 BOOST_AUTO_TEST_CASE(every_flipped_bit_and_every_other_length_is_refused) {
   const std::string row = sealed_text("name", "some content", 1);
   for (std::size_t i = 0; i < row.size() * 8; ++i) {

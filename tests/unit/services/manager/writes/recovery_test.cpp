@@ -24,22 +24,26 @@ struct recovered_rows {
   recovery_counts counts{};
 };
 
-/// A state out of any rows.
-std::unique_ptr<recovered_rows> recovered(const row_map& rows) {
+result<recovery_counts> recover_rows(const row_map& rows, recovered_rows* all) {
   memory_journal journal;
   std::vector<journal_row> changes;
   for (const auto& [name, value] : rows) changes.push_back({.name = name, .value = value});
   (void)journal.write(changes);
   if (!rows.empty()) (void)journal.raise_epoch();  // that of their writer
-  auto all = std::make_unique<recovered_rows>();
   recovery_parts parts{
       .state = all->state,
       .sessions = all->sessions,
       .removals = [](const due_removal&) {},
       .make_worker = [](const storage_terms&) { return std::unique_ptr<storage_worker>(); },
-      .damages = [&](const lost_extent& extent) { all->damages.push_back(extent); },
-      .finishes = [&](const extent_name& name, round_time due) { all->finishes.emplace_back(name, due); }};
-  const auto counts = recover(journal, parts, round_time{} + 1'000h);
+      .damages = [=](const lost_extent& extent) { all->damages.push_back(extent); },
+      .finishes = [=](const extent_name& name, round_time due) { all->finishes.emplace_back(name, due); }};
+  return recover(journal, parts, round_time{} + 1'000h);
+}
+
+/// A state out of any rows.
+std::unique_ptr<recovered_rows> recovered(const row_map& rows) {
+  auto all = std::make_unique<recovered_rows>();
+  const auto counts = recover_rows(rows, all.get());
   BOOST_TEST_REQUIRE(counts.has_value());
   all->counts = *counts;
   return all;
@@ -95,6 +99,20 @@ BOOST_AUTO_TEST_CASE(a_damaged_extent_without_sound_states_may_have_the_most_blo
   const auto open = recovered(rows);
   BOOST_TEST_REQUIRE(open->damages.size() == 1U);
   BOOST_TEST((open->damages[0].blocks == most_extent_blocks && open->damages[0].may_be_open));
+}
+
+BOOST_AUTO_TEST_CASE(a_row_of_a_newer_manager_refuses_the_journal) {
+  const row_map rows = some_rows();
+  const std::string extent = first_row(rows, "e"), mask = first_row(rows, "m"), registry = first_row(rows, "r");
+  for (const std::string& name : {extent, mask, registry}) {
+    row_map newer = rows;
+    newer[name] = sealed(name.starts_with('r') ? name.substr(1) : name, {}, newest_row_version + 1);
+    recovered_rows all;
+    const auto counts = recover_rows(newer, &all);
+    BOOST_TEST_REQUIRE(!counts);
+    BOOST_TEST((counts.error().code() == error_code::layout_mismatch));
+    BOOST_TEST(counts.error().message().starts_with("1 rows are of a newer version"));
+  }
 }
 
 // A name that is damaged may be that of an extent to come, or of an instance that never was.
