@@ -72,25 +72,23 @@ std::vector<reclaimer::chosen_pool> reclaimer::pools_of(const victim_source& sou
   return pools;
 }
 
-std::size_t reclaimer::choose(const std::vector<chosen_pool>& pools, const group_usage& group) {
-  const auto oldest = [&](std::size_t place) {
-    const auto record = pools[place].pool->victim();
-    return record ? pools[place].instance->index->last_use_of(*record) : std::numeric_limits<std::uint32_t>::max();
-  };
-  std::size_t best = 0;
-  switch (group.terms->budget) {
-    case budget_policy::fixed_per_instance: return turn_++ % pools.size();
-    case budget_policy::usage_proportional:
-      for (std::size_t i = 1; i < pools.size(); ++i) {
-        if (pools[i].instance->bytes.staying() > pools[best].instance->bytes.staying()) best = i;
-      }
-      return best;
+std::uint64_t reclaimer::rank_of(const chosen_pool& choice, budget_policy budget) {
+  switch (budget) {
+    case budget_policy::fixed_per_instance: return next_rank_++;
+    case budget_policy::usage_proportional: return ~static_cast<std::uint64_t>(choice.instance->bytes.staying());
     case budget_policy::group_lru: break;
   }
-  for (std::size_t i = 1; i < pools.size(); ++i) {
-    if (oldest(i) < oldest(best)) best = i;
+  const auto record = choice.pool->victim();
+  return record ? choice.instance->index->last_use_of(*record) : std::numeric_limits<std::uint64_t>::max();
+}
+
+reclaimer::pool_order reclaimer::order_of(const std::vector<chosen_pool>& pools, budget_policy budget) {
+  pool_order order;
+  for (std::size_t i = 0; i < pools.size(); ++i) {
+    const std::size_t place = (turn_ + i) % pools.size();
+    order.push({.rank = rank_of(pools[place], budget), .place = place});
   }
-  return best;
+  return order;
 }
 
 std::optional<std::uint32_t> reclaimer::victim_of(const chosen_pool& choice) {
@@ -128,17 +126,19 @@ std::int64_t reclaimer::evict(const chosen_pool& choice, std::uint32_t record, l
 
 void reclaimer::free_bytes(const victim_source& source, std::int64_t excess, std::uint64_t& count, ledger& changes,
                            write_round& round) {
-  auto pools = pools_of(source);
-  while (excess > 0 && round.keys > 0 && !pools.empty()) {
-    const std::size_t place = choose(pools, *source.group);
+  const auto pools = pools_of(source);
+  const budget_policy budget = source.group->terms->budget;
+  pool_order order = order_of(pools, budget);
+  while (excess > 0 && round.keys > 0 && !order.empty()) {
+    const std::size_t place = order.top().place;
+    order.pop();
     const auto record = victim_of(pools[place]);
-    if (!record) {
-      pools.erase(pools.begin() + static_cast<std::ptrdiff_t>(place));
-      continue;
-    }
+    if (!record) continue;
     excess -= evict(pools[place], *record, changes, round.now);
     ++count;
     --round.keys;
+    ++turn_;
+    order.push({.rank = rank_of(pools[place], budget), .place = place});  // no other pool has changed
   }
 }
 

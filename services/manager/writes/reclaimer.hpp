@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <queue>
 #include <set>
 #include <string>
 #include <vector>
@@ -54,6 +56,14 @@ class reclaimer {
     reclaim_pool* pool = nullptr;
   };
 
+  struct ranked_pool {
+    std::uint64_t rank = 0;
+    std::size_t place = 0;  ///< in the list of pools
+    auto operator<=>(const ranked_pool&) const = default;
+  };
+  /// The lowest rank first, of equal ones the first of the list.
+  using pool_order = std::priority_queue<ranked_pool, std::vector<ranked_pool>, std::greater<>>;
+
   /// A quota, what it holds back, and the counter of what goes for it.
   struct quota_use {
     victim_source source{};
@@ -71,7 +81,9 @@ class reclaimer {
   void end_checks(round_time now);
   bool expire(group_usage& group, ledger& changes, write_round& round);
   [[nodiscard]] std::vector<chosen_pool> pools_of(const victim_source& source) const;
-  [[nodiscard]] std::size_t choose(const std::vector<chosen_pool>& pools, const group_usage& group);
+  /// The lower, the sooner it gives a victim.
+  [[nodiscard]] std::uint64_t rank_of(const chosen_pool& choice, budget_policy budget);
+  [[nodiscard]] pool_order order_of(const std::vector<chosen_pool>& pools, budget_policy budget);
   [[nodiscard]] static std::string quota_name(const victim_source& source);
   [[nodiscard]] std::optional<std::uint32_t> victim_of(const chosen_pool& choice);
   /// Bytes that go with the block.
@@ -81,7 +93,8 @@ class reclaimer {
   reclaim_counts counts_;
   std::map<std::string, std::int64_t> goals_;  ///< what may stay, of what is over its level, by name of the quota
   std::set<std::uint8_t> relieved_;            ///< storages that some group made room in, in this round
-  std::size_t turn_ = 0;
+  std::size_t turn_ = 0;                       ///< of pools that give victims one after the other
+  std::uint64_t next_rank_ = 0;                ///< of these pools
   round_time next_whole_{};
 };
 

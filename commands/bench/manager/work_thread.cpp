@@ -1,4 +1,4 @@
-#include "commands/bench/manager/thread_ping_pong.hpp"
+#include "commands/bench/manager/work_thread.hpp"
 
 #include <chrono>
 
@@ -10,7 +10,7 @@ constexpr std::chrono::milliseconds look_pause{100};  // as the writer, which wa
 
 }  // namespace
 
-thread_ping_pong::~thread_ping_pong() {
+work_thread::~work_thread() {
   {
     const std::lock_guard lock(mutex_);
     is_over_ = true;
@@ -19,23 +19,27 @@ thread_ping_pong::~thread_ping_pong() {
   thread_.join();
 }
 
-void thread_ping_pong::call() {
+void work_thread::call(std::chrono::nanoseconds work) {
   {
     const std::lock_guard lock(mutex_);
     is_asked_ = true;
+    work_ = work;
     wake_.notify_one();
   }
   answer_.acquire();
 }
 
-void thread_ping_pong::answer() {
+void work_thread::answer() {
   for (;;) {
     std::unique_lock lock(mutex_);
     wake_.wait_until(lock, std::chrono::steady_clock::now() + look_pause, [this] { return is_asked_ || is_over_; });
     if (is_over_) return;
     if (!is_asked_) continue;
     is_asked_ = false;
+    const auto end = std::chrono::steady_clock::now() + work_;
     lock.unlock();
+    while (std::chrono::steady_clock::now() < end) {
+    }
     answer_.release();
   }
 }
