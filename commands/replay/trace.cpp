@@ -214,16 +214,16 @@ class reader {
   bool judge_ids(const raw_request& request) {
     const auto ids = std::span(ids_).subspan(request.first, request.count);
     const std::uint64_t fit = (request.tokens + read_.block_tokens - 1) / read_.block_tokens;
+    const std::string_view hint = reading_.doubts_tokens ? "; --block-tokens gives another number" : "";
     if (ids.size() > fit) {
       return complain("too many", request.line,
-                      fmt::format("{} ids for {} tokens: with a block for each {} tokens there are {}", ids.size(),
-                                  request.tokens, read_.block_tokens, fit));
+                      fmt::format("{} ids for {} tokens: with a block for each {} tokens there are {}{}", ids.size(),
+                                  request.tokens, read_.block_tokens, fit, hint));
     }
     if (reading_.doubts_tokens && ids.size() < request.tokens / read_.block_tokens) {
       complain("too few", request.line,
-               fmt::format("only {} ids for {} tokens: with a block for each {} tokens there are {}; --block-tokens "
-                           "gives another number",
-                           ids.size(), request.tokens, read_.block_tokens, fit));
+               fmt::format("only {} ids for {} tokens: with a block for each {} tokens there are {}{}", ids.size(),
+                           request.tokens, read_.block_tokens, fit, hint));
     }
     if (std::ranges::adjacent_find(ids, std::greater_equal()) == ids.end()) return true;  // so none comes twice
     const auto twice = find_twice(ids);
