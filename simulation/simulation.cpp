@@ -10,7 +10,7 @@ namespace cenote::simulation {
 
 namespace {
 
-/// What a read does: the leading blocks that are there are used, nothing comes in.
+/// Serves a read: the leading blocks that are there are used, nothing comes in.
 void read_request(eviction::simulated_pool& pool, std::span<const std::uint32_t> hits, std::uint32_t now,
                   replay_order order) {
   const bool head_first = order == replay_order::forward && pool.by().order() == eviction::touch_order::any;
@@ -22,11 +22,14 @@ struct one_tier {
   eviction::simulated_pool& pool;
   std::uint32_t now;
   std::uint64_t& hits;
+  chain_access access;
 
   [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return pool.holds(block); }
   void refresh(std::uint32_t block) const { pool.refresh(block, now); }
   void use(std::uint32_t block) const {
-    if (pool.holds(block)) {
+    if (pool.holds(block) && access == chain_access::write) {
+      pool.refresh(block, now);  // its read was the use
+    } else if (pool.holds(block)) {
       pool.touch(block, now);
       ++hits;
     } else {
@@ -40,22 +43,20 @@ struct one_tier {
 replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t capacity, replay_order order) {
   eviction::simulated_pool pool(policy, capacity, trace.identities());
   replay_sums sums{.blocks = trace.asked_blocks(), .tokens = trace.tokens()};
-  std::uint64_t uncounted = 0;
   for (const trace::entry& each : trace.requests()) {
     const auto blocks = trace.blocks(each);
     const std::size_t hits = pool.begin_request(blocks, trace.ids(each), each.partial, each.time);
-    const bool asks = each.kind != request_kind::write;
-    if (asks) {
+    if (each.access != chain_access::write) {
       sums.prefix_hits += hits;
       sums.prefix_tokens += std::min(hits * trace.block_tokens(), each.tokens);
     }
-    if (each.kind == request_kind::read) {
+    if (each.access == chain_access::read) {
       sums.stream_hits += hits;
       read_request(pool, blocks.first(hits), each.time, order);
-      continue;
+    } else {
+      use_request(one_tier{pool, each.time, sums.stream_hits, each.access}, blocks, hits,
+                  order == replay_order::reverse, policy.order());
     }
-    use_request(one_tier{pool, each.time, asks ? sums.stream_hits : uncounted}, blocks, hits,
-                order == replay_order::reverse, policy.order());
   }
   sums.inserts = pool.inserts();
   sums.evictions = pool.evictions();

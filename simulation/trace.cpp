@@ -68,11 +68,11 @@ void trace::add_entry(const arrival& request, std::size_t first) {
                        .tokens = request.tokens,
                        .time = requests_.empty() ? time : std::max(time, requests_.back().time),
                        .partial = request.count * block_tokens_ > request.tokens,
-                       .kind = request.kind,
+                       .access = request.access,
                        .instance = request.instance,
                        .session = request.session});
-  stores_all_ = stores_all_ && request.kind == request_kind::both;
-  if (request.kind == request_kind::write) return;
+  stores_all_ = stores_all_ && request.access == chain_access::both;
+  if (request.access == chain_access::write) return;
   tokens_ += request.tokens;
   asked_blocks_ += request.count;
 }
@@ -81,7 +81,7 @@ trace::arrival trace::arrival_of(const entry& request) noexcept {
   return {.time_ms = request.time * ms_per_tenth,
           .tokens = request.tokens,
           .count = request.count,
-          .kind = request.kind,
+          .access = request.access,
           .instance = request.instance,
           .session = request.session};
 }

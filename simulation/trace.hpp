@@ -9,8 +9,8 @@
 
 namespace cenote::simulation {
 
-/// What a request does with its chain.
-enum class request_kind : std::uint8_t {
+/// The use that a request makes of its chain.
+enum class chain_access : std::uint8_t {
   both,   ///< asks for it, computes what is missing and stores that
   read,   ///< asks for it only
   write,  ///< stores it only: no part of the hits, nor of what they are a share of
@@ -28,7 +28,7 @@ class trace {
     std::uint64_t tokens = 0;  ///< of the input
     std::uint32_t time = 0;    ///< tenths of a second
     bool partial = false;      ///< the last block is not full
-    request_kind kind = request_kind::both;
+    chain_access access = chain_access::both;
     std::uint32_t instance = 0;
     std::uint32_t session = 0;
   };
@@ -37,7 +37,7 @@ class trace {
     std::uint64_t time_ms = 0;
     std::uint64_t tokens = 0;  ///< of the input
     std::size_t count = 0;     ///< ids
-    request_kind kind = request_kind::both;
+    chain_access access = chain_access::both;
     std::uint32_t instance = 0;  ///< instances share no block, so their ids differ
     std::uint32_t session = 0;
   };

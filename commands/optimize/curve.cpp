@@ -24,11 +24,11 @@ namespace {
 
 using nlohmann::ordered_json;
 using replay::run_all;
+using simulation::chain_access;
 using simulation::interval_curve;
 using simulation::lru_curve;
 using simulation::replay_order;
 using simulation::replay_sums;
-using simulation::request_kind;
 using simulation::trace;
 
 constexpr unsigned doublings = 8;
@@ -201,7 +201,7 @@ struct trace_counts {
 trace_counts counts_of(const trace& requests) {
   trace_counts counts;
   for (const trace::entry& each : requests.requests()) {
-    counts.requests += each.kind == request_kind::write ? 0 : 1;
+    counts.requests += each.access == chain_access::write ? 0 : 1;
     counts.instances = std::max(counts.instances, each.instance + 1);
     counts.sessions = std::max(counts.sessions, each.session + 1);
   }

@@ -22,7 +22,7 @@ struct trace_options {
 
   void add_to(CLI::App& command);
 
-  /// The trace in full blocks; what is strange about its lines is said. Errors as read_trace_file().
+  /// The trace in full blocks; a warning for each kind of strange line is printed. Errors as read_trace_file().
   [[nodiscard]] result<read_trace> read() const;
 };
 

@@ -47,7 +47,7 @@ constexpr std::array<unit_of_time, 4> units{{{time_unit::seconds, "seconds", "s"
 
 using raw_request = formats::line_request;
 using formats::most_tokens;
-using simulation::request_kind;
+using simulation::chain_access;
 
 struct seen_id {
   std::uint64_t id = 0;
@@ -195,7 +195,7 @@ class reader {
     return true;
   }
 
-  /// What no line completes.
+  /// Takes the requests that no line completes.
   void end_lines() {
     if (!lines_) return;
     const auto count = static_cast<std::ptrdiff_t>(requests_.size());
@@ -344,7 +344,7 @@ class reader {
     std::size_t size = 0;
     for (const raw_request& each : requests_) {
       if (size > 0 && are_halves(requests_[size - 1], each)) {
-        requests_[size - 1].kind = request_kind::both;
+        requests_[size - 1].access = chain_access::both;
       } else {
         requests_[size++] = each;
       }
@@ -353,7 +353,7 @@ class reader {
   }
 
   [[nodiscard]] bool are_halves(const raw_request& read, const raw_request& write) const {
-    if (read.kind != request_kind::read || write.kind != request_kind::write) return false;
+    if (read.access != chain_access::read || write.access != chain_access::write) return false;
     const auto ids = std::span(ids_);
     return read.instance == write.instance &&
            std::ranges::equal(ids.subspan(read.first, read.count), ids.subspan(write.first, write.count));
@@ -403,7 +403,7 @@ class reader {
       arrivals.push_back({.time_ms = each.us / us_per_ms,
                           .tokens = each.tokens,
                           .count = each.count,
-                          .kind = each.kind,
+                          .access = each.access,
                           .instance = each.instance,
                           .session = each.session});
     }

@@ -18,7 +18,7 @@ namespace cenote {
 [[nodiscard]] const std::map<std::string, time_unit>& time_units();
 
 struct trace_reading {
-  /// One of formats::table(); `auto`: told by the first line that is one's.
+  /// One of formats::table(); `auto`: that of the first line that is one's.
   std::string_view format = "mooncake";
   std::uint64_t block_tokens = 0;  ///< 0: those of the format
   time_unit unit = time_unit::automatic;

@@ -10,7 +10,7 @@
 namespace cenote::formats {
 
 /// {chat_id, parent_chat_id, timestamp (s), input_length, hash_ids}: an id stands for the content of its block alone,
-/// so a block is told by its id and the block before it. A chat goes on its parent's session.
+/// so a block is known by its id and the block before it. A chat goes on its parent's session.
 class bailian final : public line_format {
  public:
   [[nodiscard]] static bool recognizes(const simdjson::dom::element& object);

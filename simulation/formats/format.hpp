@@ -19,7 +19,7 @@ class element;
 
 namespace cenote {
 
-/// What `timestamp` counts. `automatic`: milliseconds, unless the middle one can only be a time since 1970 in another
+/// The unit of a timestamp. `automatic`: milliseconds, unless the middle one can only be a time since 1970 in another
 /// unit.
 enum class time_unit : std::uint8_t { automatic, seconds, milliseconds, microseconds, nanoseconds };
 
@@ -35,7 +35,7 @@ struct line_request {
   std::size_t first = 0;     ///< its first id
   std::size_t count = 0;
   std::uint64_t us = 0;  ///< its time in microseconds, given when all are read
-  simulation::request_kind kind = simulation::request_kind::both;
+  simulation::chain_access access = simulation::chain_access::both;
   std::uint32_t instance = 0;
   std::uint32_t session = 0;
 };
@@ -47,7 +47,7 @@ struct line_requests {
   std::uint64_t block_tokens = simulation::trace::tokens_per_block;
 };
 
-/// Why a line is a bad one. Lines with the same `kind` have the same fault.
+/// The reason for which a line is a bad one. Lines with the same `kind` have the same fault.
 struct fault {
   std::string kind;
   std::string text;

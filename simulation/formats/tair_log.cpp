@@ -71,7 +71,7 @@ line_result tair_log::take_read(const element& object, line_request request, lin
   if (text_member(object, "query_type").value_or("prefix_match") != "prefix_match") {
     return bad("`query_type` is another one than prefix_match");
   }
-  request.kind = simulation::request_kind::read;
+  request.access = simulation::chain_access::read;
   into.requests.push_back(request);
   return {};
 }
@@ -118,7 +118,7 @@ void tair_log::end(line_requests& into) {
 
 void tair_log::store(const begun_write& write, line_request request, line_requests& into) {
   if (write.ids.empty()) return;
-  request.kind = simulation::request_kind::write;
+  request.access = simulation::chain_access::write;
   request.count = write.ids.size();
   request.tokens = request.count * into.block_tokens;
   into.ids.insert(into.ids.end(), write.ids.begin(), write.ids.end());

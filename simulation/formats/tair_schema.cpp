@@ -8,7 +8,7 @@
 
 namespace cenote::formats {
 
-using simulation::request_kind;
+using simulation::chain_access;
 
 bool tair_schema::recognizes(const simdjson::dom::element& object) {
   return has(object, "keys") && has(object, "instance_id");
@@ -43,8 +43,8 @@ line_result tair_schema::take(const simdjson::dom::element& object, std::uint64_
     into.requests.push_back(asked);
     return {};
   }
-  asked.kind = request_kind::read;
-  stored.kind = request_kind::write;
+  asked.access = chain_access::read;
+  stored.access = chain_access::write;
   into.requests.push_back(asked);
   into.requests.push_back(stored);
   return {};

@@ -31,7 +31,7 @@ class request_counts {
   std::uint64_t total_ = 0;
 };
 
-struct block_place {
+struct block_use {
   std::uint32_t user = none;    ///< the request that used it last
   std::uint32_t before = none;  ///< the block behind which it comes, plus one; 0: none, it is a first one
 };
@@ -72,7 +72,7 @@ class pass {
   bool follow(std::span<const std::uint32_t> blocks) {
     std::uint32_t before = 0;
     for (const std::uint32_t block : blocks) {
-      block_place& place = places_[block];
+      block_use& place = places_[block];
       if (place.before == none) place.before = before;
       if (place.before != before) return false;
       before = block + 1;
@@ -84,7 +84,7 @@ class pass {
     std::size_t begin = 0;
     while (begin < blocks.size() && places_[blocks[begin]].user != none) {
       const std::uint32_t user = places_[blocks[begin]].user;
-      // What this request took so far is left to it, and was left to younger ones.
+      // Blocks that this request took so far were left to younger ones.
       const std::uint64_t distance = unused_.behind(user) + begin;
       std::size_t end = begin;
       while (end < blocks.size() && places_[blocks[end]].user == user) places_[blocks[end++]].user = number;
@@ -109,7 +109,7 @@ class pass {
   }
 
   const trace& trace_;
-  huge_vector<block_place> places_;
+  huge_vector<block_use> places_;
   request_counts unused_;              ///< blocks that are left to a request
   std::vector<std::uint64_t> starts_;  ///< pieces that begin at a distance, less those that end there; wraps
   std::vector<std::uint64_t> missing_tokens_;

@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(chains_that_are_no_prefixes_have_none) {
 BOOST_AUTO_TEST_CASE(requests_that_only_ask_or_only_store_have_none) {
   const std::vector<std::uint64_t> ids{1, 2};
   trace asking;
-  asking.add({.tokens = 2 * 512, .kind = request_kind::read}, ids);
+  asking.add({.tokens = 2 * 512, .access = chain_access::read}, ids);
   BOOST_TEST(!interval_curve::measure(asking));
 }
 
