@@ -108,12 +108,12 @@ class measured_trace {
     if (requests_.stores_all()) forward_.emplace(requests_);
   }
 
-  [[nodiscard]] result<curve_point> at(const policy_order& policy, std::uint32_t capacity) const {
+  [[nodiscard]] result<curve_point> point_of(const policy_order& policy, std::uint32_t capacity) const {
     curve_point point{.capacity = capacity};
     if (capacity == 0) return point;
     const bool lru = policy.policy == "lru";
     if (lru && policy.order == replay_order::reverse && backward_ && capacity >= backward_->longest()) {
-      const auto hits = backward_->at(capacity);
+      const auto hits = backward_->hits_with(capacity);
       point.hit_blocks = hits.blocks;
       point.hit_tokens = hits.tokens;
       return point;
@@ -127,14 +127,15 @@ class measured_trace {
     return point;
   }
 
-  /// The smallest capacity of LRU in the order reverse with so much of what an endless cache hits.
+  /// The smallest capacity of LRU in the order reverse with so much of the hits of an endless cache.
   [[nodiscard]] share_capacity capacity_for(double share) const {
     const auto most = static_cast<double>(tokens_at(requests_.distinct()));
     const auto wanted = static_cast<std::uint64_t>(std::ceil(share * most));
     std::uint32_t high = requests_.distinct();
     if (backward_) {
       const std::uint32_t longest = std::min(backward_->longest(), high);
-      if (backward_->at(longest).tokens < wanted) return {share, backward_->smallest_with(wanted).value_or(high)};
+      if (backward_->hits_with(longest).tokens < wanted)
+        return {share, backward_->smallest_with(wanted).value_or(high)};
       high = longest;
     }
     std::uint32_t low = 0;
@@ -151,7 +152,7 @@ class measured_trace {
 
  private:
   [[nodiscard]] std::uint64_t tokens_at(std::uint32_t capacity) const {
-    const auto point = at({"lru", replay_order::reverse}, capacity);
+    const auto point = point_of({"lru", replay_order::reverse}, capacity);
     return point ? point->hit_tokens : 0;
   }
 
@@ -177,7 +178,7 @@ result<all_curves> measure(const trace& requests, const std::vector<policy_order
   all_curves all{.curves = {}, .capacity_for = std::vector<share_capacity>(shares.size())};
   run_all(cells + shares.size(), [&](std::size_t i) {
     if (i < cells) {
-      points[i] = measured.at(policies[i / capacities.size()], capacities[i % capacities.size()]);
+      points[i] = measured.point_of(policies[i / capacities.size()], capacities[i % capacities.size()]);
     } else {
       all.capacity_for[i - cells] = measured.capacity_for(shares[i - cells]);
     }
@@ -190,7 +191,7 @@ result<all_curves> measure(const trace& requests, const std::vector<policy_order
   return all;
 }
 
-// ---------------------------------------------------------------------------------------------- what is printed
+// ---------------------------------------------------------------------------------------------- the answer
 
 struct trace_counts {
   std::uint64_t requests = 0;  ///< that ask

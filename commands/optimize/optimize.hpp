@@ -1,4 +1,4 @@
-// `cenote optimize`: what a cache would have brought, from recorded requests.
+// `cenote optimize`: the hits that a cache would have had, from recorded requests.
 #pragma once
 
 namespace CLI {

@@ -275,7 +275,7 @@ class reader {
     unit_of_time unit = guessed != units.end() ? *guessed : units[1];
     if (is_given()) unit = *std::ranges::find(units, given_unit(), &unit_of_time::unit);
     is_absolute_ = since_1970(unit);
-    for (raw_request& each : requests_) each.us = in_us(each, unit);
+    for (raw_request& each : requests_) each.time_us = in_us(each, unit);
     if (is_given() || guessed == units.end() || requests_.empty()) return;
     complain("since 1970", requests_.front().line,
              fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", unit.name));
@@ -292,7 +292,7 @@ class reader {
     if (requests_.size() < few) return;
     std::vector<std::uint64_t> times;
     times.reserve(requests_.size());
-    for (const raw_request& each : requests_) times.push_back(each.us);
+    for (const raw_request& each : requests_) times.push_back(each.time_us);
     std::ranges::sort(times);
     const std::size_t most = std::max<std::size_t>(1, times.size() / 100);
     std::uint64_t low = times.front();
@@ -310,14 +310,14 @@ class reader {
 
   void begin_with_the_first() {
     if (requests_.empty()) return;
-    const std::uint64_t start = is_absolute_ ? std::ranges::min(requests_, {}, &raw_request::us).us : 0;
+    const std::uint64_t start = is_absolute_ ? std::ranges::min(requests_, {}, &raw_request::time_us).time_us : 0;
     drop(start, start + largest_us, "far", "`timestamp` is more than twelve years after the start");
-    for (raw_request& each : requests_) each.us -= start;
+    for (raw_request& each : requests_) each.time_us -= start;
   }
 
   void drop(std::uint64_t low, std::uint64_t high, std::string_view kind, std::string_view text) {
     std::erase_if(requests_, [&](const raw_request& request) {
-      if (request.us >= low && request.us <= high) return false;
+      if (request.time_us >= low && request.time_us <= high) return false;
       complain(kind, request.line, std::string(text));
       ++out_.left_out;
       return true;
@@ -329,14 +329,14 @@ class reader {
     std::uint64_t last_line = 0;
     bool sorted = true;
     for (const raw_request& each : requests_) {
-      if (each.us < latest) sorted = false;
-      if (each.us < latest && each.line >= last_line) {  // what comes behind a later line's was put there
+      if (each.time_us < latest) sorted = false;
+      if (each.time_us < latest && each.line >= last_line) {  // what comes behind a later line's was put there
         complain("unsorted", each.line, "time goes back here; the requests are put in the order of their times");
       }
-      latest = std::max(latest, each.us);
+      latest = std::max(latest, each.time_us);
       last_line = std::max(last_line, each.line);
     }
-    if (!sorted) std::ranges::stable_sort(requests_, {}, &raw_request::us);
+    if (!sorted) std::ranges::stable_sort(requests_, {}, &raw_request::time_us);
   }
 
   /// A read and the write of the same chain directly behind it are what one request does.
@@ -361,7 +361,7 @@ class reader {
 
   void judge_rate() {
     if (requests_.size() < few || is_given() || is_absolute_) return;
-    const double span = static_cast<double>(requests_.back().us - requests_.front().us) / us_per_s;
+    const double span = static_cast<double>(requests_.back().time_us - requests_.front().time_us) / us_per_s;
     const auto count = static_cast<double>(requests_.size());
     const std::uint64_t line = requests_.front().line;
     if (requests_.size() >= many && span > 0 && count / span > densest) {
@@ -400,7 +400,7 @@ class reader {
     std::vector<simulation::trace::arrival> arrivals;
     arrivals.reserve(requests_.size());
     for (const raw_request& each : requests_) {
-      arrivals.push_back({.time_ms = each.us / us_per_ms,
+      arrivals.push_back({.time_ms = each.time_us / us_per_ms,
                           .tokens = each.tokens,
                           .count = each.count,
                           .access = each.access,

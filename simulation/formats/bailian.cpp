@@ -12,19 +12,19 @@ bool bailian::recognizes(const simdjson::dom::element& object) {
   return has(object, "hash_ids") && has(object, "chat_id");
 }
 
-line_result bailian::take(const simdjson::dom::element& object, std::uint64_t line, line_requests& into) {
-  line_request request{.line = line, .first = into.ids.size()};
+line_result bailian::take(const simdjson::dom::element& object, std::uint64_t line, line_requests& target) {
+  line_request request{.line = line, .first = target.ids.size()};
   if (auto ok = take_time(object, "timestamp", request); !ok) return ok;
   if (auto ok = take_tokens(object, "input_length", request.tokens); !ok) return ok;
-  if (auto ok = take_ids(object, "hash_ids", id_form::whole, into.ids); !ok) return ok;
-  request.count = into.ids.size() - request.first;
+  if (auto ok = take_ids(object, "hash_ids", id_form::whole, target.ids); !ok) return ok;
+  request.count = target.ids.size() - request.first;
   request.session = session_of(object);
-  std::uint64_t before = 0;
-  for (std::uint64_t& id : std::span(into.ids).subspan(request.first)) {
-    id = numbers_.number(before, id);
-    before = id;
+  std::uint64_t parent_number = 0;
+  for (std::uint64_t& id : std::span(target.ids).subspan(request.first)) {
+    id = numbers_.number(parent_number, id);
+    parent_number = id;
   }
-  into.requests.push_back(request);
+  target.requests.push_back(request);
   return {};
 }
 

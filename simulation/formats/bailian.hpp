@@ -15,7 +15,7 @@ class bailian final : public line_format {
  public:
   [[nodiscard]] static bool recognizes(const simdjson::dom::element& object);
   [[nodiscard]] line_result take(const simdjson::dom::element& object, std::uint64_t line,
-                                 line_requests& into) override;
+                                 line_requests& target) override;
 
  private:
   std::uint32_t session_of(const simdjson::dom::element& object);

@@ -34,7 +34,7 @@ struct line_request {
   std::uint64_t tokens = 0;  ///< of the input
   std::size_t first = 0;     ///< its first id
   std::size_t count = 0;
-  std::uint64_t us = 0;  ///< its time in microseconds, given when all are read
+  std::uint64_t time_us = 0;  ///< given when all are read
   simulation::chain_access access = simulation::chain_access::both;
   std::uint32_t instance = 0;
   std::uint32_t session = 0;
@@ -70,9 +70,9 @@ class line_format {
   /// Appends what `object` of line `line` gives: no request, or some. Ids are equal where a block and all before it,
   /// and the instance, are.
   [[nodiscard]] virtual line_result take(const simdjson::dom::element& object, std::uint64_t line,
-                                         line_requests& into) = 0;
+                                         line_requests& target) = 0;
   /// There are no more lines.
-  virtual void end(line_requests& /*into*/) {}
+  virtual void end(line_requests& /*target*/) {}
 };
 
 /// A row of the table of formats.

@@ -41,25 +41,25 @@ std::optional<std::uint64_t> word_member(const element& object, std::string_view
   return value ? word_of(*value) : std::nullopt;
 }
 
-line_result take_time(const element& object, std::string_view name, line_request& into) {
+line_result take_time(const element& object, std::string_view name, line_request& target) {
   const auto value = member_of(object, name);
   if (!value) return bad(fmt::format("`{}` is missing", name));
   // A whole number only where it is written as one: a double also gives a whole one.
-  into.is_whole = value->get(into.whole) == SUCCESS;
-  if (into.is_whole) {
-    into.time = static_cast<double>(into.whole);
+  target.is_whole = value->get(target.whole) == SUCCESS;
+  if (target.is_whole) {
+    target.time = static_cast<double>(target.whole);
     return {};
   }
-  if (value->get(into.time) != SUCCESS || !(into.time >= 0 && into.time < 1e19)) {
+  if (value->get(target.time) != SUCCESS || !(target.time >= 0 && target.time < 1e19)) {
     return bad(fmt::format("`{}` is no time", name));
   }
   return {};
 }
 
-line_result take_tokens(const element& object, std::string_view name, std::uint64_t& into) {
+line_result take_tokens(const element& object, std::string_view name, std::uint64_t& target) {
   const auto value = member_of(object, name);
   if (!value) return bad(fmt::format("`{}` is missing", name));
-  if (value->get(into) != SUCCESS || into > most_tokens) {
+  if (value->get(target) != SUCCESS || target > most_tokens) {
     return bad("tokens", fmt::format("`{}` is no number of tokens, 0 to {}", name, most_tokens));
   }
   return {};

@@ -17,9 +17,10 @@ namespace cenote::formats {
 [[nodiscard]] std::optional<std::uint64_t> word_member(const simdjson::dom::element& object, std::string_view name);
 
 /// The time of a request: a number of 0 to 10^19, whole or not.
-[[nodiscard]] line_result take_time(const simdjson::dom::element& object, std::string_view name, line_request& into);
+[[nodiscard]] line_result take_time(const simdjson::dom::element& object, std::string_view name, line_request& target);
 /// Input tokens: 0 to most_tokens.
-[[nodiscard]] line_result take_tokens(const simdjson::dom::element& object, std::string_view name, std::uint64_t& into);
+[[nodiscard]] line_result take_tokens(const simdjson::dom::element& object, std::string_view name,
+                                      std::uint64_t& target);
 /// Whether ids may have a sign.
 enum class id_form : std::uint8_t { natural, whole };
 /// Appends a list of ids.

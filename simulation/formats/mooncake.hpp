@@ -10,7 +10,7 @@ class mooncake final : public line_format {
  public:
   [[nodiscard]] static bool recognizes(const simdjson::dom::element& object);
   [[nodiscard]] line_result take(const simdjson::dom::element& object, std::uint64_t line,
-                                 line_requests& into) override;
+                                 line_requests& target) override;
 };
 
 }  // namespace cenote::formats

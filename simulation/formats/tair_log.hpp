@@ -17,8 +17,8 @@ class tair_log final : public line_format {
  public:
   [[nodiscard]] static bool recognizes(const simdjson::dom::element& object);
   [[nodiscard]] line_result take(const simdjson::dom::element& object, std::uint64_t line,
-                                 line_requests& into) override;
-  void end(line_requests& into) override;
+                                 line_requests& target) override;
+  void end(line_requests& target) override;
 
  private:
   struct begun_write {
@@ -26,10 +26,10 @@ class tair_log final : public line_format {
     std::vector<std::uint64_t> ids;
   };
 
-  line_result take_read(const simdjson::dom::element& object, line_request request, line_requests& into);
-  line_result take_start(const simdjson::dom::element& object, line_request request, line_requests& into);
-  line_result take_finish(const simdjson::dom::element& object, line_request request, line_requests& into);
-  static void store(const begun_write& write, line_request request, line_requests& into);
+  line_result take_read(const simdjson::dom::element& object, line_request request, line_requests& target);
+  line_result take_start(const simdjson::dom::element& object, line_request request, line_requests& target);
+  line_result take_finish(const simdjson::dom::element& object, line_request request, line_requests& target);
+  static void store(const begun_write& write, line_request request, line_requests& target);
 
   instance_names names_;
   std::unordered_map<std::string, begun_write> writes_;

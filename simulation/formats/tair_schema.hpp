@@ -13,7 +13,7 @@ class tair_schema final : public line_format {
  public:
   [[nodiscard]] static bool recognizes(const simdjson::dom::element& object);
   [[nodiscard]] line_result take(const simdjson::dom::element& object, std::uint64_t line,
-                                 line_requests& into) override;
+                                 line_requests& target) override;
 
  private:
   instance_names names_;

@@ -20,7 +20,7 @@ class request_counts {
     for (std::size_t i = request + 1; i < tree_.size(); i += i & -i) tree_[i] += amount;
   }
   /// Of all requests behind `request`.
-  [[nodiscard]] std::uint64_t behind(std::size_t request) const noexcept {
+  [[nodiscard]] std::uint64_t sum_after(std::size_t request) const noexcept {
     std::uint64_t sum = total_;
     for (std::size_t i = request + 1; i > 0; i -= i & -i) sum -= tree_[i];
     return sum;
@@ -33,7 +33,7 @@ class request_counts {
 
 struct block_use {
   std::uint32_t user = none;    ///< the request that used it last
-  std::uint32_t before = none;  ///< the block behind which it comes, plus one; 0: none, it is a first one
+  std::uint32_t parent = none;  ///< the block behind which it comes, plus one; 0: none, it is a first one
 };
 
 class pass {
@@ -70,12 +70,12 @@ class pass {
 
  private:
   bool follow(std::span<const std::uint32_t> blocks) {
-    std::uint32_t before = 0;
+    std::uint32_t parent = 0;
     for (const std::uint32_t block : blocks) {
       block_use& place = places_[block];
-      if (place.before == none) place.before = before;
-      if (place.before != before) return false;
-      before = block + 1;
+      if (place.parent == none) place.parent = parent;
+      if (place.parent != parent) return false;
+      parent = block + 1;
     }
     return true;
   }
@@ -85,7 +85,7 @@ class pass {
     while (begin < blocks.size() && places_[blocks[begin]].user != none) {
       const std::uint32_t user = places_[blocks[begin]].user;
       // Blocks that this request took so far were left to younger ones.
-      const std::uint64_t distance = unused_.behind(user) + begin;
+      const std::uint64_t distance = unused_.sum_after(user) + begin;
       std::size_t end = begin;
       while (end < blocks.size() && places_[blocks[end]].user == user) places_[blocks[end++]].user = number;
       const std::uint64_t size = end - begin;
@@ -129,7 +129,7 @@ std::optional<interval_curve> interval_curve::measure(const trace& trace) {
   return curve;
 }
 
-interval_curve::hits interval_curve::at(std::uint32_t capacity) const noexcept {
+interval_curve::hits interval_curve::hits_with(std::uint32_t capacity) const noexcept {
   return by_capacity_[std::min<std::size_t>(capacity, by_capacity_.size() - 1)];
 }
 

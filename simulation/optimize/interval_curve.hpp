@@ -31,10 +31,10 @@ class interval_curve {
   /// store what it asks for, or where a request has a block twice.
   [[nodiscard]] static std::optional<interval_curve> measure(const trace& trace);
 
-  /// The least capacity that at() may be asked for.
+  /// The least capacity that hits_with() may be asked for.
   [[nodiscard]] std::uint32_t longest() const noexcept { return longest_; }
   /// Blocks; longest() or more.
-  [[nodiscard]] hits at(std::uint32_t capacity) const noexcept;
+  [[nodiscard]] hits hits_with(std::uint32_t capacity) const noexcept;
   /// The smallest capacity from longest() on with so many hit tokens; nothing if none has them.
   [[nodiscard]] std::optional<std::uint32_t> smallest_with(std::uint64_t tokens) const noexcept;
 

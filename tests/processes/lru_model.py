@@ -47,9 +47,9 @@ def of_tair_log(path: Path, size: int) -> list[Request]:
     started: dict[str, tuple[str, int, list[int]]] = {}
     events: list[tuple[int, Request]] = []
 
-    def add(time: int, source: str, keys: Iterable[int], **what: bool) -> None:
+    def add(time: int, source: str, keys: Iterable[int], **access: bool) -> None:
         chain = tuple((source, key) for key in keys)
-        events.append((time, Request(chain, len(chain) * size, **what)))
+        events.append((time, Request(chain, len(chain) * size, **access)))
 
     for row in rows(path):
         time = row["trigger_time_us"]

@@ -78,8 +78,8 @@ def test_the_capacity_for_a_share_is_the_smallest_one_that_has_it(name: str) -> 
 def test_writes_that_fail_or_never_end_count_as_the_log_says(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = []
 
-    def event(time_ms: int, kind: str, source: str, **more: Any) -> None:
-        rows.append({"type": kind, "source": source, "trigger_time_us": time_ms * 1000, **more})
+    def event(time_ms: int, kind: str, source: str, **members: Any) -> None:
+        rows.append({"type": kind, "source": source, "trigger_time_us": time_ms * 1000, **members})
 
     for turn in range(1, 30):
         source, start = ("a", "b", "c")[turn % 3], 1000 * turn

@@ -48,8 +48,9 @@ class lines {
   std::uint64_t number_ = 0;
 };
 
-std::string log_line(std::string_view type, std::string_view more) {
-  return R"({"type": ")" + std::string(type) + R"(", "source": "a", "trigger_time_us": 5, )" + std::string(more) + "}";
+std::string log_line(std::string_view type, std::string_view members) {
+  return R"({"type": ")" + std::string(type) + R"(", "source": "a", "trigger_time_us": 5, )" + std::string(members) +
+         "}";
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ trace random_prefixes(std::uint64_t seed) {
 void check(const trace& trace, std::uint32_t capacity, const interval_curve& curve) {
   const replay_sums expected = *simulate(trace, "lru", capacity, replay_order::reverse);
   BOOST_TEST_CONTEXT("at " << capacity) {
-    BOOST_TEST(curve.at(capacity).blocks == expected.prefix_hits);
-    BOOST_TEST(curve.at(capacity).tokens == expected.prefix_tokens);
+    BOOST_TEST(curve.hits_with(capacity).blocks == expected.prefix_hits);
+    BOOST_TEST(curve.hits_with(capacity).tokens == expected.prefix_tokens);
   }
 }
 
@@ -68,11 +68,11 @@ BOOST_AUTO_TEST_CASE(the_smallest_capacity_with_some_tokens_is_the_first_one_tha
   const trace requests = random_prefixes(7);
   const auto curve = interval_curve::measure(requests);
   BOOST_REQUIRE(curve);
-  const std::uint64_t most = curve->at(requests.distinct()).tokens;
+  const std::uint64_t most = curve->hits_with(requests.distinct()).tokens;
   const auto smallest = curve->smallest_with(most);
   BOOST_REQUIRE(smallest);
-  BOOST_TEST(curve->at(*smallest).tokens == most);
-  BOOST_TEST((*smallest == curve->longest() || curve->at(*smallest - 1).tokens < most));
+  BOOST_TEST(curve->hits_with(*smallest).tokens == most);
+  BOOST_TEST((*smallest == curve->longest() || curve->hits_with(*smallest - 1).tokens < most));
   BOOST_TEST(!curve->smallest_with(most + 1));
 }
 
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(requests_that_only_ask_or_only_store_have_none) {
 BOOST_AUTO_TEST_CASE(a_trace_without_requests_has_no_hits) {
   const auto curve = interval_curve::measure(trace());
   BOOST_REQUIRE(curve);
-  BOOST_TEST(curve->at(100).blocks == 0U);
+  BOOST_TEST(curve->hits_with(100).blocks == 0U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
