@@ -5,17 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <limits>
-#include <optional>
 #include <span>
 #include <system_error>
 
 #include "commands/replay/input.hpp"
 #include "commands/replay/line.hpp"
+#include "commands/replay/request_checks.hpp"
 
 namespace cenote {
 
@@ -46,21 +44,6 @@ constexpr std::array<unit_of_time, 4> units{{{time_unit::seconds, "seconds", "s"
                                              {time_unit::nanoseconds, "nanoseconds", "ns", 1e-3, 1e18}}};
 
 using raw_request = formats::line_request;
-using formats::most_tokens;
-using simulation::chain_access;
-
-struct seen_id {
-  std::uint64_t id = 0;
-  std::uint64_t line = 0;  ///< the count of requests that were looked through
-};
-
-/// What is wrong, in kinds: the first line of each stands for all.
-struct complaint {
-  std::string kind;
-  std::uint64_t line = 0;
-  std::string text;
-  std::uint64_t more = 0;
-};
 
 class reader {
  public:
@@ -77,9 +60,9 @@ class reader {
     drop_outliers();
     begin_with_the_first();
     sort();
-    join_reads_and_writes();
+    replay::join_reads_and_writes(read_);
     judge_rate();
-    for (const complaint& each : complaints_) out_.warnings.push_back(text_of(each));
+    out_.warnings = complaints_.texts(path_);
     if (auto ok = judge_left_out(); !ok) return std::unexpected(ok.error());
     add_all();
     return std::move(out_);
@@ -134,15 +117,9 @@ class reader {
   }
 
   bool complain(std::string_view kind, std::uint64_t line, std::string text) {
-    const auto known = std::ranges::find(complaints_, kind, &complaint::kind);
-    if (known == complaints_.end()) {
-      complaints_.push_back({std::string(kind), line, std::move(text)});
-    } else {
-      ++known->more;
-    }
-    return false;
+    return complaints_.add(kind, line, std::move(text));
   }
-  bool complain(std::uint64_t line, std::string_view text) { return complain(text, line, std::string(text)); }
+  bool complain(std::uint64_t line, std::string_view text) { return complaints_.add(line, text); }
 
   /// Appends the requests of a line.
   bool parse(std::string_view line, std::uint64_t number) {
@@ -187,7 +164,7 @@ class reader {
 
   /// Whether it makes sense; it loses the blocks that are not full, where it shall.
   bool judge_one(raw_request& request) {
-    if (!judge_tokens(request) || !judge_ids(request)) return false;
+    if (!checks_.passes(request, read_)) return false;
     const std::uint64_t full = request.tokens / read_.block_tokens;
     if (!reading_.full_blocks || request.count <= full) return true;
     if (request.first + request.count == ids_.size()) ids_.resize(request.first + full);
@@ -204,47 +181,6 @@ class reader {
         std::remove_if(requests_.begin() + count, requests_.end(), [&](raw_request& each) { return !judge_one(each); });
     out_.left_out += static_cast<std::uint64_t>(requests_.end() - unsound);
     requests_.erase(unsound, requests_.end());
-  }
-
-  bool judge_tokens(const raw_request& request) {
-    if (request.tokens <= most_tokens) return true;
-    return complain("tokens", request.line, fmt::format("`input_length` is no number of tokens, 0 to {}", most_tokens));
-  }
-
-  bool judge_ids(const raw_request& request) {
-    const auto ids = std::span(ids_).subspan(request.first, request.count);
-    const std::uint64_t fit = (request.tokens + read_.block_tokens - 1) / read_.block_tokens;
-    const std::string_view hint = reading_.doubts_tokens ? "; --block-tokens gives another number" : "";
-    if (ids.size() > fit) {
-      return complain("too many", request.line,
-                      fmt::format("{} ids for {} tokens: with a block for each {} tokens there are {}{}", ids.size(),
-                                  request.tokens, read_.block_tokens, fit, hint));
-    }
-    if (reading_.doubts_tokens && ids.size() < request.tokens / read_.block_tokens) {
-      complain("too few", request.line,
-               fmt::format("only {} ids for {} tokens: with a block for each {} tokens there are {}{}", ids.size(),
-                           request.tokens, read_.block_tokens, fit, hint));
-    }
-    if (std::ranges::adjacent_find(ids, std::greater_equal()) == ids.end()) return true;  // so none comes twice
-    const auto twice = find_twice(ids);
-    if (!twice) return true;
-    return complain("twice", request.line,
-                    fmt::format("id {} comes twice, but a block of a prefix comes once in its request", *twice));
-  }
-
-  /// Remembers the ids of a line in a table that is never emptied: what other lines left there counts as free.
-  std::optional<std::uint64_t> find_twice(std::span<const std::uint64_t> ids) {
-    const std::uint64_t line = ++judged_;
-    if (ids.size() * 2 > seen_.size()) seen_.resize(std::bit_ceil(ids.size() * 2));
-    const std::size_t mask = seen_.size() - 1;
-    for (const std::uint64_t id : ids) {
-      std::size_t at = (id * 0x9e3779b97f4a7c15ULL >> 32) & mask;
-      for (; seen_[at].line == line; at = (at + 1) & mask) {
-        if (seen_[at].id == id) return id;
-      }
-      seen_[at] = {.id = id, .line = line};
-    }
-    return std::nullopt;
   }
 
   // ---- times
@@ -339,26 +275,6 @@ class reader {
     if (!sorted) std::ranges::stable_sort(requests_, {}, &raw_request::time_us);
   }
 
-  /// A read and the write of the same chain directly behind it are what one request does.
-  void join_reads_and_writes() {
-    std::size_t size = 0;
-    for (const raw_request& each : requests_) {
-      if (size > 0 && are_halves(requests_[size - 1], each)) {
-        requests_[size - 1].access = chain_access::both;
-      } else {
-        requests_[size++] = each;
-      }
-    }
-    requests_.resize(size);
-  }
-
-  [[nodiscard]] bool are_halves(const raw_request& read, const raw_request& write) const {
-    if (read.access != chain_access::read || write.access != chain_access::write) return false;
-    const auto ids = std::span(ids_);
-    return read.instance == write.instance &&
-           std::ranges::equal(ids.subspan(read.first, read.count), ids.subspan(write.first, write.count));
-  }
-
   void judge_rate() {
     if (requests_.size() < few || is_given() || is_absolute_) return;
     const double span = static_cast<double>(requests_.back().time_us - requests_.front().time_us) / us_per_s;
@@ -377,11 +293,6 @@ class reader {
   }
 
   // ---- the end
-
-  [[nodiscard]] std::string text_of(const complaint& complaint) const {
-    const std::string more = complaint.more == 0 ? "" : fmt::format(" ({} more like it)", complaint.more);
-    return fmt::format("{}:{}: {}{}", path_, complaint.line, complaint.text, more);
-  }
 
   [[nodiscard]] result<void> judge_left_out() const {
     if (requests_.empty()) {
@@ -441,9 +352,9 @@ class reader {
   formats::line_requests read_;
   std::vector<raw_request>& requests_ = read_.requests;
   huge_vector<std::uint64_t>& ids_ = read_.ids;
-  std::vector<seen_id> seen_;
-  std::uint64_t judged_ = 0;
-  std::vector<complaint> complaints_;
+  replay::complaint_list complaints_;
+  replay::request_checks checks_{complaints_,
+                                 reading_.doubts_tokens ? replay::token_doubts::complain : replay::token_doubts::none};
   bool is_absolute_ = false;
   read_trace out_;
 };
