@@ -66,14 +66,14 @@ bool request_checks::fits(const line_request& request, std::uint64_t block_token
 
 std::optional<std::uint64_t> request_checks::find_twice(std::span<const std::uint64_t> ids) {
   const std::uint64_t request = ++looked_through_;
-  if (ids.size() * 2 > seen_.size()) seen_.resize(std::bit_ceil(ids.size() * 2));
-  const std::size_t mask = seen_.size() - 1;
+  if (ids.size() * 2 > places_.size()) places_.resize(std::bit_ceil(ids.size() * 2));
+  const std::size_t mask = places_.size() - 1;
   for (const std::uint64_t id : ids) {
     std::size_t at = (id * 0x9e3779b97f4a7c15ULL >> 32) & mask;
-    for (; seen_[at].request == request; at = (at + 1) & mask) {
-      if (seen_[at].id == id) return id;
+    for (; places_[at].request == request; at = (at + 1) & mask) {
+      if (places_[at].id == id) return id;
     }
-    seen_[at] = {.id = id, .request = request};
+    places_[at] = {.id = id, .request = request};
   }
   return std::nullopt;
 }

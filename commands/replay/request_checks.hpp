@@ -48,14 +48,14 @@ class request_checks {
   bool fits(const formats::line_request& request, std::uint64_t block_tokens);
   std::optional<std::uint64_t> find_twice(std::span<const std::uint64_t> ids);
 
-  struct seen_id {
+  struct id_place {
     std::uint64_t id = 0;
     std::uint64_t request = 0;  ///< by the count of those that were looked through
   };
 
   complaint_list& complaints_;
   token_doubts doubts_;
-  std::vector<seen_id> seen_;  ///< never emptied: ids of other requests count as free places
+  std::vector<id_place> places_;  ///< never emptied: ids of other requests count as free places
   std::uint64_t looked_through_ = 0;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace cenote::simulation {
 
@@ -42,8 +44,7 @@ class pass {
       : trace_(trace),
         places_(trace.distinct()),
         unused_(trace.requests().size()),
-        starts_(trace.distinct() + std::size_t{2}),
-        missing_tokens_(trace.distinct() + std::size_t{2}) {}
+        steps_(trace.distinct() + std::size_t{2}) {}
 
   /// Whether each chain was a prefix.
   bool run() {
@@ -56,16 +57,19 @@ class pass {
     return true;
   }
 
-  /// The hits of a capacity are those of all distances below it.
-  [[nodiscard]] std::vector<interval_curve::hits> sums() const {
-    std::vector<interval_curve::hits> all(trace_.distinct() + std::size_t{1});
+  /// The hits by capacity: those of all distances below it.
+  [[nodiscard]] huge_vector<interval_curve::hits> take_sums() {
+    interval_curve::hits sum;
     std::uint64_t there = 0;
-    for (std::size_t distance = 0; distance + 1 < all.size(); ++distance) {
-      there += starts_[distance];
-      all[distance + 1] = {.blocks = all[distance].blocks + there,
-                           .tokens = all[distance].tokens + there * trace_.block_tokens() - missing_tokens_[distance]};
+    for (interval_curve::hits& each : steps_) {
+      there += each.blocks;
+      const std::uint64_t missing_tokens = each.tokens;
+      each = sum;
+      sum.blocks += there;
+      sum.tokens += there * trace_.block_tokens() - missing_tokens;
     }
-    return all;
+    steps_.pop_back();
+    return std::move(steps_);
   }
 
  private:
@@ -89,8 +93,8 @@ class pass {
       std::size_t end = begin;
       while (end < blocks.size() && places_[blocks[end]].user == user) places_[blocks[end++]].user = number;
       const std::uint64_t size = end - begin;
-      starts_[distance] += 1;
-      starts_[distance + size] -= 1;
+      steps_[distance].blocks += 1;
+      steps_[distance + size].blocks -= 1;
       count_partial(request, begin, end, distance);
       unused_.add(user, -size);
       begin = end;
@@ -104,15 +108,15 @@ class pass {
     const std::uint64_t size = trace_.block_tokens();
     for (std::size_t i = std::max<std::size_t>(begin, request.tokens / size); i < end; ++i) {
       const std::uint64_t tokens = request.tokens > i * size ? request.tokens - i * size : 0;
-      missing_tokens_[distance + (i - begin)] += size - std::min(tokens, size);
+      steps_[distance + (i - begin)].tokens += size - std::min(tokens, size);
     }
   }
 
   const trace& trace_;
   huge_vector<block_use> places_;
-  request_counts unused_;              ///< blocks that are left to a request
-  std::vector<std::uint64_t> starts_;  ///< pieces that begin at a distance, less those that end there; wraps
-  std::vector<std::uint64_t> missing_tokens_;
+  request_counts unused_;  ///< blocks that are left to a request
+  /// By distance: pieces that begin there less those that end before it, which wraps; tokens that its blocks lack.
+  huge_vector<interval_curve::hits> steps_;
 };
 
 }  // namespace
@@ -125,7 +129,7 @@ std::optional<interval_curve> interval_curve::measure(const trace& trace) {
   for (const trace::entry& each : trace.requests()) {
     curve.longest_ = std::max(curve.longest_, static_cast<std::uint32_t>(each.count));
   }
-  curve.by_capacity_ = over.sums();
+  curve.by_capacity_ = over.take_sums();
   return curve;
 }
 

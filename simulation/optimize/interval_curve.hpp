@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "core/huge_vector.hpp"
 
@@ -41,7 +40,7 @@ class interval_curve {
  private:
   interval_curve() = default;
 
-  std::vector<hits> by_capacity_;  ///< up to all distinct blocks
+  huge_vector<hits> by_capacity_;  ///< up to all distinct blocks
   std::uint32_t longest_ = 0;
 };
 
