@@ -14,6 +14,7 @@
 #include "commands/operator/session.hpp"
 #include "commands/operator/status.hpp"
 #include "commands/operator/top.hpp"
+#include "commands/optimize/optimize.hpp"
 #include "commands/programs.hpp"
 #include "commands/replay/engine.hpp"
 #include "commands/replay/replay.hpp"
@@ -37,6 +38,7 @@ void add_commands(CLI::App& app) {
   cenote::add_nvme(app);
   cenote::add_replay(app);
   cenote::add_replay_engine(app);
+  cenote::add_optimize(app);
   cenote::add_bench_program(app);
 }
 

@@ -86,6 +86,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("programs",),
         ("node_status", "private_node"),
         ("node", "operator", "replay"),
+        ("optimize",),  # it reads traces as a replay does
         ("services",),
         ("bench",),  # it makes its traces as a replay does
         ("main",),

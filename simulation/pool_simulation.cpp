@@ -184,9 +184,9 @@ class serving_pool {
     std::size_t lead = local;
     while (lead < blocks.size() && (local_node().holds(blocks[lead]) || home(blocks[lead]).holds(blocks[lead]))) ++lead;
     sums_.local_hits += local;
-    sums_.local_tokens += std::min(local * trace::tokens_per_block, tokens);
+    sums_.local_tokens += std::min(local * trace_.block_tokens(), tokens);
     sums_.all.prefix_hits += lead;
-    sums_.all.prefix_tokens += std::min(lead * trace::tokens_per_block, tokens);
+    sums_.all.prefix_tokens += std::min(lead * trace_.block_tokens(), tokens);
     return lead;
   }
   /// Counts a message to each home of blocks that the request's node lacks: only the homes know which they have.

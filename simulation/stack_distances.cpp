@@ -101,7 +101,7 @@ void lru_curve::count_prefix(const trace& trace, const trace::entry& entry) {
     behind = before == never ? used_.count_behind(position) : used_.count_behind(position, before, behind);
     before = position;
     deepest = std::max(deepest, behind + 1);
-    const std::uint64_t with = std::min(tokens + trace::tokens_per_block, entry.tokens);
+    const std::uint64_t with = std::min(tokens + trace.block_tokens(), entry.tokens);
     by_distance_[deepest].prefix_hits += 1;
     by_distance_[deepest].prefix_tokens += with - tokens;
     tokens = with;

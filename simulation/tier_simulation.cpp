@@ -172,7 +172,7 @@ void run(const trace& trace, serving_tiers tiers, replay_order order) {
   for (const trace::entry& each : trace.requests()) {
     const auto blocks = trace.blocks(each);
     const auto leads = leads_of(tiers, blocks);
-    const auto tokens = [&](std::size_t tier) { return std::min(leads[tier] * trace::tokens_per_block, each.tokens); };
+    const auto tokens = [&](std::size_t tier) { return std::min(leads[tier] * trace.block_tokens(), each.tokens); };
     sums.all.prefix_hits += leads.back();
     sums.all.prefix_tokens += tokens(tiers.lower_tiers.size());
     sums.upper_tokens += tokens(0);

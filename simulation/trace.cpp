@@ -35,7 +35,8 @@ class search {
 
 }  // namespace
 
-trace::trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids) : ids_(std::move(ids)) {
+trace::trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids, std::uint64_t block_tokens)
+    : ids_(std::move(ids)), block_tokens_(block_tokens) {
   requests_.reserve(requests.size());
   std::size_t first = 0;
   for (const arrival& each : requests) {
@@ -49,7 +50,13 @@ trace::trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids) 
 }
 
 void trace::add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std::uint64_t> ids) {
-  add_entry({time_ms, tokens, ids.size()}, blocks_.size());
+  add({.time_ms = time_ms, .tokens = tokens}, ids);
+}
+
+void trace::add(const arrival& request, std::span<const std::uint64_t> ids) {
+  arrival whole = request;
+  whole.count = ids.size();
+  add_entry(whole, blocks_.size());
   for (const std::uint64_t id : ids) blocks_.push_back(number_of(id));
   ids_.insert(ids_.end(), ids.begin(), ids.end());
 }
@@ -60,8 +67,23 @@ void trace::add_entry(const arrival& request, std::size_t first) {
                        .count = request.count,
                        .tokens = request.tokens,
                        .time = requests_.empty() ? time : std::max(time, requests_.back().time),
-                       .partial = request.count * tokens_per_block > request.tokens});
+                       .partial = request.count * block_tokens_ > request.tokens,
+                       .access = request.access,
+                       .instance = request.instance,
+                       .session = request.session});
+  stores_all_ = stores_all_ && request.access == chain_access::both;
+  if (request.access == chain_access::write) return;
   tokens_ += request.tokens;
+  asked_blocks_ += request.count;
+}
+
+trace::arrival trace::arrival_of(const entry& request) noexcept {
+  return {.time_ms = request.time * ms_per_tenth,
+          .tokens = request.tokens,
+          .count = request.count,
+          .access = request.access,
+          .instance = request.instance,
+          .session = request.session};
 }
 
 std::uint32_t trace::number_of(std::uint64_t id) {
@@ -87,18 +109,18 @@ void trace::place_all(std::size_t places) {
 }
 
 trace trace::first(std::size_t count) const {
-  trace made;
+  trace made(block_tokens_);
   for (const entry& each : requests().first(std::min(count, requests_.size()))) {
-    made.add(each.time * ms_per_tenth, each.tokens, ids(each));
+    made.add(arrival_of(each), ids(each));
   }
   return made;
 }
 
 trace trace::full_blocks(std::size_t count) const {
-  trace made;
+  trace made(block_tokens_);
   for (const entry& each : requests().first(std::min(count, requests_.size()))) {
-    const std::size_t full = std::min<std::uint64_t>(each.count, each.tokens / tokens_per_block);
-    made.add(each.time * ms_per_tenth, each.tokens, ids(each).first(full));
+    const std::size_t full = std::min<std::uint64_t>(each.count, each.tokens / block_tokens_);
+    made.add(arrival_of(each), ids(each).first(full));
   }
   return made;
 }

@@ -9,11 +9,18 @@
 
 namespace cenote::simulation {
 
-/// Requests in the order in which they came. Each is a chain of blocks of 512 tokens; equal identities mean an equal
-/// prefix up to there. Blocks are numbered from 0 as they first come. Not thread-safe while it grows.
+/// The use that a request makes of its chain.
+enum class chain_access : std::uint8_t {
+  both,   ///< asks for it, computes what is missing and stores that
+  read,   ///< asks for it only
+  write,  ///< stores it only: no part of the hits, nor of what they are a share of
+};
+
+/// Requests in the order in which they came. Each is a chain of blocks of the same number of tokens; equal identities
+/// mean an equal prefix up to there. Blocks are numbered from 0 as they first come. Not thread-safe while it grows.
 class trace {
  public:
-  static constexpr std::uint64_t tokens_per_block = 512;
+  static constexpr std::uint64_t tokens_per_block = 512;  ///< of a trace that is made without a number
 
   struct entry {
     std::size_t first = 0;     ///< its first block in the stream
@@ -21,20 +28,33 @@ class trace {
     std::uint64_t tokens = 0;  ///< of the input
     std::uint32_t time = 0;    ///< tenths of a second
     bool partial = false;      ///< the last block is not full
+    chain_access access = chain_access::both;
+    std::uint32_t instance = 0;
+    std::uint32_t session = 0;
   };
 
   struct arrival {
     std::uint64_t time_ms = 0;
     std::uint64_t tokens = 0;  ///< of the input
     std::size_t count = 0;     ///< ids
+    chain_access access = chain_access::both;
+    std::uint32_t instance = 0;  ///< instances share no block, so their ids differ
+    std::uint32_t session = 0;
   };
 
   trace() = default;
+  /// An empty one of blocks of `block_tokens` tokens, at least 1.
+  explicit trace(std::uint64_t block_tokens) : block_tokens_(block_tokens) {}
   /// All of `requests`, in the order of their times; `ids` are theirs, one after the other.
-  trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids);
+  trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids,
+        std::uint64_t block_tokens = tokens_per_block);
 
   /// A request at `time_ms` of `tokens` input tokens; time that goes back is taken as standing still.
   void add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std::uint64_t> ids);
+  /// The same with all that a request has; its `count` is that of `ids`.
+  void add(const arrival& request, std::span<const std::uint64_t> ids);
+
+  [[nodiscard]] std::uint64_t block_tokens() const noexcept { return block_tokens_; }
 
   [[nodiscard]] std::span<const entry> requests() const noexcept { return requests_; }
   [[nodiscard]] std::span<const std::uint32_t> blocks(const entry& request) const noexcept {
@@ -48,7 +68,11 @@ class trace {
   /// The identity of each block number.
   [[nodiscard]] std::span<const std::uint64_t> identities() const noexcept { return identities_; }
   [[nodiscard]] std::uint32_t distinct() const noexcept { return static_cast<std::uint32_t>(identities_.size()); }
+  /// Input tokens of the requests that ask, and their blocks.
   [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }
+  [[nodiscard]] std::uint64_t asked_blocks() const noexcept { return asked_blocks_; }
+  /// Whether each request stores what it asks for.
+  [[nodiscard]] bool stores_all() const noexcept { return stores_all_; }
 
   /// The first `count` requests.
   [[nodiscard]] trace first(std::size_t count) const;
@@ -67,11 +91,15 @@ class trace {
   huge_vector<std::uint64_t> ids_;
   huge_vector<std::uint64_t> identities_;
   void add_entry(const arrival& request, std::size_t first);
+  [[nodiscard]] static arrival arrival_of(const entry& request) noexcept;
   std::uint32_t number_of(std::uint64_t id);
   void place_all(std::size_t places);
   /// By identity, plus one; 0 is a free place. Open addressing, at most half full.
   huge_vector<std::uint32_t> numbers_;
   std::uint64_t tokens_ = 0;
+  std::uint64_t asked_blocks_ = 0;
+  std::uint64_t block_tokens_ = tokens_per_block;
+  bool stores_all_ = true;
 };
 
 }  // namespace cenote::simulation

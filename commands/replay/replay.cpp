@@ -41,12 +41,6 @@ using simulation::tier_sums;
 
 const std::map<std::string, replay_order> orders{{"fwd", replay_order::forward}, {"rev", replay_order::reverse}};
 
-const std::map<std::string, time_unit> time_units{{"auto", time_unit::automatic},
-                                                  {"s", time_unit::seconds},
-                                                  {"ms", time_unit::milliseconds},
-                                                  {"us", time_unit::microseconds},
-                                                  {"ns", time_unit::nanoseconds}};
-
 /// Options that mean something in one way of replaying only.
 constexpr std::array simulated_only{"--capacity-sweep", "--policies",  "--order", "--tiers", "--lower-policy",
                                     "--ingest",         "--keep-copy", "--tails", "--copies"};
@@ -355,7 +349,7 @@ exit_code run_simulation(const read_trace& read, const replay_options& options) 
 
 /// A file's requests; what is strange about its lines is said.
 result<read_trace> read_requests(const replay_options& options, bool full_blocks) {
-  auto read = read_trace_file(options.path, {.unit = time_units.at(options.unit),
+  auto read = read_trace_file(options.path, {.unit = time_units().at(options.unit),
                                              .allow_left_out = options.allow_left_out,
                                              .full_blocks = full_blocks,
                                              .most = options.limit});
@@ -475,7 +469,7 @@ void add_replay(CLI::App& app) {
   command
       ->add_option("--time-unit", options->unit,
                    "What `timestamp` counts: s, ms, us or ns; auto: ms, unless it is a time since 1970")
-      ->check(CLI::IsMember(time_units))
+      ->check(CLI::IsMember(time_units()))
       ->capture_default_str();
   command->add_flag("--allow-left-out", options->allow_left_out,
                     "Go on when more than a tenth of a trace's lines makes no sense");

@@ -5,17 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <limits>
-#include <optional>
 #include <span>
 #include <system_error>
 
 #include "commands/replay/input.hpp"
 #include "commands/replay/line.hpp"
+#include "commands/replay/request_checks.hpp"
 
 namespace cenote {
 
@@ -23,7 +21,6 @@ namespace {
 
 using simdjson::dom::element;
 
-constexpr std::uint64_t most_tokens = 1'000'000'000;  // of one request: sums of 2^32 requests do not wrap
 constexpr double hour_us = 3.6e9;
 constexpr std::uint64_t largest_us = 400'000'000'000'000;  // tenths of a second in 32 bits: over twelve years
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
@@ -46,45 +43,26 @@ constexpr std::array<unit_of_time, 4> units{{{time_unit::seconds, "seconds", "s"
                                              {time_unit::microseconds, "microseconds", "us", 1, 1e15},
                                              {time_unit::nanoseconds, "nanoseconds", "ns", 1e-3, 1e18}}};
 
-/// A good line.
-struct raw_request {
-  std::uint64_t line = 0;
-  double time = 0;          ///< as it stands there
-  std::uint64_t whole = 0;  ///< the same where it is a whole number
-  bool is_whole = false;
-  std::uint64_t tokens = 0;
-  std::size_t first = 0;  ///< its first id
-  std::size_t count = 0;
-  std::uint64_t us = 0;
-};
-
-struct seen_id {
-  std::uint64_t id = 0;
-  std::uint64_t line = 0;
-};
-
-/// What is wrong, in kinds: the first line of each stands for all.
-struct complaint {
-  std::string_view kind;
-  std::uint64_t line = 0;
-  std::string text;
-  std::uint64_t more = 0;
-};
+using raw_request = formats::line_request;
 
 class reader {
  public:
-  reader(const std::string& path, const trace_reading& reading) : path_(path), reading_(reading) {}
+  reader(const std::string& path, const trace_reading& reading) : path_(path), reading_(reading) {
+    if (const formats::format* given = formats::find(reading.format)) open(*given);
+  }
 
   result<read_trace> read() {
     const auto from = open_packed_file(path_);
     if (!from) return std::unexpected(from.error());
     if (auto ok = read_lines(**from); !ok) return std::unexpected(ok.error());
+    end_lines();
     give_times();
     drop_outliers();
     begin_with_the_first();
     sort();
+    replay::join_reads_and_writes(read_);
     judge_rate();
-    for (const complaint& each : complaints_) out_.warnings.push_back(text_of(each));
+    out_.warnings = complaints_.texts(path_);
     if (auto ok = judge_left_out(); !ok) return std::unexpected(ok.error());
     add_all();
     return std::move(out_);
@@ -105,13 +83,12 @@ class reader {
       const std::size_t begin = line.find_first_not_of(" \t\r");
       if (begin == std::string_view::npos) continue;
       if (out_.lines++ == 0 && line[begin] == '[') return refuse_array(number);
-      raw_request request{.line = number, .first = ids_.size()};
-      if (parse(line, request)) {
-        requests_.push_back(request);
-      } else {
-        ids_.resize(request.first);
-        ++out_.left_out;
-      }
+      const std::size_t requests = requests_.size();
+      const std::size_t ids = ids_.size();
+      if (parse(line, number) && judge(requests)) continue;
+      requests_.resize(requests);
+      ids_.resize(ids);
+      ++out_.left_out;
     }
   }
 
@@ -132,109 +109,78 @@ class reader {
                     path_, line));
   }
 
-  bool complain(std::string_view kind, std::uint64_t line, std::string text) {
-    const auto known = std::ranges::find(complaints_, kind, &complaint::kind);
-    if (known == complaints_.end()) {
-      complaints_.push_back({kind, line, std::move(text)});
-    } else {
-      ++known->more;
-    }
-    return false;
+  void open(const formats::format& format) {
+    format_ = &format;
+    lines_ = format.open();
+    read_.block_tokens = reading_.block_tokens != 0 ? reading_.block_tokens : format.block_tokens;
+    has_usual_lines_ = format.name == "mooncake";
   }
-  bool complain(std::uint64_t line, std::string_view text) { return complain(text, line, std::string(text)); }
 
-  bool parse(std::string_view line, raw_request& request) {
-    if (const auto usual = parse_usual_line(line, ids_)) {
-      request.whole = usual->timestamp;
-      request.is_whole = true;
-      request.time = static_cast<double>(request.whole);
-      request.tokens = usual->input_length;
-    } else {
+  bool complain(std::string_view kind, std::uint64_t line, std::string text) {
+    return complaints_.add(kind, line, std::move(text));
+  }
+  bool complain(std::uint64_t line, std::string_view text) { return complaints_.add(line, text); }
+
+  /// Appends the requests of a line.
+  bool parse(std::string_view line, std::uint64_t number) {
+    raw_request request{.line = number, .first = ids_.size()};
+    if (has_usual_lines_) {
+      if (const auto usual = parse_usual_line(line, ids_)) {
+        request.whole = usual->timestamp;
+        request.is_whole = true;
+        request.time = static_cast<double>(request.whole);
+        request.tokens = usual->input_length;
+        request.count = ids_.size() - request.first;
+        requests_.push_back(request);
+        return true;
+      }
       ids_.resize(request.first);
-      if (!parse_json(line, request)) return false;
     }
-    if (!judge_tokens(request) || !judge_ids(request)) return false;
-    const std::size_t full = request.tokens / simulation::trace::tokens_per_block;
-    if (reading_.full_blocks && request.count > full) ids_.resize(request.first + full);
-    request.count = ids_.size() - request.first;
-    return true;
+    return parse_json(line, number);
   }
 
   /// Any form that JSON allows.
-  bool parse_json(std::string_view line, raw_request& request) {
+  bool parse_json(std::string_view line, std::uint64_t number) {
     element object;
     const auto parsed = parser_.parse(line.data(), line.size(), false).get(object);
-    if (parsed == simdjson::NUMBER_ERROR) return complain(request.line, "a number here is none, or too large");
-    if (parsed != simdjson::SUCCESS) return complain(request.line, "this is no JSON");
-    if (!object.is_object()) return complain(request.line, "a JSON object was expected");
-    element time;
-    element tokens;
-    element ids;
-    if (object["timestamp"].get(time) != simdjson::SUCCESS) return complain(request.line, "`timestamp` is missing");
-    if (object["input_length"].get(tokens) != simdjson::SUCCESS) {
-      return complain(request.line, "`input_length` is missing");
+    if (parsed == simdjson::NUMBER_ERROR) {
+      return complain(number, "a number here is none, or too large");
     }
-    if (object["hash_ids"].get(ids) != simdjson::SUCCESS) return complain(request.line, "`hash_ids` is missing");
-    if (!take_time(time, request)) return complain(request.line, "`timestamp` is no time");
-    if (tokens.get(request.tokens) != simdjson::SUCCESS) request.tokens = most_tokens + 1;
-    return judge_tokens(request) && take_ids(ids, request);
-  }
-
-  static bool take_time(const element& time, raw_request& request) {
-    request.is_whole = time.get(request.whole) == simdjson::SUCCESS;
-    if (request.is_whole) request.time = static_cast<double>(request.whole);
-    return request.is_whole ||
-           (time.get(request.time) == simdjson::SUCCESS && request.time >= 0 && request.time < 1e19);
-  }
-
-  bool take_ids(const element& ids, const raw_request& request) {
-    simdjson::dom::array list;
-    if (ids.get(list) != simdjson::SUCCESS) return complain(request.line, "`hash_ids` is no list");
-    for (const element each : list) {
-      std::uint64_t id = 0;
-      if (each.get(id) != simdjson::SUCCESS) {
-        return complain("id", request.line,
-                        fmt::format("`hash_ids` holds {}, not a block's id", simdjson::minify(each)));
-      }
-      ids_.push_back(id);
+    if (parsed != simdjson::SUCCESS) return complain(number, "this is no JSON");
+    if (!object.is_object()) return complain(number, "a JSON object was expected");
+    if (!lines_) {
+      const formats::format* recognized = formats::recognize(object);
+      if (recognized == nullptr) return complain(number, "this is a line of no format that is known");
+      open(*recognized);
     }
+    if (auto ok = lines_->take(object, number, read_); !ok) return complain(ok.error().kind, number, ok.error().text);
     return true;
   }
 
-  bool judge_tokens(const raw_request& request) {
-    if (request.tokens <= most_tokens) return true;
-    return complain("tokens", request.line, fmt::format("`input_length` is no number of tokens, 0 to {}", most_tokens));
+  /// Whether the requests behind the first `count` make sense.
+  bool judge(std::size_t count) {
+    return std::ranges::all_of(std::span(requests_).subspan(count), [&](raw_request& each) { return judge_one(each); });
   }
 
-  bool judge_ids(raw_request& request) {
-    const auto ids = std::span(ids_).subspan(request.first);
-    request.count = ids.size();
-    const std::uint64_t fit =
-        (request.tokens + simulation::trace::tokens_per_block - 1) / simulation::trace::tokens_per_block;
-    if (ids.size() > fit) {
-      return complain("too many", request.line,
-                      fmt::format("{} ids for {} tokens: with a block for each {} tokens there are {}", ids.size(),
-                                  request.tokens, simulation::trace::tokens_per_block, fit));
-    }
-    if (std::ranges::adjacent_find(ids, std::greater_equal()) == ids.end()) return true;  // so none comes twice
-    const auto twice = find_twice(ids, request.line);
-    if (!twice) return true;
-    return complain("twice", request.line,
-                    fmt::format("id {} comes twice, but a block of a prefix comes once in its request", *twice));
+  /// Whether it makes sense; it loses the blocks that are not full, where it shall.
+  bool judge_one(raw_request& request) {
+    if (!checks_.passes(request, read_)) return false;
+    const std::uint64_t full = request.tokens / read_.block_tokens;
+    if (!reading_.full_blocks || request.count <= full) return true;
+    if (request.first + request.count == ids_.size()) ids_.resize(request.first + full);
+    request.count = full;
+    return true;
   }
 
-  /// Remembers the ids of a line in a table that is never emptied: what other lines left there counts as free.
-  std::optional<std::uint64_t> find_twice(std::span<const std::uint64_t> ids, std::uint64_t line) {
-    if (ids.size() * 2 > seen_.size()) seen_.resize(std::bit_ceil(ids.size() * 2));
-    const std::size_t mask = seen_.size() - 1;
-    for (const std::uint64_t id : ids) {
-      std::size_t at = (id * 0x9e3779b97f4a7c15ULL >> 32) & mask;
-      for (; seen_[at].line == line; at = (at + 1) & mask) {
-        if (seen_[at].id == id) return id;
-      }
-      seen_[at] = {.id = id, .line = line};
-    }
-    return std::nullopt;
+  /// Takes the requests that no line completes.
+  void end_lines() {
+    if (!lines_) return;
+    const auto count = static_cast<std::ptrdiff_t>(requests_.size());
+    lines_->end(read_);
+    const auto unsound =
+        std::remove_if(requests_.begin() + count, requests_.end(), [&](raw_request& each) { return !judge_one(each); });
+    out_.left_out += static_cast<std::uint64_t>(requests_.end() - unsound);
+    requests_.erase(unsound, requests_.end());
   }
 
   // ---- times
@@ -249,6 +195,13 @@ class reader {
     return *middle;
   }
 
+  /// By an option, or by the format.
+  [[nodiscard]] time_unit given_unit() const {
+    const bool by_format = reading_.unit == time_unit::automatic && format_ != nullptr;
+    return by_format ? format_->unit : reading_.unit;
+  }
+  [[nodiscard]] bool is_given() const { return given_unit() != time_unit::automatic; }
+
   void give_times() {
     const double median = median_time();
     const auto since_1970 = [&](const unit_of_time& each) {
@@ -256,10 +209,10 @@ class reader {
     };
     const auto guessed = std::ranges::find_if(units, since_1970);
     unit_of_time unit = guessed != units.end() ? *guessed : units[1];
-    if (reading_.unit != time_unit::automatic) unit = *std::ranges::find(units, reading_.unit, &unit_of_time::unit);
+    if (is_given()) unit = *std::ranges::find(units, given_unit(), &unit_of_time::unit);
     is_absolute_ = since_1970(unit);
-    for (raw_request& each : requests_) each.us = in_us(each, unit);
-    if (reading_.unit != time_unit::automatic || guessed == units.end() || requests_.empty()) return;
+    for (raw_request& each : requests_) each.time_us = in_us(each, unit);
+    if (is_given() || guessed == units.end() || requests_.empty()) return;
     complain("since 1970", requests_.front().line,
              fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", unit.name));
   }
@@ -275,7 +228,7 @@ class reader {
     if (requests_.size() < few) return;
     std::vector<std::uint64_t> times;
     times.reserve(requests_.size());
-    for (const raw_request& each : requests_) times.push_back(each.us);
+    for (const raw_request& each : requests_) times.push_back(each.time_us);
     std::ranges::sort(times);
     const std::size_t most = std::max<std::size_t>(1, times.size() / 100);
     std::uint64_t low = times.front();
@@ -293,14 +246,14 @@ class reader {
 
   void begin_with_the_first() {
     if (requests_.empty()) return;
-    const std::uint64_t start = is_absolute_ ? std::ranges::min(requests_, {}, &raw_request::us).us : 0;
+    const std::uint64_t start = is_absolute_ ? std::ranges::min(requests_, {}, &raw_request::time_us).time_us : 0;
     drop(start, start + largest_us, "far", "`timestamp` is more than twelve years after the start");
-    for (raw_request& each : requests_) each.us -= start;
+    for (raw_request& each : requests_) each.time_us -= start;
   }
 
   void drop(std::uint64_t low, std::uint64_t high, std::string_view kind, std::string_view text) {
     std::erase_if(requests_, [&](const raw_request& request) {
-      if (request.us >= low && request.us <= high) return false;
+      if (request.time_us >= low && request.time_us <= high) return false;
       complain(kind, request.line, std::string(text));
       ++out_.left_out;
       return true;
@@ -309,20 +262,22 @@ class reader {
 
   void sort() {
     std::uint64_t latest = 0;
+    std::uint64_t last_line = 0;
     bool sorted = true;
     for (const raw_request& each : requests_) {
-      if (each.us < latest) {
-        sorted = false;
+      if (each.time_us < latest) sorted = false;
+      if (each.time_us < latest && each.line >= last_line) {  // what comes behind a later line's was put there
         complain("unsorted", each.line, "time goes back here; the requests are put in the order of their times");
       }
-      latest = std::max(latest, each.us);
+      latest = std::max(latest, each.time_us);
+      last_line = std::max(last_line, each.line);
     }
-    if (!sorted) std::ranges::stable_sort(requests_, {}, &raw_request::us);
+    if (!sorted) std::ranges::stable_sort(requests_, {}, &raw_request::time_us);
   }
 
   void judge_rate() {
-    if (requests_.size() < few || reading_.unit != time_unit::automatic || is_absolute_) return;
-    const double span = static_cast<double>(requests_.back().us - requests_.front().us) / us_per_s;
+    if (requests_.size() < few || is_given() || is_absolute_) return;
+    const double span = static_cast<double>(requests_.back().time_us - requests_.front().time_us) / us_per_s;
     const auto count = static_cast<double>(requests_.size());
     const std::uint64_t line = requests_.front().line;
     if (requests_.size() >= many && span > 0 && count / span > densest) {
@@ -338,11 +293,6 @@ class reader {
   }
 
   // ---- the end
-
-  [[nodiscard]] std::string text_of(const complaint& complaint) const {
-    const std::string more = complaint.more == 0 ? "" : fmt::format(" ({} more like it)", complaint.more);
-    return fmt::format("{}:{}: {}{}", path_, complaint.line, complaint.text, more);
-  }
 
   [[nodiscard]] result<void> judge_left_out() const {
     if (requests_.empty()) {
@@ -360,8 +310,16 @@ class reader {
     if (reading_.most != 0 && reading_.most < requests_.size()) requests_.resize(reading_.most);
     std::vector<simulation::trace::arrival> arrivals;
     arrivals.reserve(requests_.size());
-    for (const raw_request& each : requests_) arrivals.push_back({each.us / us_per_ms, each.tokens, each.count});
-    out_.requests = simulation::trace(arrivals, ids_in_order());
+    for (const raw_request& each : requests_) {
+      arrivals.push_back({.time_ms = each.time_us / us_per_ms,
+                          .tokens = each.tokens,
+                          .count = each.count,
+                          .access = each.access,
+                          .instance = each.instance,
+                          .session = each.session});
+    }
+    out_.requests = simulation::trace(arrivals, ids_in_order(), read_.block_tokens);
+    if (format_ != nullptr) out_.format = format_->name;
   }
 
   /// Those of all requests, one after the other: mostly as they were read.
@@ -388,17 +346,34 @@ class reader {
   const std::string& path_;
   const trace_reading& reading_;
   simdjson::dom::parser parser_;
-  std::vector<raw_request> requests_;
-  huge_vector<std::uint64_t> ids_;
-  std::vector<seen_id> seen_;
-  std::vector<complaint> complaints_;
+  const formats::format* format_ = nullptr;  ///< none until a line is recognized
+  std::unique_ptr<formats::line_format> lines_;
+  bool has_usual_lines_ = false;
+  formats::line_requests read_;
+  std::vector<raw_request>& requests_ = read_.requests;
+  huge_vector<std::uint64_t>& ids_ = read_.ids;
+  replay::complaint_list complaints_;
+  replay::request_checks checks_{complaints_,
+                                 reading_.doubts_tokens ? replay::token_doubts::complain : replay::token_doubts::none};
   bool is_absolute_ = false;
   read_trace out_;
 };
 
 }  // namespace
 
+const std::map<std::string, time_unit>& time_units() {
+  static const std::map<std::string, time_unit> named{{"auto", time_unit::automatic},
+                                                      {"s", time_unit::seconds},
+                                                      {"ms", time_unit::milliseconds},
+                                                      {"us", time_unit::microseconds},
+                                                      {"ns", time_unit::nanoseconds}};
+  return named;
+}
+
 result<read_trace> read_trace_file(const std::string& path, const trace_reading& reading) {
+  if (reading.format != "auto" && formats::find(reading.format) == nullptr) {
+    return fail(error_code::invalid_argument, fmt::format("unknown format `{}`", reading.format));
+  }
   reader one(path, reading);
   return one.read();
 }

@@ -74,6 +74,32 @@ BOOST_AUTO_TEST_CASE(engines_hand_over_full_blocks_only) {
   BOOST_TEST(of.first(2).stream().size() == 5U);
 }
 
+BOOST_AUTO_TEST_CASE(a_block_has_as_many_tokens_as_its_trace_says) {
+  trace small(16);
+  small.add({.tokens = 40, .instance = 3, .session = 7}, std::vector<std::uint64_t>{1, 2, 3});
+  BOOST_TEST(small.requests().front().partial);
+  const trace full = small.full_blocks(1);
+  BOOST_TEST(full.block_tokens() == 16U);
+  BOOST_TEST(full.requests().front().count == 2U);
+  BOOST_TEST(full.requests().front().instance == 3U);
+  BOOST_TEST(full.requests().front().session == 7U);
+  BOOST_TEST(!full.requests().front().partial);
+  BOOST_TEST(full.tokens() == 40U);
+}
+
+BOOST_AUTO_TEST_CASE(requests_that_only_store_are_no_part_of_the_sums) {
+  const std::vector<std::uint64_t> ids{1, 2};
+  trace made;
+  made.add(0, 1'024, ids);
+  BOOST_TEST(made.stores_all());
+  made.add({.tokens = 1'024, .access = chain_access::write}, ids);
+  made.add({.tokens = 1'024, .access = chain_access::read}, ids);
+  BOOST_TEST(!made.stores_all());
+  BOOST_TEST(made.tokens() == 2'048U);
+  BOOST_TEST(made.asked_blocks() == 4U);
+  BOOST_TEST(made.stream().size() == 6U);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::simulation

@@ -1,0 +1,22 @@
+// `cenote optimize curve`: hits by capacity.
+#pragma once
+
+#include <string>
+
+#include "commands/optimize/trace_options.hpp"
+#include "keeper/exit_code.hpp"
+
+namespace cenote::optimize {
+
+struct curve_options {
+  trace_options trace;
+  std::string order = "rev";
+  std::string policies = "lru";
+  std::string capacities;  ///< empty: some that double up to all blocks
+  bool as_json = false;
+};
+
+/// Prints the curves, or one line why not. Runs on all cores.
+[[nodiscard]] exit_code run_curve(const curve_options& options);
+
+}  // namespace cenote::optimize

@@ -1,0 +1,44 @@
+#include "commands/optimize/optimize.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+#include "commands/common.hpp"
+#include "commands/optimize/curve.hpp"
+#include "tiers/eviction/policy.hpp"
+
+namespace cenote {
+
+namespace {
+
+void add_curve(CLI::App& family) {
+  auto* command = family.add_subcommand("curve", "Hits of each capacity, and the capacities for shares of them");
+  auto options = std::make_shared<optimize::curve_options>();
+  options->trace.add_to(*command);
+  command->add_option("--order", options->order, "How a request uses its blocks: fwd is head to tail, rev tail to head")
+      ->check(CLI::IsMember({"fwd", "rev"}))
+      ->capture_default_str();
+  command
+      ->add_option("--policies", options->policies,
+                   fmt::format("Among {} and belady", fmt::join(eviction::policy_names(), ", ")))
+      ->capture_default_str();
+  command->add_option("--capacities", options->capacities,
+                      "A list of numbers of blocks and FIRST:LAST:STEP as in 1k:256k:2x; k is 1,000. Without it eight "
+                      "that double up to all distinct blocks");
+  command->add_flag("--json", options->as_json, "One object");
+  command->footer("belady goes from head to tail and tblru in an order of its own, whatever --order says.");
+  command->callback([options] { end_with(optimize::run_curve(*options)); });
+}
+
+}  // namespace
+
+void add_optimize(CLI::App& app) {
+  auto* family = app.add_subcommand("optimize", "What a cache would have brought, from recorded requests");
+  family->require_subcommand(1);
+  add_curve(*family);
+}
+
+}  // namespace cenote

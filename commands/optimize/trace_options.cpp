@@ -1,0 +1,64 @@
+#include "commands/optimize/trace_options.hpp"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+#include "commands/common.hpp"
+#include "simulation/formats/format.hpp"
+
+namespace cenote::optimize {
+
+namespace {
+
+constexpr std::uint64_t most_block_tokens = std::uint64_t{1} << 20;
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names{"auto"};
+  for (const auto& each : formats::table()) names.emplace_back(each.name);
+  return names;
+}
+
+/// The formats with what a block has in them.
+std::string block_tokens_text() {
+  std::string text;
+  for (const auto& each : formats::table()) {
+    text += fmt::format("{}{} for {}", text.empty() ? "" : ", ", each.block_tokens, each.name);
+  }
+  return text;
+}
+
+}  // namespace
+
+void trace_options::add_to(CLI::App& command) {
+  command.add_option("trace", path, "Recorded requests, a JSON object a line")->required();
+  command.add_option("--format", format, "How they are written; auto: told by the first line that is of one")
+      ->check(CLI::IsMember(format_names()))
+      ->capture_default_str();
+  command.add_option("--block-tokens", block_tokens, "Tokens of a block; without it " + block_tokens_text())
+      ->check(CLI::Range(std::uint64_t{1}, most_block_tokens));
+  command
+      .add_option("--time-unit", unit,
+                  "What times count: s, ms, us or ns; auto: what the format says, and with mooncake ms, unless it is a "
+                  "time since 1970")
+      ->check(CLI::IsMember(time_units()))
+      ->capture_default_str();
+  command.add_flag("--allow-left-out", allow_left_out,
+                   "Go on when more than a tenth of a trace's lines makes no sense");
+}
+
+result<read_trace> trace_options::read() const {
+  auto all = read_trace_file(path, {.format = format,
+                                    .block_tokens = block_tokens,
+                                    .unit = time_units().at(unit),
+                                    .allow_left_out = allow_left_out,
+                                    .full_blocks = true,
+                                    .doubts_tokens = true});
+  if (!all) return all;
+  for (const std::string& each : all->warnings) complain({error_code::malformed, each});
+  return all;
+}
+
+}  // namespace cenote::optimize

@@ -1,0 +1,29 @@
+// The recorded requests that `cenote optimize` reads, as its options describe them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "commands/replay/trace.hpp"
+#include "core/error.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace cenote::optimize {
+
+struct trace_options {
+  std::string path;
+  std::string format = "auto";
+  std::uint64_t block_tokens = 0;  ///< 0: those of the format
+  std::string unit = "auto";
+  bool allow_left_out = false;
+
+  void add_to(CLI::App& command);
+
+  /// The trace in full blocks; a warning for each kind of strange line is printed. Errors as read_trace_file().
+  [[nodiscard]] result<read_trace> read() const;
+};
+
+}  // namespace cenote::optimize

@@ -1,0 +1,103 @@
+#include "commands/replay/request_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <utility>
+
+namespace cenote::replay {
+
+using formats::line_request;
+using formats::line_requests;
+using formats::most_tokens;
+using simulation::chain_access;
+
+// ---------------------------------------------------------------------------------------------- complaints
+
+bool complaint_list::add(std::string_view kind, std::uint64_t line, std::string text) {
+  const auto same = std::ranges::find(all_, kind, &complaint::kind);
+  if (same == all_.end()) {
+    all_.push_back({std::string(kind), line, std::move(text)});
+  } else {
+    ++same->further;
+  }
+  return false;
+}
+
+std::vector<std::string> complaint_list::texts(const std::string& path) const {
+  std::vector<std::string> texts;
+  for (const complaint& each : all_) {
+    const std::string further = each.further == 0 ? "" : fmt::format(" ({} more like it)", each.further);
+    texts.push_back(fmt::format("{}:{}: {}{}", path, each.line, each.text, further));
+  }
+  return texts;
+}
+
+// ---------------------------------------------------------------------------------------------- requests
+
+bool request_checks::passes(const line_request& request, const line_requests& read) {
+  if (request.tokens > most_tokens) {
+    return complaints_.add("tokens", request.line,
+                           fmt::format("`input_length` is no number of tokens, 0 to {}", most_tokens));
+  }
+  if (!fits(request, read.block_tokens)) return false;
+  const auto ids = std::span(read.ids).subspan(request.first, request.count);
+  if (std::ranges::adjacent_find(ids, std::greater_equal()) == ids.end()) return true;  // so none comes twice
+  const auto twice = find_twice(ids);
+  if (!twice) return true;
+  return complaints_.add("twice", request.line,
+                         fmt::format("id {} comes twice, but a block of a prefix comes once in its request", *twice));
+}
+
+bool request_checks::fits(const line_request& request, std::uint64_t block_tokens) {
+  const std::uint64_t fit = (request.tokens + block_tokens - 1) / block_tokens;
+  const bool doubts = doubts_ == token_doubts::complain;
+  const bool too_many = request.count > fit;
+  const bool too_few = doubts && request.count < request.tokens / block_tokens;
+  if (!too_many && !too_few) return true;
+  complaints_.add(too_many ? "too many" : "too few", request.line,
+                  fmt::format("{}{} ids for {} tokens: with a block for each {} tokens there are {}{}",
+                              too_few ? "only " : "", request.count, request.tokens, block_tokens, fit,
+                              doubts ? "; --block-tokens gives another number" : ""));
+  return !too_many;
+}
+
+std::optional<std::uint64_t> request_checks::find_twice(std::span<const std::uint64_t> ids) {
+  const std::uint64_t request = ++looked_through_;
+  if (ids.size() * 2 > places_.size()) places_.resize(std::bit_ceil(ids.size() * 2));
+  const std::size_t mask = places_.size() - 1;
+  for (const std::uint64_t id : ids) {
+    std::size_t at = (id * 0x9e3779b97f4a7c15ULL >> 32) & mask;
+    for (; places_[at].request == request; at = (at + 1) & mask) {
+      if (places_[at].id == id) return id;
+    }
+    places_[at] = {.id = id, .request = request};
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+bool are_halves(const line_request& read, const line_request& write, std::span<const std::uint64_t> ids) {
+  return read.access == chain_access::read && write.access == chain_access::write && read.instance == write.instance &&
+         std::ranges::equal(ids.subspan(read.first, read.count), ids.subspan(write.first, write.count));
+}
+
+}  // namespace
+
+void join_reads_and_writes(line_requests& read) {
+  auto& requests = read.requests;
+  std::size_t size = 0;
+  for (const line_request& each : requests) {
+    if (size > 0 && are_halves(requests[size - 1], each, read.ids)) {
+      requests[size - 1].access = chain_access::both;
+    } else {
+      requests[size++] = each;
+    }
+  }
+  requests.resize(size);
+}
+
+}  // namespace cenote::replay

@@ -1,0 +1,65 @@
+// Checks of a trace's requests, and the complaints about its lines.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "simulation/formats/format.hpp"
+
+namespace cenote::replay {
+
+/// Faults of lines, in kinds: the first line of each stands for all. Not thread-safe.
+class complaint_list {
+ public:
+  /// False, for callers that give up then.
+  bool add(std::string_view kind, std::uint64_t line, std::string text);
+  bool add(std::uint64_t line, std::string_view text) { return add(text, line, std::string(text)); }
+
+  /// "FILE:LINE: text", with the number of further ones.
+  [[nodiscard]] std::vector<std::string> texts(const std::string& path) const;
+
+ private:
+  struct complaint {
+    std::string kind;
+    std::uint64_t line = 0;
+    std::string text;
+    std::uint64_t further = 0;
+  };
+
+  std::vector<complaint> all_;
+};
+
+/// Whether ids may be too few for their tokens in silence.
+enum class token_doubts : std::uint8_t { none, complain };
+
+/// Looks at requests as they are read. Not thread-safe; `complaints` outlives it.
+class request_checks {
+ public:
+  request_checks(complaint_list& complaints, token_doubts doubts) : complaints_(complaints), doubts_(doubts) {}
+
+  /// Whether a request of `read` makes sense: its tokens, as many ids as they need at most, none twice.
+  bool passes(const formats::line_request& request, const formats::line_requests& read);
+
+ private:
+  bool fits(const formats::line_request& request, std::uint64_t block_tokens);
+  std::optional<std::uint64_t> find_twice(std::span<const std::uint64_t> ids);
+
+  struct id_place {
+    std::uint64_t id = 0;
+    std::uint64_t request = 0;  ///< by the count of those that were looked through
+  };
+
+  complaint_list& complaints_;
+  token_doubts doubts_;
+  std::vector<id_place> places_;  ///< never emptied: ids of other requests count as free places
+  std::uint64_t looked_through_ = 0;
+};
+
+/// Makes one request of each read with the write of the same chain directly behind it.
+void join_reads_and_writes(formats::line_requests& read);
+
+}  // namespace cenote::replay

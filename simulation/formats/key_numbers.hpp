@@ -1,0 +1,35 @@
+// Numbers for pairs: a block behind another one, a key in an instance.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+
+namespace cenote::formats {
+
+/// Numbers pairs from 1 as they first come, so that two pairs have one number only if they are equal. Not thread-safe.
+class key_numbers {
+ public:
+  [[nodiscard]] std::uint64_t number(std::uint64_t parent, std::uint64_t key) {
+    return numbers_.try_emplace({parent, key}, numbers_.size() + 1).first->second;
+  }
+
+ private:
+  struct pair {
+    std::uint64_t parent = 0;
+    std::uint64_t key = 0;
+    bool operator==(const pair&) const = default;
+  };
+  struct pair_hash {
+    std::size_t operator()(const pair& value) const noexcept {
+      std::uint64_t word = value.parent * 0x9e3779b97f4a7c15ULL ^ (value.parent >> 29);
+      word = (word ^ value.key) * 0xbf58476d1ce4e5b9ULL;
+      return word ^ (word >> 31);
+    }
+  };
+
+  std::unordered_map<pair, std::uint64_t, pair_hash> numbers_;
+};
+
+}  // namespace cenote::formats

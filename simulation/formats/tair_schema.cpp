@@ -1,0 +1,53 @@
+#include "simulation/formats/tair_schema.hpp"
+
+#include <simdjson.h>
+
+#include <algorithm>
+
+#include "simulation/formats/members.hpp"
+
+namespace cenote::formats {
+
+using simulation::chain_access;
+
+bool tair_schema::recognizes(const simdjson::dom::element& object) {
+  return has(object, "keys") && has(object, "instance_id");
+}
+
+line_result tair_schema::take(const simdjson::dom::element& object, std::uint64_t line, line_requests& target) {
+  line_request asked{.line = line, .first = target.ids.size()};
+  const auto instance = text_member(object, "instance_id");
+  if (!instance) return bad("`instance_id` is missing, or no text");
+  if (text_member(object, "query_type").value_or("prefix_match") != "prefix_match") {
+    return bad("`query_type` is another one than prefix_match");
+  }
+  if (auto ok = take_time(object, "timestamp_us", asked); !ok) return ok;
+  if (auto ok = take_ids(object, "keys", id_form::whole, target.ids); !ok) return ok;
+  asked.count = target.ids.size() - asked.first;
+  asked.tokens = asked.count * target.block_tokens;
+  if (has(object, "input_len")) {
+    if (auto ok = take_tokens(object, "input_len", asked.tokens); !ok) return ok;
+  }
+  line_request stored = asked;
+  stored.first = target.ids.size();
+  if (has(object, "total_keys")) {
+    if (auto ok = take_ids(object, "total_keys", id_form::whole, target.ids); !ok) return ok;
+  }
+  stored.count = target.ids.size() - stored.first;
+  stored.tokens = stored.count * target.block_tokens;
+  asked.instance = stored.instance = names_.number(*instance);
+  const std::span keys = std::span(target.ids).subspan(asked.first);
+  names_.separate(asked.instance, keys);
+  if (stored.count == 0 || std::ranges::equal(keys.first(asked.count), keys.subspan(asked.count))) {
+    target.ids.resize(stored.first);
+    target.requests.push_back(asked);
+    return {};
+  }
+  asked.access = chain_access::read;
+  stored.access = chain_access::write;
+  target.requests.push_back(asked);
+  target.requests.push_back(stored);
+  return {};
+}
+
+}  // namespace cenote::formats

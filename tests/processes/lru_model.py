@@ -1,0 +1,111 @@
+"""LRU by lists and searching, and recorded requests in each form, read by nothing of the product: what
+`cenote optimize` must agree with."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Request:
+    """A chain in full blocks. Equal keys are equal blocks behind equal prefixes."""
+
+    keys: tuple[Hashable, ...]
+    tokens: int
+    asks: bool = True
+    stores: bool = True
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def of_mooncake(path: Path, size: int) -> list[Request]:
+    return [Request(tuple(row["hash_ids"][: row["input_length"] // size]), row["input_length"]) for row in rows(path)]
+
+
+def of_bailian(path: Path, size: int) -> list[Request]:
+    """A block is its content and all contents before it."""
+    made = []
+    for row in rows(path):
+        full = row["hash_ids"][: row["input_length"] // size]
+        made.append(Request(tuple(tuple(full[: i + 1]) for i in range(len(full))), row["input_length"]))
+    return made
+
+
+def of_tair_schema(path: Path, size: int) -> list[Request]:
+    return [Request(tuple((row["instance_id"], key) for key in row["keys"]), row["input_len"]) for row in rows(path)]
+
+
+def of_tair_log(path: Path, size: int) -> list[Request]:
+    """Reads and writes apart, in the order of their times."""
+    started: dict[str, tuple[str, int, list[int]]] = {}
+    events: list[tuple[int, Request]] = []
+
+    def add(time: int, source: str, keys: Iterable[int], **access: bool) -> None:
+        chain = tuple((source, key) for key in keys)
+        events.append((time, Request(chain, len(chain) * size, **access)))
+
+    for row in rows(path):
+        time = row["trigger_time_us"]
+        if row["type"] == "GetCacheLocation":
+            add(time, row["source"], row["keys"], stores=False)
+        elif row["type"] == "StartWriteCache":
+            started[row["write_session_id"]] = (row["source"], time, row["keys"])
+        else:
+            source, _, keys = started.pop(row["write_session_id"])
+            mask = row["success_block"]
+            stored = (
+                [key for key, good in zip(keys, mask, strict=True) if good] if isinstance(mask, list) else keys[:mask]
+            )
+            add(time, source, stored, asks=False)
+    for source, time, keys in started.values():
+        add(time + 100_000, source, keys, asks=False)
+    return [request for _, request in sorted(events, key=lambda event: event[0])]
+
+
+def hits(requests: list[Request], capacity: int, order: str, size: int) -> tuple[int, int]:
+    """Leading blocks that were there when they were asked for, and their tokens."""
+    cache: list[Hashable] = []  # the latest use in front
+
+    def use(key: Hashable, *, stores: bool) -> None:
+        if key in cache:
+            cache.remove(key)
+        elif not stores:
+            return
+        cache.insert(0, key)
+        del cache[capacity:]
+
+    blocks = tokens = 0
+    for request in requests:
+        keys = request.keys
+        lead = next((i for i, key in enumerate(keys) if key not in cache), len(keys))
+        if request.asks:
+            blocks += lead
+            tokens += min(lead * size, request.tokens)
+        if not request.stores:
+            for key in keys[:lead] if order == "fwd" else reversed(keys[:lead]):
+                use(key, stores=False)
+        elif order == "fwd":
+            for key in keys:
+                use(key, stores=True)
+        else:
+            for key in (*reversed(keys[:lead]), *reversed(keys[lead:])):
+                use(key, stores=True)
+            for key in reversed(keys[:lead]):
+                use(key, stores=False)
+    return blocks, tokens
+
+
+def capacities_for(requests: list[Request], size: int) -> Iterator[tuple[float, int]]:
+    """By trying one after the other."""
+    distinct = len({key for request in requests for key in request.keys})
+    tokens = [hits(requests, capacity, "rev", size)[1] for capacity in range(distinct + 1)]
+    for share in (0.6, 0.8, 0.9, 0.95, 0.99):
+        wanted = math.ceil(share * tokens[-1])
+        yield share, next(capacity for capacity, some in enumerate(tokens) if some >= wanted)
