@@ -150,8 +150,8 @@ void location_list::add(std::span<const location_part> parts) {
   ends_.clear();
   extend(room_of(parts),
          [&](char* out) { return form_ == answer_form::wire ? write_wire(parts, out) : write_json(parts, out); });
-  if (awaited_ > 1) out_.reserve(size + std::min(awaited_ * (out_.size() - size + 1), most_reserved));
-  awaited_ = 0;
+  if (reserve_count_ > 1) out_.reserve(size + std::min(reserve_count_ * (out_.size() - size + 1), most_reserved));
+  reserve_count_ = 0;
   last_ = {};
   if (parts.size() == 1) last_ = {.part = parts.front(), .bytes = out_.size() - size};
   is_first_ = false;

@@ -63,7 +63,7 @@ class location_list {
                 std::string& out);
 
   /// Room for `count` locations that are as long as the next one, so that the answer does not grow step by step.
-  void reserve(std::size_t count) noexcept { awaited_ = count; }
+  void reserve(std::size_t count) noexcept { reserve_count_ = count; }
 
   /// The parts have no spec in common.
   void add(std::span<const location_part> parts);
@@ -93,7 +93,7 @@ class location_list {
   const instance_terms& instance_;
   std::string& out_;
   bool is_first_ = true;
-  std::size_t awaited_ = 0;  ///< locations, until one has shown how long they are
+  std::size_t reserve_count_ = 0;  ///< locations, until one has shown how long they are
   last_location last_;
   std::vector<std::size_t> ends_;  ///< of its addresses, by spec: bytes from there to its end
 };
