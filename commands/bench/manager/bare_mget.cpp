@@ -4,6 +4,13 @@
 
 namespace cenote::bench {
 
+namespace {
+
+constexpr int first_port = 20'000;
+constexpr int last_port = 20'100;
+
+}  // namespace
+
 void bare_mget::redis_closer::operator()(redisContext* context) const noexcept {
   redisFree(context);
 }
@@ -11,7 +18,11 @@ void bare_mget::redis_closer::operator()(redisContext* context) const noexcept {
 result<bare_mget> bare_mget::connect(const std::string& socket) {
   bare_mget made;
   made.context_.reset(redisConnectUnix(socket.c_str()));
-  if (made.context_ == nullptr || made.context_->err != 0) return fail(error_code::system, "no connection to Redis");
+  if (!made.is_connected()) return fail(error_code::system, "no connection to Redis");
+  const auto port = made.open_port();
+  if (!port) return std::unexpected(port.error());
+  made.context_.reset(redisConnect("127.0.0.1", *port));
+  if (!made.is_connected()) return fail(error_code::system, "no connection to Redis over TCP");
   made.question_.emplace_back("MGET");
   std::vector<std::string> words{"MSET"};
   for (std::size_t i = 0; i < values; ++i) {
@@ -21,6 +32,19 @@ result<bare_mget> bare_mget::connect(const std::string& socket) {
   }
   if (auto written = made.send(words, 0); !written) return std::unexpected(written.error());
   return made;
+}
+
+bool bare_mget::is_connected() const noexcept {
+  return context_ != nullptr && context_->err == 0;
+}
+
+result<int> bare_mget::open_port() {
+  result<void> opened = fail(error_code::system, "no port is free");
+  for (int port = first_port; port <= last_port; ++port) {
+    opened = send({"CONFIG", "SET", "port", std::to_string(port)}, 0);  // refused where another program listens
+    if (opened) return port;
+  }
+  return std::unexpected(opened.error());
 }
 
 result<void> bare_mget::call() {
