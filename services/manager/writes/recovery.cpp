@@ -70,7 +70,7 @@ class journal_reader {
   std::int64_t last_bytes_ = 0;
 };
 
-// What a row of a newer manager means is not known: nothing is served, and nothing deleted, beside it.
+// The meaning of a newer manager's row is not known: nothing is served, and nothing deleted, beside it.
 result<> journal_reader::read_kind(row_kind kind, const row_visitor& visit) {
   std::uint64_t newer = 0;
   auto read = rows_.read(kind, [&](std::string_view name, std::string_view value) {
