@@ -38,7 +38,8 @@ constexpr std::array rows{
 }  // namespace
 
 std::unexpected<fault> bad(std::string text) {
-  return std::unexpected(fault{.kind = text, .text = text});
+  std::string kind = text;
+  return std::unexpected(fault{.kind = std::move(kind), .text = std::move(text)});
 }
 
 std::unexpected<fault> bad(std::string_view kind, std::string text) {

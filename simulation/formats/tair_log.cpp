@@ -104,6 +104,7 @@ line_result tair_log::take_finish(const element& object, line_request request, l
 
 void tair_log::end(line_requests& target) {
   std::vector<begun_write> unfinished;
+  unfinished.reserve(writes_.size());
   for (auto& each : writes_) unfinished.push_back(std::move(each.second));
   writes_.clear();
   std::ranges::sort(unfinished, {}, [](const begun_write& write) { return write.request.line; });

@@ -2,9 +2,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 
 #include <array>
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "commands/bench/support.hpp"
