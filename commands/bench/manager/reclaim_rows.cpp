@@ -12,10 +12,9 @@ namespace cenote::bench {
 namespace {
 
 constexpr unsigned rounds = 5;
-constexpr double round_share = 0.1;   // of all blocks, which a round evicts
-constexpr double timed_share = 0.9;   // of a round's evictions, since the last ones may be few at a time
-constexpr double goal_share = 0.85;   // of a quota, what stays: the level of 0.9 less a step of 5 %
-constexpr double most_evicted = 5e5;  // blocks of a round
+constexpr double round_share = 0.1;  // of all blocks, which a round evicts: more than lie between level and goal
+constexpr double timed_share = 0.9;  // of a round's evictions, since the last ones may be few at a time
+constexpr double goal_share = 0.85;  // of a quota, what stays: the level of 0.9 less a step of 5 %
 constexpr double quiet_seconds = 0.3;
 constexpr double most_seconds = 60;
 constexpr double alone_seconds = 0.5;
@@ -95,7 +94,7 @@ result<void> run_reclaim_rows(const row_context& context) {
         chain_request<manager::proto::meta::GetCacheLocationRequest>(chain_kind::eight_specs, chain));
   }
   const std::uint64_t answer_bytes = load.answer_bytes();
-  const double goal = std::min(round_share * content->keys, most_evicted);
+  const double goal = round_share * content->keys;
   samples evictions, shares;
   for (unsigned round = 1; round <= rounds; ++round) {
     const double alone = load.rate(alone_seconds);
