@@ -337,7 +337,7 @@ class call_sequence {
     const std::size_t form = draw(5);
     const std::string json = name == "t1"
                                  ? threefs_json(name)
-                                 : storage_json(name, byte(), choose<std::uint64_t>({0, 9'000, 100, UINT64_MAX}));
+                                 : storage_json(name, byte(), choose<std::uint64_t>({0, 9'000, 100, INT64_MAX}));
     change([&](const change_basis& basis) {
       switch (form) {
         case 0: return basis.settings.add_storage(test::storage(json));

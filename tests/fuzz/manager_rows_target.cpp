@@ -144,7 +144,9 @@ void write_addresses(bytes_view input) {
   other.position = reader.get<std::uint32_t>();
   const std::string names = text_of(reader.get_run(reader.remaining()));
   const std::size_t third = names.size() / 3;
-  const std::string storage = names.substr(0, third), instance = names.substr(third, third);
+  std::string storage = names.substr(0, third);
+  if (storage == "." || storage == "..") storage = "s";  // the registry refuses these
+  const std::string instance = names.substr(third, third);
   const std::string spec = names.substr(2 * third);
   place.storage = storage;
   place.instance = instance;
