@@ -257,6 +257,7 @@ bool manager_writer::state_owner::run_round() {
   has_more_ |= reclaimer_.run(changes_, spare);
   removals_.issue(changes_, round.now);
   const bool has_batch = !changes_.is_empty();
+  if (has_batch) writer_.figures_.rounds.fetch_add(1, std::memory_order_relaxed);
   const auto begin = std::chrono::steady_clock::now();
   const auto committed = changes_.commit(round.now);
   if (has_batch) note_batch(std::chrono::steady_clock::now() - begin);
@@ -271,7 +272,6 @@ bool manager_writer::state_owner::run_round() {
 
 void manager_writer::state_owner::note_batch(std::chrono::nanoseconds time) {
   manager_figures& figures = writer_.figures_;
-  figures.rounds.fetch_add(1, std::memory_order_relaxed);
   figures.journal_bytes.fetch_add(changes_.take_bytes(), std::memory_order_relaxed);
   figures.journal_times.add(static_cast<std::uint64_t>(time.count()));
 }
