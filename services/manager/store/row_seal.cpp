@@ -17,11 +17,14 @@ std::uint64_t check_of(std::string_view name, std::uint16_t version, std::span<c
 
 struct sealed_row {
   std::uint16_t version = 0;
+  std::uint64_t check = 0;
   std::span<const std::byte> content{};
+
+  [[nodiscard]] bool is_whole(std::string_view name) const { return check == check_of(name, version, content); }
 };
 
-/// Nothing: the row is damaged.
-std::optional<sealed_row> read_row(std::string_view name, std::string_view value) {
+/// Its checksum is not looked at yet: that takes as long as the content. Nothing: the row is damaged.
+std::optional<sealed_row> read_row(std::string_view value) {
   byte_reader reader(std::as_bytes(std::span(value)));
   const auto magic = reader.get<std::uint32_t>();
   const auto version = reader.get<std::uint16_t>();
@@ -29,9 +32,7 @@ std::optional<sealed_row> read_row(std::string_view name, std::string_view value
   const auto size = reader.get<std::uint32_t>();
   const auto check = reader.get<std::uint64_t>();
   if (!reader.ok() || magic != row_magic || unused != 0 || size != reader.remaining()) return std::nullopt;
-  const auto content = reader.get_run(size);
-  if (check != check_of(name, version, content)) return std::nullopt;
-  return sealed_row{.version = version, .content = content};
+  return sealed_row{.version = version, .check = check, .content = reader.get_run(size)};
 }
 
 }  // namespace
@@ -51,14 +52,14 @@ std::string sealed(std::string_view name, std::span<const std::byte> content, st
 
 std::optional<std::span<const std::byte>> unsealed(std::string_view name, std::string_view value,
                                                    std::uint16_t version) {
-  const auto row = read_row(name, value);
-  if (!row || row->version != version) return std::nullopt;
+  const auto row = read_row(value);
+  if (!row || row->version != version || !row->is_whole(name)) return std::nullopt;
   return row->content;
 }
 
 bool is_newer_row(std::string_view name, std::string_view value) {
-  const auto row = read_row(name, value);
-  return row && row->version > newest_row_version;
+  const auto row = read_row(value);
+  return row && row->version > newest_row_version && row->is_whole(name);
 }
 
 }  // namespace cenote::manager
