@@ -8,6 +8,7 @@
 
 #include "core/json_writer.hpp"
 #include "services/manager/index/checksum_runs.hpp"
+#include "services/manager/writes/block_site.hpp"
 #include "transport/manager/answer_code.hpp"
 
 namespace cenote::manager {
@@ -100,13 +101,7 @@ void append_field(std::uint32_t field, std::uint64_t value, std::string& out) {
 storage_texts::storage_texts(const instance_terms& instance, const storage_terms& storage) : type_(storage.type) {
   specs_.reserve(instance.specs.size());
   for (const spec_terms& spec : instance.specs) {
-    spec_text text{.uri = uri_writer({.type = storage.type,
-                                      .storage = storage.name,
-                                      .root = storage.root,
-                                      .blocks_per_file = storage.blocks_per_file,
-                                      .instance = instance.id,
-                                      .spec = spec.name,
-                                      .spec_bytes = spec.bytes})};
+    spec_text text{.uri = writer_of(storage, instance, spec)};
     append_field(name_field, spec.name, text.wire_name);
     text.json_begin = R"({"name":)";
     append_json_text(text.json_begin, spec.name);
