@@ -49,6 +49,16 @@ struct scratch {
   std::string dir;
 };
 
+/// A socket with its file at `path`, which does not listen yet. `kind`: SOCK_SEQPACKET or SOCK_STREAM.
+unique_fd bound_socket(const std::string& path, int kind) {
+  unique_fd socket(::socket(AF_UNIX, kind | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  BOOST_REQUIRE(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  return socket;
+}
+
 std::vector<std::byte> bytes_of(const std::string& text) {
   const auto run = std::as_bytes(std::span(text));
   return {run.begin(), run.end()};
@@ -327,11 +337,7 @@ BOOST_AUTO_TEST_CASE(says_how_to_start_a_node_when_there_is_none) {
 
 BOOST_AUTO_TEST_CASE(waits_for_a_node_whose_socket_file_is_there_and_does_not_listen_yet) {
   scratch place;
-  const unique_fd starting(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  place.path().copy(address.sun_path, sizeof address.sun_path - 1);
-  BOOST_REQUIRE(::bind(starting.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const unique_fd starting = bound_socket(place.path(), SOCK_SEQPACKET);
   auto client = std::async(std::launch::async, [&] { return connect_to(place.path(), soon()).has_value(); });
   BOOST_TEST((client.wait_for(20ms) == std::future_status::timeout));
   BOOST_REQUIRE(::listen(starting.get(), 1) == 0);
@@ -351,11 +357,7 @@ BOOST_AUTO_TEST_CASE(says_when_the_path_is_no_socket) {
 
 BOOST_AUTO_TEST_CASE(says_when_another_program_listens_there) {
   scratch place;
-  const unique_fd other(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  place.path().copy(address.sun_path, sizeof address.sun_path - 1);
-  BOOST_REQUIRE(::bind(other.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const unique_fd other = bound_socket(place.path(), SOCK_STREAM);
   BOOST_REQUIRE(::listen(other.get(), 1) == 0);
   BOOST_TEST((connect_to(place.path(), soon()).error().code() == error_code::not_running));
   BOOST_TEST((listen_at(place.path()).error().code() == error_code::limit_exceeded));
