@@ -60,7 +60,7 @@ class open_field {
 
   [[nodiscard]] char* begin() const noexcept { return length_ + reserved; }
   /// Writes the length; the end of the field, whose content ended at `end` and may move by some bytes.
-  [[nodiscard]] char* close(char* end) const noexcept {
+  [[nodiscard]] char* close(const char* end) const noexcept {
     const auto size = static_cast<std::size_t>(end - begin());
     const std::size_t needed = size < 0x80 ? 1 : size < 0x4000 ? 2 : size < 0x20'0000 ? 3 : 4;
     if (needed != reserved) std::memmove(length_ + needed, begin(), size);
