@@ -1005,6 +1005,7 @@ void peers_backend::save_removals(steady_time now) {
   if (removals_.save(now, pool_.clear_changes() + pool_.departures.changes())) publish_awaited();
   count_orders();
   pool_.wake_at(removals_.next());
+  removals_.give_answers();
 }
 
 void peers_backend::note_event(const std::string& event, const std::string& field, const std::string& value) const {

@@ -167,18 +167,22 @@ bool redis_backend::turn() {
   servers_.turn(now);
   if (is_stopping) servers_.stop(now);
   is_at_work_ = false;
+  publish_figures();  // who is answered may read them
   servers_.deliver(now);
+  publish_figures();
+  servers_.answer_removals();
   if (is_stopping) return false;
-  const auto figures = servers_.figures();
-  {
-    const std::lock_guard lock(counts_mutex_);
-    counts_ = servers_.counts();
-    figures_ = figures;
-  }
   is_at_work_ = true;
   wait(steady_now());
   is_at_work_ = false;
   return true;
+}
+
+void redis_backend::publish_figures() {
+  const auto figures = servers_.figures();
+  const std::lock_guard lock(counts_mutex_);
+  counts_ = servers_.counts();
+  figures_ = figures;
 }
 
 void redis_backend::make_calls(steady_time now) {

@@ -75,6 +75,7 @@ class redis_backend final : public backend {
   void run();
   [[nodiscard]] bool turn();
   void make_calls(steady_time now);
+  void publish_figures();
   void wait(steady_time now);
   void enter_clear(std::vector<instance_identity> identities, bool with_known,
                    std::function<void(result<void>)> answer);

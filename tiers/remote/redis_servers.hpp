@@ -52,7 +52,7 @@ struct redis_options {
 [[nodiscard]] result<std::deque<epoch_book>> open_epoch_books(const redis_options& options);
 
 /// Three connections a server: for questions, gets and puts. Not thread-safe; the time is an argument. Answers are
-/// given by deliver() alone.
+/// given by deliver() and answer_removals() alone.
 class redis_servers {
  public:
   /// `wake`: an address was looked up, on another thread.
@@ -81,8 +81,10 @@ class redis_servers {
   void ask_for_clears(steady_time now);
   /// Repeats removals, connects, ends what is late, sends what waits.
   void turn(steady_time now);
-  /// Gives the answers that there are, saves removals, reports what stands.
+  /// Gives the answers that there are, but of removals, saves removals, reports what stands.
   void deliver(steady_time now);
+  /// Gives the answers to removals: after the figures were published.
+  void answer_removals() { removals_.give_answers(); }
   /// Descriptors to poll, in an order that serve() goes by.
   void watch(std::vector<pollfd>& polled) const;
   void serve(std::span<const pollfd> polled, steady_time now);

@@ -1,6 +1,7 @@
 #include "tiers/remote/removals.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace cenote::remote {
 
@@ -38,9 +39,12 @@ void removals::end(std::uint64_t number, steady_time now) {
     add(over.order, now);
   if (was_waiting && book_.orders().empty()) note("removals that waited are confirmed", "pending", "0");
   if (!over.answer) return;
-  if (!is_pending) return over.answer(over.removed);
-  unsaved_answers_.emplace_back(
-      [answer = std::move(over.answer), why = text_of(over)] { answer(fail(error_code::removal_pending, why)); });
+  if (is_pending) {
+    unsaved_answers_.emplace_back(
+        [answer = std::move(over.answer), why = text_of(over)] { answer(fail(error_code::removal_pending, why)); });
+  } else {
+    due_answers_.emplace_back([answer = std::move(over.answer), removed = over.removed] { answer(removed); });
+  }
 }
 
 std::string removals::text_of(const round& outcome) const {
@@ -83,8 +87,12 @@ bool removals::save(steady_time now, std::uint64_t record_changes) {
   waits_for_save_ = is_changed;
   if (is_changed && now < saves_at_) return false;
   if (is_changed) write(now, record_changes);
-  for (const auto& each : std::exchange(unsaved_answers_, {})) each();
+  std::ranges::move(std::exchange(unsaved_answers_, {}), std::back_inserter(due_answers_));
   return is_changed;
+}
+
+void removals::give_answers() {
+  for (const auto& each : std::exchange(due_answers_, {})) each();
 }
 
 /// Removals that cannot be written are answered all the same; the log has it once.
@@ -113,7 +121,8 @@ void removals::stop() {
   for (auto& [number, each] : std::exchange(rounds_, {})) {
     if (each.answer) each.answer(fail(error_code::closed, "this node stops"));
   }
-  for (const auto& each : std::exchange(unsaved_answers_, {})) each();
+  std::ranges::move(std::exchange(unsaved_answers_, {}), std::back_inserter(due_answers_));
+  give_answers();
 }
 
 steady_time removals::next() const noexcept {

@@ -66,7 +66,7 @@ class removals {
   /// Null: it has ended.
   [[nodiscard]] round* find(std::uint64_t number) noexcept;
   [[nodiscard]] const std::map<std::uint64_t, round>& rounds() const noexcept { return rounds_; }
-  /// The places that are in its order are silent. What is pending is answered by the next save().
+  /// The places that are in its order are silent. Its answer is due, or, while it is pending, with the next save().
   void end(std::uint64_t number, steady_time now);
 
   /// Orders to ask for again, each as a round that has not begun: those of which `is_useful`, all not more often than
@@ -76,12 +76,14 @@ class removals {
   /// A place is back, or counts no more: the pause is over.
   void hasten(steady_time now) noexcept { repeats_at_ = now; }
 
-  /// Writes the book if it or the records changed, at most once in a pause, and gives the answers that waited for it;
-  /// also those of what could not be written. `record_changes`: grows with each change of the records.
+  /// Writes the book if it or the records changed, at most once in a pause, after which the answers that waited for it are
+  /// due; also those of what could not be written. `record_changes`: grows with each change of the records.
   /// True: there was something to write.
   bool save(steady_time now, std::uint64_t record_changes = 0);
   /// The next save() writes, whatever the pause.
   void hasten_save(steady_time now) noexcept { saves_at_ = now; }
+  /// Gives the answers that are due. The owner publishes its figures first: who is answered may read them.
+  void give_answers();
   /// Answers all that is open.
   void stop();
 
@@ -102,6 +104,7 @@ class removals {
   std::map<std::uint64_t, round> rounds_;  ///< under way, by number
   std::uint64_t next_number_ = 1;
   std::vector<std::function<void()>> unsaved_answers_;  ///< of removals that the file does not have yet
+  std::vector<std::function<void()>> due_answers_;
   steady_time repeats_at_{};
   steady_time saves_at_{};           ///< not before
   std::uint64_t saved_changes_ = 0;  ///< of the records

@@ -416,6 +416,7 @@ void redis_world::kill(machine& target, bool is_farewell) {
   if (is_farewell) {
     target.now->servers.stop(wire_.now());
     target.now->servers.deliver(wire_.now());
+    target.now->servers.answer_removals();
   }
   figures_.repeated += target.now->servers.figures().repeated;
   target.now.reset();
@@ -443,6 +444,7 @@ void redis_world::drive(machine& target) {
   for (int turns = 0; turns < 100; ++turns) {
     servers.turn(wire_.now());
     servers.deliver(wire_.now());
+    servers.answer_removals();
     polled.clear();
     servers.watch(polled);
     if (::poll(polled.data(), polled.size(), 0) <= 0) break;
