@@ -137,7 +137,7 @@ class serving_pool {
 
   void serve(const trace::entry& request, std::uint32_t node, replay_order order) {
     local_ = node;
-    now_ = request.time;
+    now_ = request.tenths();
     ++request_;
     const auto blocks = trace_.blocks(request);
     for (std::uint32_t i = 0; i < blocks.size(); ++i) position_[blocks[i]] = i;

@@ -45,16 +45,16 @@ replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t
   replay_sums sums{.blocks = trace.asked_blocks(), .tokens = trace.tokens()};
   for (const trace::entry& each : trace.requests()) {
     const auto blocks = trace.blocks(each);
-    const std::size_t hits = pool.begin_request(blocks, trace.ids(each), each.partial, each.time);
+    const std::size_t hits = pool.begin_request(blocks, trace.ids(each), each.partial, each.tenths());
     if (each.access != chain_access::write) {
       sums.prefix_hits += hits;
       sums.prefix_tokens += std::min(hits * trace.block_tokens(), each.tokens);
     }
     if (each.access == chain_access::read) {
       sums.stream_hits += hits;
-      read_request(pool, blocks.first(hits), each.time, order);
+      read_request(pool, blocks.first(hits), each.tenths(), order);
     } else {
-      use_request(one_tier{pool, each.time, sums.stream_hits, each.access}, blocks, hits,
+      use_request(one_tier{pool, each.tenths(), sums.stream_hits, each.access}, blocks, hits,
                   order == replay_order::reverse, policy.order());
     }
   }

@@ -179,10 +179,10 @@ void run(const trace& trace, serving_tiers tiers, replay_order order) {
     for (std::size_t i = 0; i < tiers.lower_tiers.size(); ++i) {
       tiers.lower_tiers[i].sums.prefix_tokens += tokens(i + 1) - tokens(i);
     }
-    tiers.now = each.time;
+    tiers.now = each.tenths();
     ++tiers.request;
     tiers.bring_up(blocks.first(leads.back()));
-    tiers.upper.begin_request(blocks, trace.ids(each), each.partial, each.time);
+    tiers.upper.begin_request(blocks, trace.ids(each), each.partial, each.tenths());
     use_request(tiers, blocks, leads.back(), order == replay_order::reverse, tiers.upper.by().order());
   }
   sums.all.inserts = tiers.upper.inserts();

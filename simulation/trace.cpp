@@ -8,7 +8,7 @@ namespace cenote::simulation {
 
 namespace {
 
-constexpr std::uint64_t ms_per_tenth = 100;
+constexpr std::uint64_t most_ms = std::uint64_t{0xffff'ffff} * 100;  // tenths of a second in 32 bits
 constexpr std::size_t least_places = 1024;
 
 /// The places at which an identity is looked for, one after the other; there is a power of two of them. Identities in a
@@ -62,11 +62,11 @@ void trace::add(const arrival& request, std::span<const std::uint64_t> ids) {
 }
 
 void trace::add_entry(const arrival& request, std::size_t first) {
-  const auto time = static_cast<std::uint32_t>(request.time_ms / ms_per_tenth);
+  const std::uint64_t time_ms = std::min(request.time_ms, most_ms);
   requests_.push_back({.first = first,
                        .count = request.count,
                        .tokens = request.tokens,
-                       .time = requests_.empty() ? time : std::max(time, requests_.back().time),
+                       .time_ms = requests_.empty() ? time_ms : std::max(time_ms, requests_.back().time_ms),
                        .partial = request.count * block_tokens_ > request.tokens,
                        .access = request.access,
                        .instance = request.instance,
@@ -78,7 +78,7 @@ void trace::add_entry(const arrival& request, std::size_t first) {
 }
 
 trace::arrival trace::arrival_of(const entry& request) noexcept {
-  return {.time_ms = request.time * ms_per_tenth,
+  return {.time_ms = request.time_ms,
           .tokens = request.tokens,
           .count = request.count,
           .access = request.access,
@@ -128,7 +128,8 @@ trace trace::full_blocks(std::size_t count) const {
 trace trace::at_speed(double factor) const {
   trace made = *this;
   for (entry& each : made.requests_) {
-    each.time = factor > 0 ? static_cast<std::uint32_t>(std::min(each.time / factor, 4e9)) : 0;
+    const double scaled = factor > 0 ? static_cast<double>(each.time_ms) / factor : 0;
+    each.time_ms = static_cast<std::uint64_t>(std::min(scaled, static_cast<double>(most_ms)));
   }
   return made;
 }

@@ -26,11 +26,14 @@ class trace {
     std::size_t first = 0;     ///< its first block in the stream
     std::size_t count = 0;     ///< blocks
     std::uint64_t tokens = 0;  ///< of the input
-    std::uint32_t time = 0;    ///< tenths of a second
-    bool partial = false;      ///< the last block is not full
+    std::uint64_t time_ms = 0;
+    bool partial = false;  ///< the last block is not full
     chain_access access = chain_access::both;
     std::uint32_t instance = 0;
     std::uint32_t session = 0;
+
+    /// The time of policies: tenths of a second.
+    [[nodiscard]] std::uint32_t tenths() const noexcept { return static_cast<std::uint32_t>(time_ms / 100); }
   };
 
   struct arrival {

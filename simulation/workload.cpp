@@ -434,10 +434,10 @@ trace make_phases(const settings& all) {
     for (const trace::entry& each : part.requests()) {
       std::vector<std::uint64_t> ids(part.ids(each).begin(), part.ids(each).end());
       for (std::uint64_t& id : ids) id += first_id;
-      output.add(start_ms + std::uint64_t{each.time} * 100, each.tokens, ids);
+      output.add(start_ms + each.time_ms, each.tokens, ids);
     }
     first_id += *std::ranges::max_element(part.identities()) + 1;
-    start_ms = std::uint64_t{output.requests().back().time} * 100;
+    start_ms = output.requests().back().time_ms;
   }
   return output;
 }

@@ -339,10 +339,10 @@ class trace_bench {
 
   result<void> run(report& out) {
     const auto requests = trace_.requests();
-    const std::uint64_t window = std::min<std::uint64_t>(paced_ms * speed / 100, requests.back().time / 2);  // tenths
-    const std::uint32_t begin = requests.back().time - static_cast<std::uint32_t>(window);
+    const std::uint64_t window = std::min<std::uint64_t>(paced_ms * speed, requests.back().time_ms / 2);
+    const std::uint64_t begin = requests.back().time_ms - window;
     std::size_t first = 0;
-    while (first < requests.size() && requests[first].time < begin) {
+    while (first < requests.size() && requests[first].time_ms < begin) {
       if (auto go_on = check_interrupted(); !go_on) return go_on;
       prepare(first);
       events_.apply(router_.route(ask_keys(), trace_.blocks(requests[first++])));
@@ -399,7 +399,7 @@ class trace_bench {
     const auto requests = trace_.requests();
     for (std::size_t i = first; i < requests.size(); ++i) {
       if (auto go_on = check_interrupted(); !go_on) return go_on;
-      const std::chrono::milliseconds offset((requests[i].time - requests[first].time) * 100 / speed);
+      const std::chrono::milliseconds offset((requests[i].time_ms - requests[first].time_ms) / speed);
       std::this_thread::sleep_until(start + offset);
       for (unsigned j = 0; j < asked_each_time; ++j) {
         const std::size_t other = i - std::min(i, random() % late_requests);

@@ -123,7 +123,7 @@ class trace_file {
     std::ofstream file(made.path_);
     for (const trace::entry& each : trace.requests()) {
       file << fmt::format("{{\"timestamp\": {}, \"input_length\": {}, \"output_length\": 1, \"hash_ids\": [{}]}}\n",
-                          each.time * 100, each.tokens, fmt::join(trace.ids(each), ", "));
+                          each.time_ms, each.tokens, fmt::join(trace.ids(each), ", "));
     }
     file.close();
     if (!file) return fail_errno("write", made.path_);

@@ -13,7 +13,6 @@ namespace cenote::replay {
 namespace {
 
 constexpr std::uint64_t magic = 0x35304452414f4252;  // "RBOARD05"
-constexpr std::uint64_t ms_per_tenth = 100;
 
 constexpr std::uint64_t aligned(std::uint64_t offset) noexcept {
   return (offset + 63) / 64 * 64;
@@ -87,14 +86,14 @@ result<shared_plan> shared_plan::create(const run_settings& settings, const simu
   head->engines_at = plan.engines_at;
   head->workers_at = plan.workers_at;
   auto* const planned = made.at<planned_request>(plan.requests_at);
-  const std::uint64_t first_time = requests.empty() ? 0 : requests.front().time;
+  const std::uint64_t first_time = requests.empty() ? 0 : requests.front().time_ms;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto& each = requests[i];
     new (planned + i) planned_request{.first = each.first,
                                       .count = static_cast<std::uint32_t>(each.count),
                                       .engine = engine_of[i],
                                       .tokens = each.tokens,
-                                      .due_ms = (each.time - first_time) * ms_per_tenth};
+                                      .due_ms = each.time_ms - first_time};
     new (made.at<request_result>(plan.results_at) + i) request_result;
     std::ranges::copy(trace.ids(each), made.at<std::uint64_t>(plan.ids_at) + each.first);
   }

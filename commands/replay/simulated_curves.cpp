@@ -125,7 +125,7 @@ result<double> alone_ratio(const replay_result& replay, std::uint32_t capacity, 
   const auto requests = replay.ran.requests();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto& each = requests[i];
-    parts[replay.ran_at[i]].add(std::uint64_t{each.time} * 100, each.tokens, replay.ran.ids(each));
+    parts[replay.ran_at[i]].add(each.time_ms, each.tokens, replay.ran.ids(each));
   }
   std::uint64_t hits = 0;
   for (const auto& part : parts) {

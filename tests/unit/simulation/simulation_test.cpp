@@ -13,7 +13,7 @@ namespace {
 trace halves(const trace& whole) {
   trace made(whole.block_tokens());
   for (const trace::entry& each : whole.requests()) {
-    trace::arrival request{.time_ms = std::uint64_t{each.time} * 100, .tokens = each.tokens};
+    trace::arrival request{.time_ms = each.time_ms, .tokens = each.tokens};
     request.access = chain_access::read;
     made.add(request, whole.ids(each));
     request.access = chain_access::write;

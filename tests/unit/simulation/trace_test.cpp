@@ -52,8 +52,8 @@ BOOST_AUTO_TEST_CASE(requests_at_once_are_those_one_by_one) {
   for (std::size_t i = 0; i < 4; ++i) {
     const trace::entry& one = at_once.requests()[i];
     const trace::entry& other = one_by_one.requests()[i];
-    BOOST_TEST((std::tie(one.first, one.count, one.tokens, one.time, one.partial) ==
-                std::tie(other.first, other.count, other.tokens, other.time, other.partial)));
+    BOOST_TEST((std::tie(one.first, one.count, one.tokens, one.time_ms, one.partial) ==
+                std::tie(other.first, other.count, other.tokens, other.time_ms, other.partial)));
     BOOST_TEST(at_once.ids(one) == one_by_one.ids(other), boost::test_tools::per_element());
   }
 }
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(engines_hand_over_full_blocks_only) {
   BOOST_TEST(full.stream().size() == 4U);
   BOOST_TEST(full.distinct() == 2U);
   BOOST_TEST(full.tokens() == 2'549U);
-  BOOST_TEST(full.requests()[2].time == 3U);
+  BOOST_TEST(full.requests()[2].tenths() == 3U);
   for (const auto& each : full.requests()) BOOST_TEST(!each.partial);
   BOOST_TEST(of.first(2).stream().size() == 5U);
 }

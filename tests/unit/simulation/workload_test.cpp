@@ -12,7 +12,7 @@ namespace {
 bool same(const trace& one, const trace& other) {
   return std::ranges::equal(one.stream(), other.stream()) &&
          std::ranges::equal(one.requests(), other.requests(), [](const auto& a, const auto& b) {
-           return a.count == b.count && a.tokens == b.tokens && a.time == b.time;
+           return a.count == b.count && a.tokens == b.tokens && a.time_ms == b.time_ms;
          });
 }
 
@@ -60,10 +60,10 @@ BOOST_AUTO_TEST_CASE(every_parameter_can_be_given) {
 BOOST_AUTO_TEST_CASE(each_request_is_a_chain_with_at_most_one_block_that_is_not_full) {
   for (const workload_kind& kind : workload_kinds()) {
     const auto made = generate(std::string(kind.name) + ":requests=1000");
-    std::uint32_t last = 0;
+    std::uint64_t last = 0;
     for (const trace::entry& each : made->requests()) {
-      BOOST_REQUIRE(each.time >= last);
-      last = each.time;
+      BOOST_REQUIRE(each.time_ms >= last);
+      last = each.time_ms;
       BOOST_REQUIRE(each.count == (each.tokens + 511) / 512);
       const auto ids = made->ids(each);
       BOOST_REQUIRE(std::unordered_set<std::uint64_t>(ids.begin(), ids.end()).size() == ids.size());

@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(a_bad_line_is_named_and_left_out) {
   BOOST_TEST(read->requests.requests().size() == 2U);
   BOOST_TEST(read->requests.tokens() == 1'112U);
   BOOST_TEST(read->requests.requests()[0].partial);
-  BOOST_TEST(read->requests.requests()[0].time == 10U);
+  BOOST_TEST(read->requests.requests()[0].tenths() == 10U);
   BOOST_TEST(read->lines == 9U);
   BOOST_TEST(read->left_out == 7U);
   BOOST_TEST(
@@ -133,15 +133,15 @@ BOOST_AUTO_TEST_CASE(times_since_1970_become_times_since_the_first_request) {
                                        {"1712345678000000", "1712345688000000", "microseconds"},
                                        {"1712345678000000123", "1712345688000000123", "nanoseconds"}}) {
     const auto read = read_text(line_of(from) + line_of(to));
-    BOOST_TEST(read.requests.requests()[0].time == 0U, from);
-    BOOST_TEST(read.requests.requests()[1].time == 100U, from);
+    BOOST_TEST(read.requests.requests()[0].tenths() == 0U, from);
+    BOOST_TEST(read.requests.requests()[1].tenths() == 100U, from);
     BOOST_TEST(warning_of(read).find(unit) != std::string::npos);
   }
 }
 
 BOOST_AUTO_TEST_CASE(a_unit_that_was_given_is_taken) {
   const auto read = read_text(line_of("5") + line_of("15"), {.unit = time_unit::seconds});
-  BOOST_TEST(read.requests.requests()[1].time == 150U);
+  BOOST_TEST(read.requests.requests()[1].tenths() == 150U);
   BOOST_TEST(read.warnings.empty());
 }
 
@@ -169,12 +169,12 @@ BOOST_AUTO_TEST_CASE(an_outlier_in_time_is_left_out) {
     for (int i = 0; i < 40; ++i) text += line_of(i == 20 ? far : std::to_string(i * 1'000));
     const auto read = read_text(text);
     BOOST_TEST(read.left_out == 1U, far);
-    BOOST_TEST(read.requests.requests().back().time == 390U);
+    BOOST_TEST(read.requests.requests().back().tenths() == 390U);
     BOOST_TEST(warning_of(read) == "21: `timestamp` is far from all others");
   }
   std::string absolute = line_of("0");  // the first one, beside times since 1970
   for (int i = 0; i < 40; ++i) absolute += line_of(std::to_string(1'712'345'678 + i));
-  BOOST_TEST(read_text(absolute).requests.requests().back().time == 390U);
+  BOOST_TEST(read_text(absolute).requests.requests().back().tenths() == 390U);
 }
 
 BOOST_AUTO_TEST_CASE(ids_that_cannot_be_a_prefix_are_left_out) {

@@ -46,7 +46,7 @@ struct world {
 std::vector<std::size_t> play(world& world, const simulation::trace& trace, std::size_t count) {
   std::vector<std::size_t> hits;
   for (const auto& each : trace.requests().first(count)) {
-    world.at.now = std::max(world.at.now, boot_time_of(each.time));
+    world.at.now = std::max(world.at.now, boot_time_of(each.tenths()));
     std::vector<full_key> chain;
     for (const std::uint64_t id : trace.ids(each)) chain.push_back(key_of(id));
     hits.push_back(world.a.request(chain));

@@ -59,7 +59,7 @@ struct held_blocks {
     --size;
   }
   void ask(const trace::entry& entry) {
-    now = entry.time;
+    now = entry.tenths();
     const auto blocks = of.blocks(entry);
     std::size_t hits = 0;
     while (hits < blocks.size() && holds(blocks[hits])) ++hits;
@@ -82,10 +82,10 @@ trace alternating(std::uint32_t phases, const std::string& requests) {
     for (const trace::entry& each : part.requests()) {
       ids.clear();
       for (const std::uint64_t id : part.ids(each)) ids.push_back(first_id + id);
-      made.add(start_ms + std::uint64_t{each.time} * 100, each.tokens, ids);
+      made.add(start_ms + each.time_ms, each.tokens, ids);
     }
     first_id += part.distinct() + 1;
-    start_ms = std::uint64_t{made.requests().back().time} * 100;
+    start_ms = made.requests().back().time_ms;
   }
   return made;
 }
@@ -302,8 +302,8 @@ BOOST_AUTO_TEST_CASE(a_pool_of_unknown_capacity_is_sampled_by_what_it_holds) {
   automatic by(links);
   std::uint32_t next = 0;
   for (const trace::entry& each : of.requests()) {
-    by.begin_request({.ids = of.ids(each), .resident = {}, .partial = each.partial}, each.time);
-    for (const std::uint64_t id : of.ids(each).subspan(0, 1)) by.insert(next++, id, each.time);
+    by.begin_request({.ids = of.ids(each), .resident = {}, .partial = each.partial}, each.tenths());
+    for (const std::uint64_t id : of.ids(each).subspan(0, 1)) by.insert(next++, id, each.tenths());
   }
   BOOST_TEST(by.status().thinning == 16U);
 }
