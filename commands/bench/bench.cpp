@@ -40,6 +40,8 @@ constexpr std::array benches{
                   bench::run_checksums},
     bench_command{"policies", "A block access in the simulation of eviction policies, against one array write",
                   bench::run_policies},
+    bench_command{"optimize", "Curves of the optimizer, against a bare pass over the same blocks and finding line ends",
+                  bench::run_optimize},
     bench_command{"gpu", "Copies, kernels and overlap of a GPU against its link and memory; simulated without one",
                   bench::run_gpu},
     bench_command{"gpu_kill", "How long after an engine was killed its GPU still writes, against gpu.quarantine",
@@ -91,7 +93,8 @@ void add_benches(CLI::App& app) {
   app.footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `machine`, `records`, `nvme`, `copies`, `checksums`, `indexer`, `manager`, `policies`, `gpu`, "
+      "others 1 GiB. `machine`, `records`, `nvme`, `copies`, `checksums`, `indexer`, `manager`, `policies`, "
+      "`optimize`, `gpu`, "
       "`gpu_kill`, "
       "`remote` "
       "and "
@@ -115,7 +118,7 @@ void add_benches(CLI::App& app) {
           "--beside", options->how.rival,
           "A program that prints lines {\"row\": NAME, \"us\": [NUMBER, ...]}: it runs in turn with the rows, "
           "and its medians are the limits of those of its names");
-    } else if (each.name == "policies" || each.name == "indexer") {
+    } else if (each.name == "policies" || each.name == "optimize" || each.name == "indexer") {
       one->add_option("--trace", options->how.trace, "Requests as Mooncake publishes them; a made trace if not given");
     } else if (each.name.starts_with("gpu")) {
       one->add_option(

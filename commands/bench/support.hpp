@@ -32,7 +32,7 @@ struct options {
   std::vector<std::uint64_t> blocks = {};  ///< lookup: index sizes to measure in memory alone; empty: with a node
   std::string path = {};                   ///< nvme: where its file is made; empty: the current directory
   std::string size = "2GiB";               ///< nvme: of its file
-  std::string trace = {};                  ///< policies: a file to replay; empty: a made one
+  std::string trace = {};                  ///< policies, optimize: a file to read; empty: a made one
   std::string device = {};                 ///< gpu: as device::open takes it; empty: the first GPU, or a simulated one
   bool quick = false;                      ///< gpu, remote: little of everything, to see that it runs
   bool veth = false;                       ///< peer: between two network namespaces
@@ -56,6 +56,7 @@ struct options {
 [[nodiscard]] result<void> run_indexer_bench(const options& options, report& out);
 [[nodiscard]] result<void> run_manager_bench(const options& options, report& out);
 [[nodiscard]] result<void> run_policies(const options& options, report& out);
+[[nodiscard]] result<void> run_optimize(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu_kill(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu_tier(const options& options, report& out);

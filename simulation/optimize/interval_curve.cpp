@@ -9,7 +9,18 @@ namespace cenote::simulation {
 
 namespace {
 
-constexpr std::uint32_t none = ~std::uint32_t{0};
+/// The leading numbers of two spans of one size that are equal; some at a time, as compilers turn that into one step.
+std::size_t equal_count(std::span<const std::uint32_t> one, std::span<const std::uint32_t> other) noexcept {
+  constexpr std::size_t step = 8;
+  std::size_t count = 0;
+  for (; count + step <= one.size(); count += step) {
+    std::uint32_t differences = 0;
+    for (std::size_t i = 0; i < step; ++i) differences |= one[count + i] ^ other[count + i];
+    if (differences != 0) break;
+  }
+  while (count < one.size() && one[count] == other[count]) ++count;
+  return count;
+}
 
 /// Counts by request, and their sums over the first ones.
 class request_counts {
@@ -33,26 +44,16 @@ class request_counts {
   std::uint64_t total_ = 0;
 };
 
-struct block_use {
-  std::uint32_t user = none;    ///< the request that used it last
-  std::uint32_t parent = none;  ///< the block behind which it comes, plus one; 0: none, it is a first one
-};
-
 class pass {
  public:
   explicit pass(const trace& trace)
-      : trace_(trace),
-        places_(trace.distinct()),
-        unused_(trace.requests().size()),
-        steps_(trace.distinct() + std::size_t{2}) {}
+      : trace_(trace), users_(trace.distinct()), unused_(trace.requests().size()), steps_(trace.distinct() + 2UZ) {}
 
   /// Whether each chain was a prefix.
   bool run() {
     const auto requests = trace_.requests();
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const auto blocks = trace_.blocks(requests[i]);
-      if (!follow(blocks)) return false;
-      take(static_cast<std::uint32_t>(i), requests[i], blocks);
+      if (!take(static_cast<std::uint32_t>(i), requests[i])) return false;
     }
     return true;
   }
@@ -73,34 +74,44 @@ class pass {
   }
 
  private:
-  bool follow(std::span<const std::uint32_t> blocks) {
-    std::uint32_t parent = 0;
-    for (const std::uint32_t block : blocks) {
-      block_use& place = places_[block];
-      if (place.parent == none) place.parent = parent;
-      if (place.parent != parent) return false;
-      parent = block + 1;
-    }
-    return true;
-  }
-
-  void take(std::uint32_t number, const trace::entry& request, std::span<const std::uint32_t> blocks) {
+  /// Pieces first, then what comes for the first time: such blocks have the next numbers, one after the other.
+  bool take(std::uint32_t number, const trace::entry& request) {
+    const auto blocks = trace_.blocks(request);
     std::size_t begin = 0;
-    while (begin < blocks.size() && places_[blocks[begin]].user != none) {
-      const std::uint32_t user = places_[blocks[begin]].user;
+    while (begin < blocks.size() && blocks[begin] < first_come_) {
+      const std::size_t end = piece_end(number, blocks, begin);
+      if (end == begin) return false;
       // Blocks that this request took so far were left to younger ones.
+      const std::uint32_t user = users_[blocks[begin]];
       const std::uint64_t distance = unused_.sum_after(user) + begin;
-      std::size_t end = begin;
-      while (end < blocks.size() && places_[blocks[end]].user == user) places_[blocks[end++]].user = number;
       const std::uint64_t size = end - begin;
       steps_[distance].blocks += 1;
       steps_[distance + size].blocks -= 1;
       count_partial(request, begin, end, distance);
       unused_.add(user, -size);
+      for (const std::uint32_t block : blocks.subspan(begin, size)) users_[block] = number;
       begin = end;
     }
-    for (std::size_t i = begin; i < blocks.size(); ++i) places_[blocks[i]].user = number;
+    const auto fresh = blocks.subspan(begin);
+    for (const std::uint32_t block : fresh) {
+      if (block != first_come_) return false;
+      users_[first_come_++] = number;
+    }
     unused_.add(number, blocks.size());
+    return true;
+  }
+
+  /// The end of the piece that begins with a block which has come before; the beginning: the chain is no prefix. The
+  /// last user of a block has its path, of which this request has the same part, or the block is behind two paths. A
+  /// path's blocks get no younger users with depth, so all that both have from here on is still that user's.
+  [[nodiscard]] std::size_t piece_end(std::uint32_t number, std::span<const std::uint32_t> blocks,
+                                      std::size_t begin) const noexcept {
+    const std::uint32_t user = users_[blocks[begin]];
+    const auto path = trace_.blocks(trace_.requests()[user]);
+    if (user == number || begin >= path.size()) return begin;
+    if (begin > 0 && path[begin - 1] != blocks[begin - 1]) return begin;
+    const std::size_t longest = std::min(path.size(), blocks.size());
+    return begin + equal_count(blocks.subspan(begin, longest - begin), path.subspan(begin, longest - begin));
   }
 
   /// Blocks behind the request's tokens, mostly the last one, have less than a block of them.
@@ -113,8 +124,9 @@ class pass {
   }
 
   const trace& trace_;
-  huge_vector<block_use> places_;
-  request_counts unused_;  ///< blocks that are left to a request
+  huge_vector<std::uint32_t> users_;  ///< by block: the request that used it last
+  std::uint32_t first_come_ = 0;      ///< the number of the next block that comes for the first time
+  request_counts unused_;             ///< blocks that are left to a request
   /// By distance: pieces that begin there less those that end before it, which wraps; tokens that its blocks lack.
   huge_vector<interval_curve::hits> steps_;
 };
