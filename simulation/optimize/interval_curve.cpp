@@ -1,6 +1,7 @@
 #include "simulation/optimize/interval_curve.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,26 +23,33 @@ std::size_t equal_count(std::span<const std::uint32_t> one, std::span<const std:
   return count;
 }
 
-/// Counts by request, and their sums over the first ones.
+/// Counts by request, and their sums over the last ones: a tree that grows at its end.
 class request_counts {
  public:
-  explicit request_counts(std::size_t requests) : tree_(requests + 1) {}
+  explicit request_counts(std::size_t requests) { tree_.reserve(requests + 1); }
 
-  /// Wraps where `amount` stands for a negative one, and so does the sum.
-  void add(std::size_t request, std::uint64_t amount) noexcept {
-    total_ += amount;
-    for (std::size_t i = request + 1; i < tree_.size(); i += i & -i) tree_[i] += amount;
+  /// Of the next request.
+  void append(std::uint32_t count) {
+    const std::size_t place = tree_.size();
+    const std::size_t first = place & (place - 1);
+    total_ += count;
+    for (std::size_t i = place - 1; i > first; i &= i - 1) count += tree_[i];
+    tree_.push_back(count);
+  }
+  void subtract(std::size_t request, std::uint32_t amount) noexcept {
+    total_ -= amount;
+    for (std::size_t i = request + 1; i < tree_.size(); i += i & -i) tree_[i] -= amount;
   }
   /// Of all requests behind `request`.
-  [[nodiscard]] std::uint64_t sum_after(std::size_t request) const noexcept {
-    std::uint64_t sum = total_;
-    for (std::size_t i = request + 1; i > 0; i -= i & -i) sum -= tree_[i];
+  [[nodiscard]] std::uint32_t sum_after(std::size_t request) const noexcept {
+    std::uint32_t sum = total_;
+    for (std::size_t i = request + 1; i > 0; i &= i - 1) sum -= tree_[i];
     return sum;
   }
 
  private:
-  std::vector<std::uint64_t> tree_;
-  std::uint64_t total_ = 0;
+  std::vector<std::uint32_t> tree_{0};
+  std::uint32_t total_ = 0;  ///< of all: at most the distinct blocks
 };
 
 class pass {
@@ -58,19 +66,23 @@ class pass {
     return true;
   }
 
-  /// The hits by capacity: those of all distances below it.
-  [[nodiscard]] huge_vector<interval_curve::hits> take_sums() {
-    interval_curve::hits sum;
+  /// Hits by capacity: the pieces that a distance is in, of all distances below.
+  [[nodiscard]] huge_vector<std::uint64_t> take_blocks() {
+    std::uint64_t sum = 0;
     std::uint64_t there = 0;
-    for (interval_curve::hits& each : steps_) {
-      there += each.blocks;
-      const std::uint64_t missing_tokens = each.tokens;
+    for (std::uint64_t& each : steps_) {
+      there += each;
       each = sum;
-      sum.blocks += there;
-      sum.tokens += there * trace_.block_tokens() - missing_tokens;
+      sum += there;
     }
     steps_.pop_back();
     return std::move(steps_);
+  }
+  /// Tokens by capacity that those blocks lack; empty: all are full.
+  [[nodiscard]] huge_vector<std::uint64_t> take_absent_tokens() {
+    std::uint64_t sum = 0;
+    for (std::uint64_t& each : absent_tokens_) sum += std::exchange(each, sum);
+    return std::move(absent_tokens_);
   }
 
  private:
@@ -83,21 +95,20 @@ class pass {
       if (end == begin) return false;
       // Blocks that this request took so far were left to younger ones.
       const std::uint32_t user = users_[blocks[begin]];
-      const std::uint64_t distance = unused_.sum_after(user) + begin;
-      const std::uint64_t size = end - begin;
-      steps_[distance].blocks += 1;
-      steps_[distance + size].blocks -= 1;
+      const std::size_t distance = unused_.sum_after(user) + begin;
+      const std::size_t size = end - begin;
+      steps_[distance] += 1;
+      steps_[distance + size] -= 1;
       count_partial(request, begin, end, distance);
-      unused_.add(user, -size);
+      unused_.subtract(user, static_cast<std::uint32_t>(size));
       for (const std::uint32_t block : blocks.subspan(begin, size)) users_[block] = number;
       begin = end;
     }
-    const auto fresh = blocks.subspan(begin);
-    for (const std::uint32_t block : fresh) {
-      if (block != first_come_) return false;
-      users_[first_come_++] = number;
-    }
-    unused_.add(number, blocks.size());
+    const auto fresh = static_cast<std::uint32_t>(blocks.size() - begin);
+    if (fresh > 0 && blocks.back() != first_come_ + fresh - 1) return false;  // one of them has come before, or twice
+    std::fill_n(users_.begin() + first_come_, fresh, number);
+    first_come_ += fresh;
+    unused_.append(static_cast<std::uint32_t>(blocks.size()));
     return true;
   }
 
@@ -115,11 +126,12 @@ class pass {
   }
 
   /// Blocks behind the request's tokens, mostly the last one, have less than a block of them.
-  void count_partial(const trace::entry& request, std::size_t begin, std::size_t end, std::uint64_t distance) {
+  void count_partial(const trace::entry& request, std::size_t begin, std::size_t end, std::size_t distance) {
     const std::uint64_t size = trace_.block_tokens();
     for (std::size_t i = std::max<std::size_t>(begin, request.tokens / size); i < end; ++i) {
       const std::uint64_t tokens = request.tokens > i * size ? request.tokens - i * size : 0;
-      steps_[distance + (i - begin)].tokens += size - std::min(tokens, size);
+      if (absent_tokens_.empty()) absent_tokens_.resize(trace_.distinct() + 1UZ);
+      absent_tokens_[distance + (i - begin)] += size - std::min(tokens, size);
     }
   }
 
@@ -127,8 +139,8 @@ class pass {
   huge_vector<std::uint32_t> users_;  ///< by block: the request that used it last
   std::uint32_t first_come_ = 0;      ///< the number of the next block that comes for the first time
   request_counts unused_;             ///< blocks that are left to a request
-  /// By distance: pieces that begin there less those that end before it, which wraps; tokens that its blocks lack.
-  huge_vector<interval_curve::hits> steps_;
+  huge_vector<std::uint64_t> steps_;  ///< by distance: pieces that begin there less those that end before it; it wraps
+  huge_vector<std::uint64_t> absent_tokens_;  ///< by distance; empty while all blocks are full
 };
 
 }  // namespace
@@ -141,19 +153,24 @@ std::optional<interval_curve> interval_curve::measure(const trace& trace) {
   for (const trace::entry& each : trace.requests()) {
     curve.longest_ = std::max(curve.longest_, static_cast<std::uint32_t>(each.count));
   }
-  curve.by_capacity_ = over.take_sums();
+  curve.block_tokens_ = trace.block_tokens();
+  curve.blocks_ = over.take_blocks();
+  curve.absent_tokens_ = over.take_absent_tokens();
   return curve;
 }
 
 interval_curve::hits interval_curve::hits_with(std::uint32_t capacity) const noexcept {
-  return by_capacity_[std::min<std::size_t>(capacity, by_capacity_.size() - 1)];
+  const std::size_t place = std::min<std::size_t>(capacity, blocks_.size() - 1);
+  const std::uint64_t absent = absent_tokens_.empty() ? 0 : absent_tokens_[place];
+  return {.blocks = blocks_[place], .tokens = blocks_[place] * block_tokens_ - absent};
 }
 
 std::optional<std::uint32_t> interval_curve::smallest_with(std::uint64_t tokens) const noexcept {
-  const auto found = std::lower_bound(by_capacity_.begin() + longest_, by_capacity_.end(), tokens,
-                                      [](const hits& each, std::uint64_t least) { return each.tokens < least; });
-  if (found == by_capacity_.end()) return std::nullopt;
-  return static_cast<std::uint32_t>(found - by_capacity_.begin());
+  const auto capacities = std::views::iota(longest_, static_cast<std::uint32_t>(blocks_.size()));
+  const auto found = std::ranges::partition_point(
+      capacities, [&](std::uint32_t capacity) { return hits_with(capacity).tokens < tokens; });
+  if (found == capacities.end()) return std::nullopt;
+  return *found;
 }
 
 }  // namespace cenote::simulation

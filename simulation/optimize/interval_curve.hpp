@@ -40,7 +40,9 @@ class interval_curve {
  private:
   interval_curve() = default;
 
-  huge_vector<hits> by_capacity_;  ///< up to all distinct blocks
+  huge_vector<std::uint64_t> blocks_;         ///< hits by capacity, up to all distinct blocks
+  huge_vector<std::uint64_t> absent_tokens_;  ///< of those, by capacity; empty: all blocks are full
+  std::uint64_t block_tokens_ = 0;
   std::uint32_t longest_ = 0;
 };
 

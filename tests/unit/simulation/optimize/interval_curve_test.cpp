@@ -88,6 +88,18 @@ BOOST_AUTO_TEST_CASE(chains_that_are_no_prefixes_have_none) {
   first_and_second.add(0, 2 * 512, std::vector<std::uint64_t>{1, 2});
   first_and_second.add(1, 512, std::vector<std::uint64_t>{2});
   BOOST_TEST(!interval_curve::measure(first_and_second));
+  trace old_behind_new;
+  old_behind_new.add(0, 512, std::vector<std::uint64_t>{1});
+  old_behind_new.add(1, 3 * 512, std::vector<std::uint64_t>{2, 1, 3});
+  BOOST_TEST(!interval_curve::measure(old_behind_new));
+  trace twice_behind;
+  twice_behind.add(0, 512, std::vector<std::uint64_t>{1});
+  twice_behind.add(1, 4 * 512, std::vector<std::uint64_t>{1, 2, 3, 2});
+  BOOST_TEST(!interval_curve::measure(twice_behind));
+  trace elsewhere;  // behind the same block, but further down
+  elsewhere.add(0, 3 * 512, std::vector<std::uint64_t>{1, 2, 3});
+  elsewhere.add(1, 2 * 512, std::vector<std::uint64_t>{4, 3});
+  BOOST_TEST(!interval_curve::measure(elsewhere));
 }
 
 BOOST_AUTO_TEST_CASE(requests_that_only_ask_or_only_store_have_none) {
