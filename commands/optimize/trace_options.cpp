@@ -13,14 +13,6 @@ namespace cenote::optimize {
 
 namespace {
 
-constexpr std::uint64_t most_block_tokens = std::uint64_t{1} << 20;
-
-std::vector<std::string> format_names() {
-  std::vector<std::string> names{"auto"};
-  for (const auto& each : formats::table()) names.emplace_back(each.name);
-  return names;
-}
-
 /// The formats with what a block has in them.
 std::string block_tokens_text() {
   std::string text;
@@ -38,7 +30,7 @@ void trace_options::add_to(CLI::App& command) {
       ->check(CLI::IsMember(format_names()))
       ->capture_default_str();
   command.add_option("--block-tokens", block_tokens, "Tokens of a block; without it " + block_tokens_text())
-      ->check(CLI::Range(std::uint64_t{1}, most_block_tokens));
+      ->check(CLI::Range(std::uint64_t{1}, formats::most_block_tokens));
   command
       .add_option("--time-unit", unit,
                   "What times count: s, ms, us or ns; auto: what the format says, and with mooncake ms, unless it is a "
@@ -54,8 +46,7 @@ result<read_trace> trace_options::read() const {
                                     .block_tokens = block_tokens,
                                     .unit = time_units().at(unit),
                                     .allow_left_out = allow_left_out,
-                                    .full_blocks = true,
-                                    .doubts_tokens = true});
+                                    .full_blocks = true});
   if (!all) return all;
   for (const std::string& each : all->warnings) complain({error_code::malformed, each});
   return all;

@@ -119,7 +119,7 @@ void engine_worker::count_hits(const planned_request& request, const found& hits
   done_.lower_hits.add(here - upper);
   done_.remote_hits.add(is_put_meanwhile ? 0 : behind);
   const auto tokens_in = [&](std::size_t blocks) {
-    return std::min<std::uint64_t>(blocks * simulation::trace::tokens_per_block, request.tokens);
+    return std::min<std::uint64_t>(blocks * settings_.block_tokens, request.tokens);
   };
   done_.hit_tokens.add(tokens_in(hits.loaded));
   const std::uint64_t behind_tokens = tokens_in(hits.loaded) - tokens_in(here);
@@ -148,7 +148,7 @@ std::size_t engine_worker::in_first_tier(const found& hits) const noexcept {
 void engine_worker::count_time(const planned_request& request, const found& hits) {
   if (settings_.prefill_rate <= 0) return;
   const auto computing = [&](std::size_t blocks) {
-    const auto tokens = std::min<std::uint64_t>(blocks * simulation::trace::tokens_per_block, request.tokens);
+    const auto tokens = std::min<std::uint64_t>(blocks * settings_.block_tokens, request.tokens);
     return static_cast<std::uint64_t>(static_cast<double>(request.tokens - tokens) / settings_.prefill_rate * 1e9);
   };
   const std::size_t first = in_first_tier(hits);

@@ -8,6 +8,8 @@
 #include <span>
 #include <system_error>
 
+#include "simulation/formats/members.hpp"
+
 namespace cenote {
 
 // ---------------------------------------------------------------------------------------------- lines
@@ -174,7 +176,7 @@ std::optional<usual_line> parse_usual_line(std::string_view line, huge_vector<st
     } else if (name == "hash_ids") {
       good = ++lists == 1 && take_list(at, ids);
     } else {
-      good = skip_value(at);
+      good = !formats::is_rare_name(name) && skip_value(at);
     }
     if (!good) return std::nullopt;
   } while (at.take(','));

@@ -236,7 +236,7 @@ void real_options::add_to(CLI::App& command) {
   command.add_option("--speed", speed,
                      "20x: twenty times as fast as recorded; max, which is the default: back to back. Simulated, "
                      "times are divided; max: time stands still");
-  command.add_option("--block-bytes", block_bytes, "Size of a block of 512 tokens")->capture_default_str();
+  command.add_option("--block-bytes", block_bytes, "Size of a block")->capture_default_str();
   command.add_option("--socket", socket, "Use the node at this socket; without it the replay starts one");
   command.add_option("--gpu", gpu,
                      "Tier of device memory of the replay's own node, above DRAM, that the engines read and put on: "

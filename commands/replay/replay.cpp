@@ -59,6 +59,8 @@ struct replay_options {
   std::string policies = "lru,s3fifo,arc,tblru";
   std::string order = "fwd";
   std::string tails = "cut";
+  std::string format = "auto";
+  std::uint64_t block_tokens = 0;  ///< 0: what the lines say
   std::string unit = "auto";
   bool allow_left_out = false;
   std::string tiers;
@@ -349,7 +351,9 @@ exit_code run_simulation(const read_trace& read, const replay_options& options) 
 
 /// A file's requests; what is strange about its lines is said.
 result<read_trace> read_requests(const replay_options& options, bool full_blocks) {
-  auto read = read_trace_file(options.path, {.unit = time_units().at(options.unit),
+  auto read = read_trace_file(options.path, {.format = options.format,
+                                             .block_tokens = options.block_tokens,
+                                             .unit = time_units().at(options.unit),
                                              .allow_left_out = options.allow_left_out,
                                              .full_blocks = full_blocks,
                                              .most = options.limit});
@@ -462,13 +466,22 @@ std::string workloads_text() {
 void add_replay(CLI::App& app) {
   auto* command = app.add_subcommand("replay", "Run a trace against a node, or through the eviction policies");
   auto options = std::make_shared<replay_options>();
-  command->add_option("trace", options->path, "Requests as Mooncake publishes them, a JSON object a line");
+  command->add_option("trace", options->path, "Recorded requests, a JSON object a line");
+  command->add_option("--format", options->format, "How they are written; auto: that of the first line that is of one")
+      ->check(CLI::IsMember(format_names()))
+      ->capture_default_str();
+  command
+      ->add_option("--block-tokens", options->block_tokens,
+                   "Tokens of a block; without it what the lines say or their ids fit")
+      ->check(CLI::Range(std::uint64_t{1}, formats::most_block_tokens));
   command->add_option("--generate", options->generated,
                       "Made-up requests in place of a trace: KIND or KIND:name=value,…; see below");
   command->add_option("--limit", options->limit, "Only the first so many requests");
   command
-      ->add_option("--time-unit", options->unit,
-                   "What `timestamp` counts: s, ms, us or ns; auto: ms, unless it is a time since 1970")
+      ->add_option(
+          "--time-unit", options->unit,
+          "What times count: s, ms, us or ns; auto: what the format says, with mooncake ms, unless it is a time since "
+          "1970")
       ->check(CLI::IsMember(time_units()))
       ->capture_default_str();
   command->add_flag("--allow-left-out", options->allow_left_out,

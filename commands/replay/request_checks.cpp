@@ -53,14 +53,13 @@ bool request_checks::passes(const line_request& request, const line_requests& re
 
 bool request_checks::fits(const line_request& request, std::uint64_t block_tokens) {
   const std::uint64_t fit = (request.tokens + block_tokens - 1) / block_tokens;
-  const bool doubts = doubts_ == token_doubts::complain;
   const bool too_many = request.count > fit;
-  const bool too_few = doubts && request.count < request.tokens / block_tokens;
+  const bool too_few = request.count < request.tokens / block_tokens;
   if (!too_many && !too_few) return true;
   complaints_.add(too_many ? "too many" : "too few", request.line,
-                  fmt::format("{}{} ids for {} tokens: with a block for each {} tokens there are {}{}",
-                              too_few ? "only " : "", request.count, request.tokens, block_tokens, fit,
-                              doubts ? "; --block-tokens gives another number" : ""));
+                  fmt::format("{}{} ids for {} tokens: with a block for each {} tokens there are {}; --block-tokens gives "
+                              "another number",
+                              too_few ? "only " : "", request.count, request.tokens, block_tokens, fit));
   return !too_many;
 }
 
@@ -80,12 +79,34 @@ std::optional<std::uint64_t> request_checks::find_twice(std::span<const std::uin
 
 namespace {
 
+/// Whether so many ids are those of all blocks, or of all full ones.
+bool fits_blocks(const line_request& request, std::uint64_t block_tokens) {
+  const std::uint64_t full = request.tokens / block_tokens;
+  return request.count == full || (request.count == full + 1 && request.tokens % block_tokens != 0);
+}
+
 bool are_halves(const line_request& read, const line_request& write, std::span<const std::uint64_t> ids) {
   return read.access == chain_access::read && write.access == chain_access::write && read.instance == write.instance &&
          std::ranges::equal(ids.subspan(read.first, read.count), ids.subspan(write.first, write.count));
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> fitting_block_tokens(std::span<const line_request> sample, std::uint64_t usual) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 16;
+  const auto share = [&](std::uint64_t size) {
+    return std::ranges::count_if(sample, [&](const line_request& each) { return fits_blocks(each, size); });
+  };
+  const auto enough = static_cast<std::ptrdiff_t>((sample.size() * 9 + 9) / 10);
+  if (sample.empty() || share(usual) >= enough) return usual;
+  std::optional<std::uint64_t> fitting;
+  for (std::uint64_t size = 1; size <= most; size *= 2) {
+    if (share(size) < enough) continue;
+    if (fitting) return std::nullopt;
+    fitting = size;
+  }
+  return fitting;
+}
 
 void join_reads_and_writes(line_requests& read) {
   auto& requests = read.requests;

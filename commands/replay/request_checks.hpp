@@ -33,13 +33,10 @@ class complaint_list {
   std::vector<complaint> all_;
 };
 
-/// Whether ids may be too few for their tokens in silence.
-enum class token_doubts : std::uint8_t { none, complain };
-
 /// Looks at requests as they are read. Not thread-safe; `complaints` outlives it.
 class request_checks {
  public:
-  request_checks(complaint_list& complaints, token_doubts doubts) : complaints_(complaints), doubts_(doubts) {}
+  explicit request_checks(complaint_list& complaints) : complaints_(complaints) {}
 
   /// Whether a request of `read` makes sense: its tokens, as many ids as they need at most, none twice.
   bool passes(const formats::line_request& request, const formats::line_requests& read);
@@ -54,10 +51,14 @@ class request_checks {
   };
 
   complaint_list& complaints_;
-  token_doubts doubts_;
   std::vector<id_place> places_;  ///< never emptied: ids of other requests count as free places
   std::uint64_t looked_through_ = 0;
 };
+
+/// The tokens of a block that nine tenths of `sample` fit: `usual`, or a power of two. Nothing where it has none, or
+/// where several do. Requests with the last block and without it both fit.
+[[nodiscard]] std::optional<std::uint64_t> fitting_block_tokens(std::span<const formats::line_request> sample,
+                                                                std::uint64_t usual);
 
 /// Makes one request of each read with the write of the same chain directly behind it.
 void join_reads_and_writes(formats::line_requests& read);

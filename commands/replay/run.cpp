@@ -71,6 +71,7 @@ class replay_run {
   result<run_settings> settings() const {
     run_settings chosen;
     chosen.block_bytes = options_.block_bytes;
+    chosen.block_tokens = trace_.block_tokens();
     chosen.speed = options_.speed;
     chosen.nodes = nodes_->size();
     chosen.engines = options_.engines * chosen.nodes;

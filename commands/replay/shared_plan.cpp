@@ -12,7 +12,7 @@ namespace cenote::replay {
 
 namespace {
 
-constexpr std::uint64_t magic = 0x35304452414f4252;  // "RBOARD05"
+constexpr std::uint64_t magic = 0x36304452414f4252;  // "RBOARD06"
 
 constexpr std::uint64_t aligned(std::uint64_t offset) noexcept {
   return (offset + 63) / 64 * 64;
@@ -26,7 +26,7 @@ instance_spec spec_of(const run_settings& settings) {
   spec.model = "replay";
   spec.dtype = "bytes";
   spec.layout = "flat";
-  spec.tokens_per_block = simulation::trace::tokens_per_block;
+  spec.tokens_per_block = static_cast<std::uint32_t>(settings.block_tokens);
   spec.groups = {{"full", {{"kv", settings.block_bytes}}}};
   spec.hash_scheme = "trace-id";
   return spec;

@@ -31,6 +31,7 @@ enum class access_mode : std::uint32_t {
 /// The same for all engines. Written before they start.
 struct run_settings {
   std::uint64_t block_bytes = 0;
+  std::uint64_t block_tokens = simulation::trace::tokens_per_block;
   double speed = 0;  ///< how much faster than recorded; 0: back to back
   std::uint32_t nodes = 1;
   std::uint32_t engines = 1;  ///< of all nodes: as many of each, those of the first node first

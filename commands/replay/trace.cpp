@@ -10,10 +10,13 @@
 #include <limits>
 #include <span>
 #include <system_error>
+#include <unordered_map>
+#include <utility>
 
 #include "commands/replay/input.hpp"
 #include "commands/replay/line.hpp"
 #include "commands/replay/request_checks.hpp"
+#include "simulation/formats/members.hpp"
 
 namespace cenote {
 
@@ -44,6 +47,8 @@ constexpr std::array<unit_of_time, 4> units{{{time_unit::seconds, "seconds", "s"
                                              {time_unit::nanoseconds, "nanoseconds", "ns", 1e-3, 1e18}}};
 
 using raw_request = formats::line_request;
+using time_source = raw_request::time_source;
+constexpr std::size_t sample_requests = 64;
 
 class reader {
  public:
@@ -85,11 +90,47 @@ class reader {
       if (out_.lines++ == 0 && line[begin] == '[') return refuse_array(number);
       const std::size_t requests = requests_.size();
       const std::size_t ids = ids_.size();
-      if (parse(line, number) && judge(requests)) continue;
+      if (parse(line, number) && (!is_decided_ || judge(requests))) {
+        if (!is_decided_ && requests_.size() >= sample_requests) decide();
+        continue;
+      }
       requests_.resize(requests);
       ids_.resize(ids);
       ++out_.left_out;
     }
+  }
+
+  /// The first requests say how many tokens a block has, where nothing else does; they are judged by that.
+  void decide() {
+    is_decided_ = true;
+    if (!std::exchange(read_.has_block_tokens, true)) take_fitting_size();
+    const auto read = std::exchange(requests_, {});
+    const auto ids = std::exchange(ids_, {});
+    reserve_ids();
+    for (std::size_t i = 0; i < read.size();) {
+      const std::size_t count = requests_.size();
+      const std::size_t size = ids_.size();
+      const std::uint64_t line = read[i].line;
+      for (; i < read.size() && read[i].line == line; ++i) {
+        requests_.push_back(read[i]);
+        requests_.back().first = ids_.size();
+        const auto first = ids.begin() + static_cast<std::ptrdiff_t>(read[i].first);
+        ids_.insert(ids_.end(), first, first + static_cast<std::ptrdiff_t>(read[i].count));
+      }
+      if (judge(count)) continue;
+      requests_.resize(count);
+      ids_.resize(size);
+      ++out_.left_out;
+    }
+  }
+
+  void take_fitting_size() {
+    const auto size = replay::fitting_block_tokens(requests_, read_.block_tokens);
+    if (!size || *size == read_.block_tokens) return;
+    read_.block_tokens = *size;
+    complain("block tokens", requests_.front().line,
+             fmt::format("ids and tokens fit blocks of {} tokens, which are taken; --block-tokens gives another number",
+                         *size));
   }
 
   /// Memory that is not written to costs nothing; growing would write to it twice.
@@ -112,8 +153,15 @@ class reader {
   void open(const formats::format& format) {
     format_ = &format;
     lines_ = format.open();
-    read_.block_tokens = reading_.block_tokens != 0 ? reading_.block_tokens : format.block_tokens;
+    read_.has_block_tokens = reading_.block_tokens != 0;
+    read_.block_tokens = read_.has_block_tokens ? reading_.block_tokens : format.block_tokens;
     has_usual_lines_ = format.name == "mooncake";
+  }
+
+  static std::string unknown_format_text() {
+    std::string names;
+    for (const auto& each : formats::table()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
+    return fmt::format("this is a line of no format that is known; --format is one of {}", names);
   }
 
   bool complain(std::string_view kind, std::uint64_t line, std::string text) {
@@ -150,9 +198,11 @@ class reader {
     if (!object.is_object()) return complain(number, "a JSON object was expected");
     if (!lines_) {
       const formats::format* recognized = formats::recognize(object);
-      if (recognized == nullptr) return complain(number, "this is a line of no format that is known");
+      if (recognized == nullptr) return complain("no format", number, unknown_format_text());
       open(*recognized);
     }
+    if (auto ok = formats::take_block_tokens(object, read_); !ok)
+      return complain(ok.error().kind, number, ok.error().text);
     if (auto ok = lines_->take(object, number, read_); !ok) return complain(ok.error().kind, number, ok.error().text);
     return true;
   }
@@ -175,6 +225,7 @@ class reader {
   /// Takes the requests that no line completes.
   void end_lines() {
     if (!lines_) return;
+    if (!is_decided_) decide();
     const auto count = static_cast<std::ptrdiff_t>(requests_.size());
     lines_->end(read_);
     const auto unsound =
@@ -188,7 +239,9 @@ class reader {
   [[nodiscard]] double median_time() const {
     std::vector<double> times;
     times.reserve(requests_.size());
-    for (const raw_request& each : requests_) times.push_back(each.time);
+    for (const raw_request& each : requests_) {
+      if (each.source == time_source::clock && each.unit == time_unit::automatic) times.push_back(each.time);
+    }
     if (times.empty()) return 0;
     const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
     std::ranges::nth_element(times, middle);
@@ -210,11 +263,53 @@ class reader {
     const auto guessed = std::ranges::find_if(units, since_1970);
     unit_of_time unit = guessed != units.end() ? *guessed : units[1];
     if (is_given()) unit = *std::ranges::find(units, given_unit(), &unit_of_time::unit);
-    is_absolute_ = since_1970(unit);
-    for (raw_request& each : requests_) each.time_us = in_us(each, unit);
+    for (raw_request& each : requests_) each.time_us = in_us(each, unit_of(each, unit));
+    is_absolute_ = is_since_1970();
+    drop_untimed();
+    follow_delays();
     if (is_given() || guessed == units.end() || requests_.empty()) return;
     complain("since 1970", requests_.front().line,
              fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", unit.name));
+  }
+
+  static const unit_of_time& unit_of(const raw_request& request, const unit_of_time& usual) {
+    if (request.unit == time_unit::automatic) return usual;
+    return *std::ranges::find(units, request.unit, &unit_of_time::unit);
+  }
+
+  [[nodiscard]] bool is_since_1970() const {
+    constexpr double since_us = 1e15;
+    std::vector<std::uint64_t> times;
+    for (const raw_request& each : requests_) {
+      if (each.source == time_source::clock) times.push_back(each.time_us);
+    }
+    if (times.empty()) return false;
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::ranges::nth_element(times, middle);
+    const auto median = static_cast<double>(*middle);
+    return median >= since_us && median < 5 * since_us;
+  }
+
+  /// A trace without times runs in the order of its lines. Where others have one, a line without is a bad one.
+  void drop_untimed() {
+    const auto is_timed = [](const raw_request& each) { return each.source != time_source::none; };
+    if (std::ranges::none_of(requests_, is_timed)) return;
+    std::erase_if(requests_, [&](const raw_request& request) {
+      if (is_timed(request)) return false;
+      complain(request.line, "`timestamp` is missing");
+      ++out_.left_out;
+      return true;
+    });
+  }
+
+  void follow_delays() {
+    if (std::ranges::none_of(requests_, [](const auto& each) { return each.source == time_source::delay; })) return;
+    std::unordered_map<std::uint32_t, std::uint64_t> latest;  // by session
+    for (raw_request& each : requests_) {
+      std::uint64_t& turn_us = latest[each.session];
+      if (each.source == time_source::delay) each.time_us = turn_us + static_cast<std::uint64_t>(each.time * 1e3);
+      turn_us = each.time_us;
+    }
   }
 
   static std::uint64_t in_us(const raw_request& request, const unit_of_time& unit) {
@@ -266,7 +361,9 @@ class reader {
     bool sorted = true;
     for (const raw_request& each : requests_) {
       if (each.time_us < latest) sorted = false;
-      if (each.time_us < latest && each.line >= last_line) {  // what comes behind a later line's was put there
+      const bool is_delayed = each.source == time_source::delay;
+      // What comes behind a later line's was put there.
+      if (each.time_us < latest && each.line >= last_line && !is_delayed) {
         complain("unsorted", each.line, "time goes back here; the requests are put in the order of their times");
       }
       latest = std::max(latest, each.time_us);
@@ -353,9 +450,9 @@ class reader {
   std::vector<raw_request>& requests_ = read_.requests;
   huge_vector<std::uint64_t>& ids_ = read_.ids;
   replay::complaint_list complaints_;
-  replay::request_checks checks_{complaints_,
-                                 reading_.doubts_tokens ? replay::token_doubts::complain : replay::token_doubts::none};
+  replay::request_checks checks_{complaints_};
   bool is_absolute_ = false;
+  bool is_decided_ = false;  ///< the tokens of a block are known
   read_trace out_;
 };
 
@@ -368,6 +465,12 @@ const std::map<std::string, time_unit>& time_units() {
                                                       {"us", time_unit::microseconds},
                                                       {"ns", time_unit::nanoseconds}};
   return named;
+}
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names{"auto"};
+  for (const auto& each : formats::table()) names.emplace_back(each.name);
+  return names;
 }
 
 result<read_trace> read_trace_file(const std::string& path, const trace_reading& reading) {

@@ -17,6 +17,9 @@ namespace cenote {
 /// By their names in options.
 [[nodiscard]] const std::map<std::string, time_unit>& time_units();
 
+/// `auto`, and the names of formats::table().
+[[nodiscard]] std::vector<std::string> format_names();
+
 struct trace_reading {
   /// One of formats::table(); `auto`: that of the first line that is one's.
   std::string_view format = "mooncake";
@@ -24,7 +27,6 @@ struct trace_reading {
   time_unit unit = time_unit::automatic;
   bool allow_left_out = false;  ///< go on even if more than a tenth of the lines is left out
   bool full_blocks = false;     ///< without the blocks that are not full of tokens
-  bool doubts_tokens = false;   ///< say where ids are too few for their tokens
   std::size_t most = 0;         ///< only the first so many requests; 0: all
 };
 

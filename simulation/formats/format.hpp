@@ -27,12 +27,21 @@ namespace formats {
 
 /// A good line, or what several lines together mean.
 struct line_request {
+  /// The meaning of its time.
+  enum class time_source : std::uint8_t {
+    clock,  ///< a point in time
+    delay,  ///< milliseconds behind the request of its session before it
+    none,   ///< the line has no time
+  };
+
   std::uint64_t line = 0;
   double time = 0;          ///< as it stands there
   std::uint64_t whole = 0;  ///< the same where it is a whole number
   bool is_whole = false;
-  std::uint64_t tokens = 0;  ///< of the input
-  std::size_t first = 0;     ///< its first id
+  time_source source = time_source::clock;
+  time_unit unit = time_unit::automatic;  ///< of its time, where the member's name says it
+  std::uint64_t tokens = 0;               ///< of the input
+  std::size_t first = 0;                  ///< its first id
   std::size_t count = 0;
   std::uint64_t time_us = 0;  ///< given when all are read
   simulation::chain_access access = simulation::chain_access::both;
@@ -45,6 +54,7 @@ struct line_requests {
   std::vector<line_request> requests;
   huge_vector<std::uint64_t> ids;
   std::uint64_t block_tokens = simulation::trace::tokens_per_block;
+  bool has_block_tokens = false;  ///< by an option, or by a line
 };
 
 /// The reason for which a line is a bad one. Lines with the same `kind` have the same fault.
@@ -58,6 +68,8 @@ using line_result = std::expected<void, fault>;
 [[nodiscard]] std::unexpected<fault> bad(std::string_view kind, std::string text);
 
 constexpr std::uint64_t most_tokens = 1'000'000'000;  ///< of one request: sums of 2^32 requests do not wrap
+
+constexpr std::uint64_t most_block_tokens = std::uint64_t{1} << 20;
 
 /// Reads the objects of one file, in its order. Not thread-safe. Of what a bad line appended, the caller keeps nothing.
 class line_format {

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
 namespace cenote::formats {
 
 namespace {
@@ -24,6 +28,23 @@ std::optional<std::uint64_t> word_of(const element& value) {
   return std::nullopt;
 }
 
+bool is_natural(std::string_view text, std::uint64_t& number) {
+  const auto [behind, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && behind == text.data() + text.size();
+}
+
+std::optional<double> number_of(const element& value) {
+  double number = 0;
+  std::string_view text;
+  if (value.get(text) == SUCCESS) {
+    const auto [behind, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || behind != text.data() + text.size()) return std::nullopt;
+  } else if (value.get(number) != SUCCESS) {
+    return std::nullopt;
+  }
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
 }  // namespace
 
 bool has(const element& object, std::string_view name) {
@@ -41,42 +62,91 @@ std::optional<std::uint64_t> word_member(const element& object, std::string_view
   return value ? word_of(*value) : std::nullopt;
 }
 
+std::optional<double> number_member(const element& object, std::string_view name) {
+  const auto value = member_of(object, name);
+  return value ? number_of(*value) : std::nullopt;
+}
+
+std::string_view present_name(const element& object, std::span<const std::string_view> names) {
+  const auto found = std::ranges::find_if(names, [&](std::string_view name) { return has(object, name); });
+  return found == names.end() ? std::string_view() : *found;
+}
+
+line_result take_block_tokens(const element& object, line_requests& target) {
+  const std::string_view name = present_name(object, block_token_names);
+  if (name.empty()) return {};
+  std::uint64_t tokens = 0;
+  if (auto ok = take_tokens(object, name, tokens); !ok) return ok;
+  if (tokens == 0 || tokens > most_block_tokens) {
+    return bad("block tokens", fmt::format("`{}` is no number of tokens, 1 to {}", name, most_block_tokens));
+  }
+  if (target.has_block_tokens && tokens != target.block_tokens) {
+    return bad("block tokens", fmt::format("`{}` is {}, but the blocks of this trace have {} tokens", name, tokens,
+                                           target.block_tokens));
+  }
+  target.has_block_tokens = true;
+  target.block_tokens = tokens;
+  return {};
+}
+
+bool is_rare_name(std::string_view name) noexcept {
+  constexpr std::array<std::string_view, 3> turns{"session_id", "delay", "turns"};
+  return std::ranges::find(turns, name) != turns.end() ||
+         std::ranges::find(block_token_names, name) != block_token_names.end();
+}
+
+line_result take_time(const element& object, std::span<const time_name> names, line_request& target) {
+  const auto found = std::ranges::find_if(names, [&](const time_name& each) { return has(object, each.name); });
+  if (found == names.end()) return bad(fmt::format("`{}` is missing", names.front().name));
+  target.unit = found->unit;
+  return take_time(object, found->name, target);
+}
+
 line_result take_time(const element& object, std::string_view name, line_request& target) {
   const auto value = member_of(object, name);
   if (!value) return bad(fmt::format("`{}` is missing", name));
   // A whole number only where it is written as one: a double also gives a whole one.
-  target.is_whole = value->get(target.whole) == SUCCESS;
+  std::string_view text;
+  target.is_whole = value->get(text) == SUCCESS ? is_natural(text, target.whole) : value->get(target.whole) == SUCCESS;
   if (target.is_whole) {
     target.time = static_cast<double>(target.whole);
     return {};
   }
-  if (value->get(target.time) != SUCCESS || !(target.time >= 0 && target.time < 1e19)) {
-    return bad(fmt::format("`{}` is no time", name));
-  }
+  const auto number = number_of(*value);
+  if (!number || !(*number >= 0 && *number < 1e19)) return bad(fmt::format("`{}` is no time", name));
+  target.time = *number;
   return {};
 }
 
 line_result take_tokens(const element& object, std::string_view name, std::uint64_t& target) {
   const auto value = member_of(object, name);
   if (!value) return bad(fmt::format("`{}` is missing", name));
-  if (value->get(target) != SUCCESS || target > most_tokens) {
-    return bad("tokens", fmt::format("`{}` is no number of tokens, 0 to {}", name, most_tokens));
-  }
+  const auto number = number_of(*value);
+  const bool is_good = number && *number >= 0 && *number <= most_tokens && *number == std::floor(*number);
+  if (!is_good) return bad("tokens", fmt::format("`{}` is no number of tokens, 0 to {}", name, most_tokens));
+  target = static_cast<std::uint64_t>(*number);
   return {};
 }
 
-line_result take_ids(const element& object, std::string_view name, id_form form, huge_vector<std::uint64_t>& ids) {
+line_result take_ids(const element& object, std::string_view name, huge_vector<std::uint64_t>& ids, text_ids* texts) {
   const auto value = member_of(object, name);
   if (!value) return bad(fmt::format("`{}` is missing", name));
   simdjson::dom::array list;
   if (value->get(list) != SUCCESS) return bad(fmt::format("`{}` is no list", name));
+  std::size_t numbers = 0;
+  std::size_t words = 0;
   for (const element each : list) {
-    std::uint64_t natural = 0;
+    std::string_view text;
     auto id = word_of(each);
-    if (form == id_form::natural && each.get(natural) != SUCCESS) id.reset();
+    numbers += id ? 1 : 0;
+    if (texts != nullptr && each.get(text) == SUCCESS) {
+      ++words;
+      id = texts->number(text);
+    }
     if (!id) return bad("id", fmt::format("`{}` holds {}, not a block's id", name, simdjson::minify(each)));
     ids.push_back(*id);
   }
+  if (numbers > 0 && words > 0) return bad("id forms", fmt::format("`{}` holds numbers beside text", name));
   return {};
 }
 

@@ -59,7 +59,7 @@ line_result tair_log::take(const element& object, std::uint64_t line, line_reque
   if (!instance) return bad("`source` is missing, or no text");
   if (auto ok = take_time(object, "trigger_time_us", request); !ok) return ok;
   if (*type == finish_type) return take_finish(object, request, target);
-  if (auto ok = take_ids(object, "keys", id_form::whole, target.ids); !ok) return ok;
+  if (auto ok = take_ids(object, "keys", target.ids); !ok) return ok;
   request.instance = names_.number(*instance);
   request.count = target.ids.size() - request.first;
   request.tokens = request.count * target.block_tokens;

@@ -10,6 +10,15 @@ namespace cenote::formats {
 
 using simulation::chain_access;
 
+namespace {
+
+constexpr std::array<time_name, 4> times{{{"timestamp_us"},
+                                          {"timestamp_ns", time_unit::nanoseconds},
+                                          {"timestamp_ms", time_unit::milliseconds},
+                                          {"timestamp", time_unit::automatic}}};
+
+}  // namespace
+
 bool tair_schema::recognizes(const simdjson::dom::element& object) {
   return has(object, "keys") && has(object, "instance_id");
 }
@@ -21,8 +30,8 @@ line_result tair_schema::take(const simdjson::dom::element& object, std::uint64_
   if (text_member(object, "query_type").value_or("prefix_match") != "prefix_match") {
     return bad("`query_type` is another one than prefix_match");
   }
-  if (auto ok = take_time(object, "timestamp_us", asked); !ok) return ok;
-  if (auto ok = take_ids(object, "keys", id_form::whole, target.ids); !ok) return ok;
+  if (auto ok = take_time(object, times, asked); !ok) return ok;
+  if (auto ok = take_ids(object, "keys", target.ids); !ok) return ok;
   asked.count = target.ids.size() - asked.first;
   asked.tokens = asked.count * target.block_tokens;
   if (has(object, "input_len")) {
@@ -31,7 +40,7 @@ line_result tair_schema::take(const simdjson::dom::element& object, std::uint64_
   line_request stored = asked;
   stored.first = target.ids.size();
   if (has(object, "total_keys")) {
-    if (auto ok = take_ids(object, "total_keys", id_form::whole, target.ids); !ok) return ok;
+    if (auto ok = take_ids(object, "total_keys", target.ids); !ok) return ok;
   }
   stored.count = target.ids.size() - stored.first;
   stored.tokens = stored.count * target.block_tokens;

@@ -160,7 +160,11 @@ def test_bad_lines_are_left_out_and_counted_and_too_many_are_an_error(tmp_path: 
 
 def test_a_block_size_that_does_not_fit_the_lines_is_said() -> None:
     trace = TRACES / "mooncake.jsonl"
-    ended = run_cenote("optimize", "curve", trace)
+    ended = run_cenote("optimize", "curve", trace, "--json")
+    assert ended.returncode == 0
+    assert "ids and tokens fit blocks of 16 tokens, which are taken" in ended.stderr
+    assert json.loads(ended.stdout) == curve(trace)
+    ended = run_cenote("optimize", "curve", trace, "--block-tokens", "512")
     assert ended.returncode == 1
     assert "with a block for each 512 tokens there are 1; --block-tokens gives another number" in ended.stderr
     ended = run_cenote("optimize", "curve", trace, "--block-tokens", "4")

@@ -167,7 +167,7 @@ bool redis_backend::turn() {
   servers_.turn(now);
   if (is_stopping) servers_.stop(now);
   is_at_work_ = false;
-  publish_figures();  // who is answered may read them
+  publish_figures();  // a caller may read them once it is answered
   servers_.deliver(now);
   publish_figures();
   servers_.answer_removals();

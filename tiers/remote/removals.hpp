@@ -82,7 +82,7 @@ class removals {
   bool save(steady_time now, std::uint64_t record_changes = 0);
   /// The next save() writes, whatever the pause.
   void hasten_save(steady_time now) noexcept { saves_at_ = now; }
-  /// Gives the answers that are due. The owner publishes its figures first: who is answered may read them.
+  /// Gives the answers that are due. The owner publishes its figures first, as a caller may read them then.
   void give_answers();
   /// Answers all that is open.
   void stop();

@@ -81,8 +81,8 @@ BOOST_AUTO_TEST_CASE(a_bad_line_is_named_and_left_out) {
       "[1, 2]\n"
       "{\"timestamp\": 2000, \"input_length\": 600}\n"
       "{\"timestamp\": -1, \"input_length\": 600, \"hash_ids\": []}\n"
-      "{\"timestamp\": 1, \"input_length\": \"600\", \"hash_ids\": []}\n"
-      "{\"timestamp\": 1, \"input_length\": 600, \"hash_ids\": [1, -2]}\r\n"
+      "{\"timestamp\": 1, \"input_length\": \"many\", \"hash_ids\": []}\n"
+      "{\"timestamp\": 1, \"input_length\": 600, \"hash_ids\": [1, 2.5]}\r\n"
       "{broken\n"
       "{\"timestamp\": 3000, \"input_length\": 512, \"hash_ids\": [7]}");
   const auto refused = read_trace_file(file.path);
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_bad_line_is_named_and_left_out) {
           (std::vector{file.path + ":3: this is no JSON (1 more like it)", file.path + ":4: a JSON object was expected",
                        file.path + ":5: `hash_ids` is missing", file.path + ":6: `timestamp` is no time",
                        file.path + ":7: `input_length` is no number of tokens, 0 to 1000000000",
-                       file.path + ":8: `hash_ids` holds -2, not a block's id"}),
+                       file.path + ":8: `hash_ids` holds 2.5, not a block's id"}),
       boost::test_tools::per_element());
 }
 
@@ -145,6 +145,66 @@ BOOST_AUTO_TEST_CASE(a_unit_that_was_given_is_taken) {
   BOOST_TEST(read.warnings.empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_turn_comes_its_delay_behind_the_one_before) {
+  const auto turn = [](std::string_view session, std::string_view time, std::uint64_t id) {
+    return fmt::format("{{\"session_id\": \"{}\", {}, \"input_length\": 512, \"hash_ids\": [{}]}}\n", session, time,
+                       id);
+  };
+  const auto read = read_text(turn("a", "\"timestamp\": 1000", 1) + turn("b", "\"timestamp\": 1200", 2) +
+                              turn("a", "\"delay\": 500.5", 3) + turn("a", "\"delay\": 500", 4));
+  std::vector<std::uint64_t> times;
+  for (const auto& each : read.requests.requests()) times.push_back(each.time_ms);
+  BOOST_TEST(times == (std::vector<std::uint64_t>{1000, 1200, 1500, 2000}), boost::test_tools::per_element());
+  BOOST_TEST(read.warnings.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_trace_without_times_keeps_its_order_and_a_line_without_among_others_is_left_out) {
+  const std::string timeless = "{\"input_length\": 512, \"hash_ids\": [9]}\n";
+  const auto untimed = read_text(timeless + timeless);
+  BOOST_TEST(untimed.requests.requests().size() == 2U);
+  BOOST_TEST(untimed.warnings.empty());
+  const auto mixed = read_text(line_of("5") + timeless + line_of("7"), {.allow_left_out = true});
+  BOOST_TEST(mixed.requests.requests().size() == 2U);
+  BOOST_TEST(mixed.left_out == 1U);
+  BOOST_TEST(warning_of(mixed) == "2: `timestamp` is missing");
+}
+
+BOOST_AUTO_TEST_CASE(the_tokens_of_a_block_are_those_that_the_lines_say_or_that_their_ids_fit) {
+  const auto line = [](std::uint64_t tokens, std::string_view more = "") {
+    return fmt::format("{{\"timestamp\": 1, \"input_length\": {}, \"hash_ids\": [1, 2, 3, 4, 5]{}}}\n", tokens, more);
+  };
+  for (const std::uint64_t size : {16, 64, 256, 1024, 2048}) {
+    const auto read = read_text(line(size * 5));
+    BOOST_TEST(read.requests.block_tokens() == size);
+    BOOST_TEST(read.requests.tokens() == size * 5);
+    BOOST_TEST(warning_of(read).find(fmt::format("blocks of {} tokens", size)) != std::string::npos);
+  }
+  const auto usual = read_text(line(5 * 512 - 7));
+  BOOST_TEST(usual.requests.block_tokens() == 512U);
+  BOOST_TEST(usual.warnings.empty());
+  const auto stated = read_text(line(5 * 48, ", \"block_size\": 48"));
+  BOOST_TEST(stated.requests.block_tokens() == 48U);
+  BOOST_TEST(stated.warnings.empty());
+  const auto differing =
+      read_text(line(5 * 48, ", \"block_size\": 48") + line(5 * 48, ", \"block_size\": 32"), {.allow_left_out = true});
+  BOOST_TEST(differing.left_out == 1U);
+  BOOST_TEST(warning_of(differing) == "2: `block_size` is 32, but the blocks of this trace have 48 tokens");
+  const auto given = read_text(line(5 * 64), {.block_tokens = 64});
+  BOOST_TEST(given.requests.block_tokens() == 64U);
+  BOOST_TEST(given.warnings.empty());
+}
+
+BOOST_AUTO_TEST_CASE(bad_lines_among_the_first_ones_do_not_decide_on_the_tokens_of_a_block) {
+  std::string text = "{\"timestamp\": 1, \"input_length\": 7, \"hash_ids\": [1, 2, 3]}\n";
+  for (int i = 0; i < 100; ++i)
+    text += fmt::format("{{\"timestamp\": {}, \"input_length\": 150, \"hash_ids\": [1, 2, {}]}}\n", i, 100 + i);
+  const auto read = read_text(text, {.full_blocks = true});
+  BOOST_TEST(read.requests.block_tokens() == 64U);
+  BOOST_TEST(read.left_out == 1U);
+  BOOST_TEST(read.requests.requests().size() == 100U);
+  BOOST_TEST(read.requests.distinct() == 2U);  // the last block is not full
+}
+
 BOOST_AUTO_TEST_CASE(a_unit_that_is_likely_wrong_is_said) {
   std::string dense;
   for (int i = 0; i < 4'000; ++i) dense += line_of(std::to_string(i / 4));
@@ -183,7 +243,9 @@ BOOST_AUTO_TEST_CASE(ids_that_cannot_be_a_prefix_are_left_out) {
   const auto twice = read_text(text + R"({"timestamp": 0, "input_length": 2000, "hash_ids": [5, 9, 5]})");
   BOOST_TEST(warning_of(twice) == "41: id 5 comes twice, but a block of a prefix comes once in its request");
   const auto many = read_text(text + R"({"timestamp": 0, "input_length": 513, "hash_ids": [5, 6, 7]})");
-  BOOST_TEST(warning_of(many) == "41: 3 ids for 513 tokens: with a block for each 512 tokens there are 2");
+  BOOST_TEST(
+      warning_of(many) ==
+      "41: 3 ids for 513 tokens: with a block for each 512 tokens there are 2; --block-tokens gives another number");
   BOOST_TEST(many.left_out == 1U);
 }
 

@@ -131,8 +131,8 @@ BOOST_AUTO_TEST_CASE(a_write_is_there_when_it_ends_as_far_as_it_went_well) {
 BOOST_AUTO_TEST_CASE(members_that_make_no_sense_are_faults) {
   const auto fault = [](std::string_view format, const std::string& line) { return lines(format).take(line); };
   BOOST_TEST(fault("mooncake", R"({"timestamp": 1, "input_length": 5})") == "`hash_ids` is missing");
-  BOOST_TEST(fault("mooncake", R"({"timestamp": 1, "input_length": 5, "hash_ids": [-1]})") ==
-             "`hash_ids` holds -1, not a block's id");
+  BOOST_TEST(fault("mooncake", R"({"timestamp": 1, "input_length": 5, "hash_ids": [1.5]})") ==
+             "`hash_ids` holds 1.5, not a block's id");
   BOOST_TEST(fault("bailian", R"({"chat_id": 1, "timestamp": -0.5, "input_length": 5, "hash_ids": [1]})") ==
              "`timestamp` is no time");
   BOOST_TEST(fault("bailian", R"({"chat_id": 1, "timestamp": 1, "input_length": 5.5, "hash_ids": [1]})") ==
@@ -144,6 +144,51 @@ BOOST_AUTO_TEST_CASE(members_that_make_no_sense_are_faults) {
   BOOST_TEST(fault("tair-log", log_line("StartWriteCache", R"("keys": [1])")) ==
              "`write_session_id` is missing, or no text");
   BOOST_TEST(fault("tair-log", log_line("GetCacheLocation", R"("keys": {})")) == "`keys` is no list");
+}
+
+BOOST_AUTO_TEST_CASE(other_names_and_forms_of_the_same_members_are_taken) {
+  for (const auto* line : {R"({"created_time": 5.0, "input_tokens": 32, "block_hashes": [7, -1]})",
+                           R"({"timestamp": "5", "prompt_tokens": "32", "hash_ids": [7, -1]})",
+                           R"({"timestamp_ns": 5, "isl": 32.0, "block_ids": [7, 18446744073709551615]})"}) {
+    lines read("mooncake");
+    BOOST_TEST(read.recognized(line), line);
+    BOOST_TEST(read.take(line) == "");
+    BOOST_TEST(read.request(0).time == 5.0);
+    BOOST_TEST(read.request(0).tokens == 32U);
+    BOOST_TEST((read.ids(0) == std::vector<std::uint64_t>{7, ~std::uint64_t{0}}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ids_that_are_text_are_equal_where_the_text_is) {
+  lines read("mooncake");
+  BOOST_TEST(read.take(R"({"timestamp": 1, "input_length": 32, "hash_ids": ["00ff", "b"]})") == "");
+  BOOST_TEST(read.take(R"({"timestamp": 1, "input_length": 48, "hash_ids": ["00ff", "b", "ff"]})") == "");
+  BOOST_TEST(read.ids(0)[0] == read.ids(1)[0]);
+  BOOST_TEST(read.ids(0)[1] == read.ids(1)[1]);
+  BOOST_TEST(read.ids(1)[2] != read.ids(1)[0]);
+  BOOST_TEST(read.take(R"({"timestamp": 1, "input_length": 32, "hash_ids": ["1", 1]})") ==
+             "`hash_ids` holds numbers beside text");
+}
+
+BOOST_AUTO_TEST_CASE(turns_without_a_time_have_the_delay_behind_the_one_before) {
+  using enum line_request::time_source;
+  lines read("mooncake");
+  BOOST_TEST(read.take(R"({"session_id": "s", "timestamp": 5, "input_length": 16, "hash_ids": [1]})") == "");
+  BOOST_TEST(read.take(R"({"session_id": "t", "delay": 7.5, "input_length": 16, "hash_ids": [1]})") == "");
+  BOOST_TEST(read.take(R"({"input_length": 16, "hash_ids": [1]})") == "");
+  BOOST_TEST(read.take(R"({"turns": [{"timestamp": 9, "input_length": 16, "hash_ids": [1]},
+                                     {"delay": 2, "input_length": 32, "hash_ids": [1, 2]}]})") == "");
+  BOOST_TEST((read.request(0).source == clock));
+  BOOST_TEST((read.request(1).source == delay));
+  BOOST_TEST(read.request(1).time == 7.5);
+  BOOST_TEST((read.request(2).source == none));
+  BOOST_TEST(read.size() == 5U);
+  BOOST_TEST((read.request(4).source == delay));
+  BOOST_TEST(read.request(3).session == read.request(4).session);
+  BOOST_TEST(read.request(0).session != read.request(1).session);
+  BOOST_TEST(read.take(R"({"session_id": 1, "delay": -1, "input_length": 16, "hash_ids": [1]})") ==
+             "`delay` is no number of milliseconds");
+  BOOST_TEST(read.take(R"({"turns": [5]})") == "`turns` holds something else than objects");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
