@@ -28,7 +28,7 @@ constexpr double hour_us = 3.6e9;
 constexpr std::uint64_t largest_us = 400'000'000'000'000;  // tenths of a second in 32 bits: over twelve years
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 static_assert(line_reader::padding >= simdjson::SIMDJSON_PADDING);
-constexpr std::size_t few = 10;      // requests that say nothing about what is usual
+constexpr std::size_t few = 10;      // too few requests for a usual rate
 constexpr std::size_t many = 1'000;  // …
 constexpr double outlier_gap = 10;   // times the span of all others
 constexpr double densest = 1'000;    // requests a second that somebody may have recorded
@@ -100,7 +100,7 @@ class reader {
     }
   }
 
-  /// The first requests say how many tokens a block has, where nothing else does; they are judged by that.
+  /// The tokens of a block are those that the first requests fit, unless they are given; then these are judged.
   void decide() {
     is_decided_ = true;
     if (!std::exchange(read_.has_block_tokens, true)) take_fitting_size();
@@ -362,7 +362,7 @@ class reader {
     for (const raw_request& each : requests_) {
       if (each.time_us < latest) sorted = false;
       const bool is_delayed = each.source == time_source::delay;
-      // What comes behind a later line's was put there.
+      // A request behind that of a later line was put there.
       if (each.time_us < latest && each.line >= last_line && !is_delayed) {
         complain("unsorted", each.line, "time goes back here; the requests are put in the order of their times");
       }

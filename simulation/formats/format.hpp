@@ -39,7 +39,7 @@ struct line_request {
   std::uint64_t whole = 0;  ///< the same where it is a whole number
   bool is_whole = false;
   time_source source = time_source::clock;
-  time_unit unit = time_unit::automatic;  ///< of its time, where the member's name says it
+  time_unit unit = time_unit::automatic;  ///< of its time, where the member's name has it
   std::uint64_t tokens = 0;               ///< of the input
   std::size_t first = 0;                  ///< its first id
   std::size_t count = 0;

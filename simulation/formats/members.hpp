@@ -41,8 +41,8 @@ inline constexpr std::array<std::string_view, 3> block_token_names{"block_size",
 /// The first of `names` that `object` has; none: an empty one.
 [[nodiscard]] std::string_view present_name(const simdjson::dom::element& object,
                                             std::span<const std::string_view> names);
-/// Where a line says how many tokens a block has, all lines of its file have to; it wins against the format's number. A
-/// fault where it differs from an option or another line.
+/// The tokens of a block, where a line has them: they win against the format's number. A fault where they differ from
+/// an option's or another line's.
 [[nodiscard]] line_result take_block_tokens(const simdjson::dom::element& object, line_requests& target);
 /// Whether a member of this name, which a line in the usual form does not have, has a meaning.
 [[nodiscard]] bool is_rare_name(std::string_view name) noexcept;
@@ -61,8 +61,8 @@ class text_ids {
   std::unordered_map<std::string, std::uint64_t> numbers_;
 };
 
-/// The time of a request: a number of 0 to 10^19, whole or not, which may be written as text. The first of `names` that
-/// is there says its unit.
+/// The time of a request: a number of 0 to 10^19, whole or not, which may be written as text. The unit is that of the
+/// first of `names` that is there.
 [[nodiscard]] line_result take_time(const simdjson::dom::element& object, std::span<const time_name> names,
                                     line_request& target);
 [[nodiscard]] line_result take_time(const simdjson::dom::element& object, std::string_view name, line_request& target);
