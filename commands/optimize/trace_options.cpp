@@ -18,6 +18,7 @@ constexpr std::uint64_t most_block_tokens = std::uint64_t{1} << 20;
 std::vector<std::string> format_names() {
   std::vector<std::string> names{"auto"};
   for (const auto& each : formats::table()) names.emplace_back(each.name);
+  names.emplace_back(own_format);
   return names;
 }
 
@@ -33,7 +34,7 @@ std::string block_tokens_text() {
 }  // namespace
 
 void trace_options::add_to(CLI::App& command) {
-  command.add_option("trace", path, "Recorded requests, a JSON object a line")->required();
+  command.add_option("trace", path, "Recorded requests: a .ctrace file, or a JSON object a line")->required();
   command.add_option("--format", format, "How they are written; auto: told by the first line that is of one")
       ->check(CLI::IsMember(format_names()))
       ->capture_default_str();
@@ -54,7 +55,7 @@ result<read_trace> trace_options::read() const {
                                     .block_tokens = block_tokens,
                                     .unit = time_units().at(unit),
                                     .allow_left_out = allow_left_out,
-                                    .full_blocks = true,
+                                    .full_blocks = full_blocks,
                                     .doubts_tokens = true});
   if (!all) return all;
   for (const std::string& each : all->warnings) complain({error_code::malformed, each});
