@@ -283,8 +283,8 @@ class part_cutter {
     if (most >= parts_.requests.size() && std::ranges::none_of(parts_.requests, is_cut)) return;
     numbers_.assign(parts_.identities.size(), none);
     std::size_t from = 0;
-    for (const trace::arrival& each : parts_.requests) {
-      if (requests_ == most) break;
+    for (std::size_t i = 0; i < std::min(most, parts_.requests.size()); ++i) {
+      const trace::arrival each = parts_.requests[i];  // its place may be taken
       take(each, from);
       from += each.count;
     }
