@@ -49,7 +49,7 @@ result<huge_vector<std::byte>> read_bytes(const std::string& path) {
   return bytes;
 }
 
-/// What a file that knows itself may not be told.
+/// Refuses options that differ from the facts in the file.
 result<void> check(const std::string& path, const trace_reading& reading) {
   if (!reading.format.empty() && reading.format != "auto" && reading.format != own_format) {
     return fail(error_code::invalid_argument,
@@ -80,13 +80,12 @@ result<read_trace> read_ctrace_file(const std::string& path, const trace_reading
   const auto bytes = read_bytes(path);
   if (!bytes) return std::unexpected(bytes.error());
   auto decoded = formats::ctrace::decode(
-      *bytes, {.full_blocks = reading.full_blocks, .most = reading.most, .most_bytes = machine_bytes()});
+      *bytes, {.full_blocks = reading.full_blocks, .limit = reading.most, .most_bytes = machine_bytes()});
   if (!decoded) return std::unexpected(decoded.error().in(path));
   const std::uint64_t block_tokens = decoded->requests.block_tokens();
   if (reading.block_tokens != 0 && reading.block_tokens != block_tokens) {
     return fail(error_code::invalid_argument,
-                fmt::format("{} has blocks of {} tokens, and --block-tokens says {}: leave it out, or convert the log "
-                            "again",
+                fmt::format("{} has blocks of {} tokens, not of {}: leave --block-tokens out, or convert the log again",
                             path, block_tokens, reading.block_tokens));
   }
   if (decoded->requests.requests().empty()) {

@@ -354,6 +354,12 @@ result<read_trace> read_requests(const replay_options& options, bool full_blocks
                                              .full_blocks = full_blocks,
                                              .most = options.limit});
   if (!read) return read;
+  const std::uint64_t block_tokens = read->requests.block_tokens();
+  if (!options.simulate && block_tokens != simulation::trace::tokens_per_block) {
+    return fail(error_code::invalid_argument,
+                fmt::format("{} has blocks of {} tokens; a node replays those of {}, --simulate takes any",
+                            options.path, block_tokens, simulation::trace::tokens_per_block));
+  }
   for (const std::string& each : read->warnings) complain({error_code::malformed, each});
   return read;
 }

@@ -38,16 +38,16 @@ result<read_trace> read(const convert_options& options) {
   return all;
 }
 
-exit_code write(read_trace made, const convert_options& options) {
-  const auto bytes = formats::ctrace::encode(made.requests, {.lines = made.lines,
-                                                             .left_out = made.left_out,
-                                                             .full_blocks = made.full_blocks,
-                                                             .anonymised = made.anonymised,
-                                                             .seed = made.seed});
+exit_code write(read_trace source, const convert_options& options) {
+  const auto bytes = formats::ctrace::encode(source.requests, {.lines = source.lines,
+                                                               .left_out = source.left_out,
+                                                               .full_blocks = source.full_blocks,
+                                                               .anonymised = source.anonymised,
+                                                               .seed = source.seed});
   if (!bytes) return failed_with(bytes.error().in(options.trace.path));
   if (auto ok = replace_whole(options.out, *bytes); !ok) return failed_with(ok.error());
-  made.format = own_format;
-  print(summary_of(made, bytes->size()), options.as_json);
+  source.format = own_format;
+  print(summary_of(source, bytes->size()), options.as_json);
   return exit_code::orderly;
 }
 

@@ -1,4 +1,4 @@
-// `cenote trace info`: what a file of recorded requests holds.
+// `cenote trace info`: a file of recorded requests in numbers.
 #pragma once
 
 #include <cstdint>

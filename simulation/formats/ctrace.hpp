@@ -31,7 +31,7 @@ struct contents {
 
 struct reading {
   bool full_blocks = false;  ///< without the blocks that are not full of tokens
-  std::size_t most = 0;      ///< only the first so many requests; 0: all
+  std::size_t limit = 0;     ///< only the first so many requests; 0: all
   std::uint64_t most_bytes = std::numeric_limits<std::uint64_t>::max();  ///< of memory that the requests may take
 };
 

@@ -43,7 +43,7 @@ struct file_header {
 static_assert(sizeof(file_header) == 96 && std::is_trivially_copyable_v<file_header>);
 
 /// Before each frame, and again in the index.
-struct frame_header {
+struct frame_head {
   std::uint32_t packed = 0;  ///< bytes that follow
   std::uint32_t raw = 0;     ///< bytes when unpacked
   std::uint32_t requests = 0;
@@ -51,7 +51,7 @@ struct frame_header {
   std::uint64_t references = 0;
   std::uint64_t checksum = 0;  ///< of the packed bytes
 };
-static_assert(sizeof(frame_header) == 32 && std::is_trivially_copyable_v<frame_header>);
+static_assert(sizeof(frame_head) == 32 && std::is_trivially_copyable_v<frame_head>);
 
 /// The end of the file, behind the index.
 struct file_trailer {
@@ -70,8 +70,8 @@ constexpr unsigned has_instance = 16;  ///< another one than that of the one bef
 constexpr unsigned has_session = 32;   ///< another one than that of what it copies, or of the one before it
 constexpr unsigned access_shift = 6;
 
-enum class piece_kind : std::uint8_t { fresh, run, copy };
-constexpr unsigned piece_kind_bits = 2;
+enum class chain_step : std::uint8_t { fresh, run, copy };
+constexpr unsigned chain_step_bits = 2;
 
 /// Numbers with a sign, small ones of both signs first.
 constexpr std::uint64_t zigzag(std::int64_t number) noexcept {

@@ -24,19 +24,20 @@ constexpr std::size_t least_request = 2;  // bytes
 constexpr std::int64_t most_difference = std::int64_t{1} << 56;
 
 /// The bytes of a frame. Behind their end come zeros, and it is exhausted.
-class byte_reader {
+class varint_reader {
  public:
-  explicit byte_reader(std::span<const std::byte> bytes) : at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
+  explicit varint_reader(std::span<const std::byte> bytes)
+      : next_byte_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
   [[nodiscard]] unsigned byte() noexcept {
-    if (at_ == end_) {
+    if (next_byte_ == end_) {
       exhausted_ = true;
       return 0;
     }
-    return static_cast<unsigned>(*at_++);
+    return static_cast<unsigned>(*next_byte_++);
   }
   [[nodiscard]] std::uint64_t number() noexcept {
-    if (at_ != end_ && static_cast<unsigned>(*at_) < 0x80) return static_cast<unsigned>(*at_++);
+    if (next_byte_ != end_ && static_cast<unsigned>(*next_byte_) < 0x80) return static_cast<unsigned>(*next_byte_++);
     std::uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
       const std::uint64_t next = byte();
@@ -48,28 +49,28 @@ class byte_reader {
     return 0;
   }
   [[nodiscard]] std::span<const std::byte> take(std::uint64_t size) noexcept {
-    if (size > static_cast<std::uint64_t>(end_ - at_)) {
+    if (size > static_cast<std::uint64_t>(end_ - next_byte_)) {
       exhausted_ = true;
       return {};
     }
-    const std::span<const std::byte> taken(at_, static_cast<std::size_t>(size));
-    at_ += size;
+    const std::span<const std::byte> taken(next_byte_, static_cast<std::size_t>(size));
+    next_byte_ += size;
     return taken;
   }
   /// Something was read that is not there, or was no number.
   [[nodiscard]] bool is_exhausted() const noexcept { return exhausted_; }
-  [[nodiscard]] bool is_empty() const noexcept { return at_ == end_; }
+  [[nodiscard]] bool is_empty() const noexcept { return next_byte_ == end_; }
 
  private:
-  const std::byte* at_;
+  const std::byte* next_byte_;
   const std::byte* end_;
   bool exhausted_ = false;
 };
 
 /// Appends the requests of frames. A member that takes something gives the fault of what it took, or nothing.
-class request_reader {
+class frame_decoder {
  public:
-  explicit request_reader(const file_header& header) : header_(header) { parts_.block_tokens = header.block_tokens; }
+  explicit frame_decoder(const file_header& header) : header_(header) { parts_.block_tokens = header.block_tokens; }
 
   void reserve() {
     parts_.requests.reserve(header_.requests);
@@ -78,8 +79,8 @@ class request_reader {
     firsts_.reserve(header_.requests);
   }
 
-  std::string_view take_frame(const frame_header& frame, std::span<const std::byte> raw) {
-    byte_reader bytes(raw);
+  std::string_view take_frame(const frame_head& frame, std::span<const std::byte> raw) {
+    varint_reader bytes(raw);
     references_end_ = parts_.blocks.size() + frame.references;
     blocks_end_ = next_ + frame.blocks;
     for (std::uint32_t i = 0; i < frame.requests; ++i) {
@@ -109,7 +110,7 @@ class request_reader {
   [[nodiscard]] trace::numbered take() noexcept { return std::move(parts_); }
 
  private:
-  std::string_view take_request(byte_reader& bytes) {
+  std::string_view take_request(varint_reader& bytes) {
     const unsigned flags = bytes.byte();
     trace::arrival made;
     const std::uint64_t later = (flags & has_time) != 0 ? bytes.number() : 0;
@@ -136,24 +137,24 @@ class request_reader {
   }
 
   /// Takes the distance of the copy, if there is one.
-  std::uint32_t session_of_copy(unsigned flags, byte_reader& bytes) {
+  std::uint32_t session_of_copy(unsigned flags, varint_reader& bytes) {
     distance_ = (flags & has_copy) != 0 ? bytes.number() : 0;
     if (distance_ == 0 || distance_ > parts_.requests.size()) return session_;
     return parts_.requests[parts_.requests.size() - distance_].session;
   }
 
-  std::string_view take_chain(unsigned flags, byte_reader& bytes) {
+  std::string_view take_chain(unsigned flags, varint_reader& bytes) {
     if ((flags & has_copy) != 0 && !copy(distance_, bytes.number())) return "a copy is of nothing";
     if ((flags & has_new) != 0 && !add_new(bytes.number())) return "new blocks are too many";
     if ((flags & has_pieces) == 0) return "";
     for (std::uint64_t left = bytes.number(); left > 0; --left) {
       const std::uint64_t head = bytes.number();
-      const std::uint64_t length = head >> piece_kind_bits;
+      const std::uint64_t length = head >> chain_step_bits;
       bool taken = false;
-      switch (head & ((1U << piece_kind_bits) - 1)) {
-        case static_cast<unsigned>(piece_kind::fresh): taken = add_new(length); break;
-        case static_cast<unsigned>(piece_kind::run): taken = add_run(bytes.number(), length); break;
-        case static_cast<unsigned>(piece_kind::copy): taken = copy(bytes.number(), length); break;
+      switch (head & ((1U << chain_step_bits) - 1)) {
+        case static_cast<unsigned>(chain_step::fresh): taken = add_new(length); break;
+        case static_cast<unsigned>(chain_step::run): taken = add_run(bytes.number(), length); break;
+        case static_cast<unsigned>(chain_step::copy): taken = copy(bytes.number(), length); break;
         default: break;
       }
       if (!taken) return "a piece is of nothing";
@@ -201,7 +202,7 @@ class request_reader {
     return false;
   }
 
-  bool take_tokens(trace::arrival& request, byte_reader& bytes) {
+  bool take_tokens(trace::arrival& request, varint_reader& bytes) {
     const std::int64_t difference = unzigzag(bytes.number());
     if (difference > most_difference || difference < -most_difference) return false;
     const std::int64_t tokens = static_cast<std::int64_t>(request.count * header_.block_tokens) + difference;
@@ -211,7 +212,7 @@ class request_reader {
     return difference > -static_cast<std::int64_t>(header_.block_tokens);
   }
 
-  bool take_session(bool is_given, std::uint32_t expected, byte_reader& bytes) {
+  bool take_session(bool is_given, std::uint32_t expected, varint_reader& bytes) {
     session_ = expected;
     if (is_given) {
       const std::uint64_t code = bytes.number();
@@ -222,7 +223,7 @@ class request_reader {
     return true;
   }
 
-  std::string_view take_identities(byte_reader& bytes) {
+  std::string_view take_identities(varint_reader& bytes) {
     while (parts_.identities.size() < next_) {
       const std::uint64_t head = bytes.number();
       const std::uint64_t length = head >> 1;
@@ -278,15 +279,15 @@ class part_cutter {
   part_cutter(trace::numbered& parts, const reading& reading) : parts_(parts), reading_(reading) {}
 
   void cut() {
-    const std::size_t most = reading_.most == 0 ? parts_.requests.size() : reading_.most;
-    const auto is_cut = [&](const trace::arrival& each) { return kept(each) != each.count; };
+    const std::size_t most = reading_.limit == 0 ? parts_.requests.size() : reading_.limit;
+    const auto is_cut = [&](const trace::arrival& each) { return full_count(each) != each.count; };
     if (most >= parts_.requests.size() && std::ranges::none_of(parts_.requests, is_cut)) return;
     numbers_.assign(parts_.identities.size(), none);
-    std::size_t from = 0;
+    std::size_t first = 0;
     for (std::size_t i = 0; i < std::min(most, parts_.requests.size()); ++i) {
       const trace::arrival each = parts_.requests[i];  // its place may be taken
-      take(each, from);
-      from += each.count;
+      take(each, first);
+      first += each.count;
     }
     parts_.requests.resize(requests_);
     parts_.blocks.resize(size_);
@@ -296,17 +297,17 @@ class part_cutter {
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  [[nodiscard]] std::size_t kept(const trace::arrival& request) const noexcept {
+  [[nodiscard]] std::size_t full_count(const trace::arrival& request) const noexcept {
     if (!reading_.full_blocks) return request.count;
     return std::min<std::uint64_t>(request.count, request.tokens / parts_.block_tokens);
   }
 
   /// Moves a request to the front; a read with the write of the same chain behind it becomes one.
-  void take(const trace::arrival& request, std::size_t from) {
+  void take(const trace::arrival& request, std::size_t first) {
     trace::arrival made = request;
-    made.count = kept(request);
+    made.count = full_count(request);
     const std::size_t begin = size_;
-    for (std::size_t i = 0; i < made.count; ++i) parts_.blocks[size_++] = number_of(parts_.blocks[from + i]);
+    for (std::size_t i = 0; i < made.count; ++i) parts_.blocks[size_++] = number_of(parts_.blocks[first + i]);
     if (requests_ > 0 && are_halves(parts_.requests[requests_ - 1], made, begin)) {
       parts_.requests[requests_ - 1].access = chain_access::both;
       size_ = begin;
@@ -346,12 +347,12 @@ class file_reader {
     if (auto ok = read_header(); !ok) return std::unexpected(ok.error());
     if (auto ok = read_index(); !ok) return std::unexpected(ok.error());
     if (auto ok = check_totals(); !ok) return std::unexpected(ok.error());
-    request_reader requests(header_);
+    frame_decoder requests(header_);
     requests.reserve();
     std::size_t offset = sizeof(file_header);
     for (std::size_t i = 0; i < index_.size(); ++i) {
       if (auto ok = read_frame(i, offset, requests); !ok) return std::unexpected(ok.error());
-      offset += sizeof(frame_header) + index_[i].packed;
+      offset += sizeof(frame_head) + index_[i].packed;
     }
     if (const auto fault = requests.end(); !fault.empty()) return fail(error_code::malformed, std::string(fault));
     trace::numbered parts = requests.take();
@@ -385,14 +386,14 @@ class file_reader {
   result<void> read_index() {
     const std::size_t body = file_.size() - sizeof(header_) - sizeof(trailer_);
     std::memcpy(&trailer_, file_.data() + sizeof(header_) + body, sizeof(trailer_));
-    if (trailer_.magic != last_magic || trailer_.frames > body / (2 * sizeof(frame_header))) return cut_off();
-    const std::size_t size = trailer_.frames * sizeof(frame_header);
+    if (trailer_.magic != last_magic || trailer_.frames > body / (2 * sizeof(frame_head))) return cut_off();
+    const std::size_t size = trailer_.frames * sizeof(frame_head);
     const auto bytes = file_.subspan(sizeof(header_) + body - size, size);
     if (trailer_.checksum != checksum_of(bytes)) return fail(error_code::malformed, "the index is damaged");
     index_.resize(trailer_.frames);
     std::memcpy(index_.data(), bytes.data(), size);
     std::uint64_t all = size;
-    for (const frame_header& each : index_) all += sizeof(frame_header) + each.packed;
+    for (const frame_head& each : index_) all += sizeof(frame_head) + each.packed;
     if (all != body) return fail(error_code::malformed, "the frames of the index do not fill the file");
     return {};
   }
@@ -403,7 +404,7 @@ class file_reader {
     std::uint64_t references = 0;
     std::uint64_t blocks = 0;
     for (std::size_t i = 0; i < index_.size(); ++i) {
-      const frame_header& each = index_[i];
+      const frame_head& each = index_[i];
       if (each.raw > most_raw || each.requests > each.raw / least_request || each.references > most_numbers ||
           each.blocks > each.references) {
         return fail(error_code::malformed, fmt::format("frame {}: its counts are impossible", i));
@@ -429,8 +430,8 @@ class file_reader {
            header_.blocks * sizeof(std::uint64_t) + most_raw;
   }
 
-  result<void> read_frame(std::size_t number, std::size_t offset, request_reader& requests) {
-    const frame_header& frame = index_[number];
+  result<void> read_frame(std::size_t number, std::size_t offset, frame_decoder& requests) {
+    const frame_head& frame = index_[number];
     const auto broken = [&](std::string_view fault) {
       return fail(error_code::malformed, fmt::format("frame {}, at byte {}: {}", number, offset, fault));
     };
@@ -458,7 +459,7 @@ class file_reader {
   const reading& reading_;
   file_header header_;
   file_trailer trailer_;
-  std::vector<frame_header> index_;
+  std::vector<frame_head> index_;
   std::vector<std::byte> raw_;
 };
 

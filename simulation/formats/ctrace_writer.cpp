@@ -22,7 +22,7 @@ constexpr int packing_level = 9;
 constexpr std::uint32_t no_request = ~std::uint32_t{0};
 constexpr unsigned literal_bits = 49;  // a step of more is written down as the identity itself
 
-class byte_writer {
+class varint_writer {
  public:
   void number(std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) byte(static_cast<unsigned>(value & 0x7f) | 0x80U);
@@ -34,7 +34,7 @@ class byte_writer {
     const auto view = std::as_bytes(std::span(&value, 1));
     bytes_.insert(bytes_.end(), view.begin(), view.end());
   }
-  void append(std::span<const std::byte> more) { bytes_.insert(bytes_.end(), more.begin(), more.end()); }
+  void append(std::span<const std::byte> tail) { bytes_.insert(bytes_.end(), tail.begin(), tail.end()); }
 
   [[nodiscard]] std::vector<std::byte>& bytes() noexcept { return bytes_; }
 
@@ -43,7 +43,7 @@ class byte_writer {
 };
 
 struct chain_piece {
-  piece_kind kind = piece_kind::fresh;
+  chain_step kind = chain_step::fresh;
   std::uint64_t place = 0;  ///< the first number of a run, the distance of a copy in requests
   std::uint64_t length = 0;
 };
@@ -59,10 +59,10 @@ class piece_cutter {
     chain_ = trace_.blocks(trace_.requests()[number]);
     number_ = number;
     old_end_ = 0;
-    for (std::size_t at = 0; at < chain_.size();) {
-      const chain_piece next = chain_[at] == next_ ? fresh_at(at) : old_at(at);
+    for (std::size_t place = 0; place < chain_.size();) {
+      const chain_piece next = chain_[place] == next_ ? fresh_at(place) : old_at(place);
       pieces_.push_back(next);
-      at += next.length;
+      place += next.length;
     }
     for (const std::uint32_t block : chain_) {
       if (std::exchange(last_users_[block], number) == number) return std::nullopt;
@@ -74,32 +74,32 @@ class piece_cutter {
   [[nodiscard]] std::uint32_t blocks() const noexcept { return next_; }
 
  private:
-  chain_piece fresh_at(std::size_t at) {
+  chain_piece fresh_at(std::size_t place) {
     std::uint64_t length = 0;
-    for (; at < chain_.size() && chain_[at] == next_; ++at, ++length) ++next_;
-    return {.kind = piece_kind::fresh, .place = 0, .length = length};
+    for (; place < chain_.size() && chain_[place] == next_; ++place, ++length) ++next_;
+    return {.kind = chain_step::fresh, .place = 0, .length = length};
   }
 
-  chain_piece old_at(std::size_t at) {
-    old_end_ = std::max(old_end_, at);
+  chain_piece old_at(std::size_t place) {
+    old_end_ = std::max(old_end_, place);
     while (old_end_ < chain_.size() && chain_[old_end_] < next_) ++old_end_;
-    std::size_t end = at + 1;
+    std::size_t end = place + 1;
     while (end < old_end_ && chain_[end] == chain_[end - 1] + 1) ++end;
-    const chain_piece run{.kind = piece_kind::run, .place = chain_[at], .length = end - at};
-    const chain_piece deep = copy_from(last_users_[chain_[old_end_ - 1]], at);
-    const chain_piece near = copy_from(last_users_[chain_[at]], at);
+    const chain_piece run{.kind = chain_step::run, .place = chain_[place], .length = end - place};
+    const chain_piece deep = copy_from(last_users_[chain_[old_end_ - 1]], place);
+    const chain_piece near = copy_from(last_users_[chain_[place]], place);
     const chain_piece& copy = deep.length >= near.length ? deep : near;
     return copy.length >= run.length ? copy : run;
   }
 
   /// As much from `at` on as an earlier request has in the same place.
-  [[nodiscard]] chain_piece copy_from(std::uint32_t earlier, std::size_t at) const {
+  [[nodiscard]] chain_piece copy_from(std::uint32_t earlier, std::size_t place) const {
     if (earlier >= number_) return {};  // none, or a block that came earlier in this chain
     const auto chain = trace_.blocks(trace_.requests()[earlier]);
     const std::size_t end = std::min(chain.size(), old_end_);
-    std::size_t same = at;
+    std::size_t same = place;
     while (same < end && chain[same] == chain_[same]) ++same;
-    return {.kind = piece_kind::copy, .place = number_ - earlier, .length = same - at};
+    return {.kind = chain_step::copy, .place = number_ - earlier, .length = same - place};
   }
 
   const trace& trace_;
@@ -162,21 +162,21 @@ class file_writer {
     put(request, *pieces);
     const std::size_t identities = facts_.seed ? 0 : (cutter_.blocks() - frame_first_) * (sizeof(std::uint64_t) + 2);
     const std::size_t whole = frame_.bytes().size() + one_.bytes().size() + identities;
-    if (frame_header_.requests > 0 && whole > usual_raw) {
+    if (frame_head_.requests > 0 && whole > usual_raw) {
       if (auto ok = end_frame(known); !ok) return ok;
     }
     frame_.append(one_.bytes());
-    ++frame_header_.requests;
-    frame_header_.references += request.count;
+    ++frame_head_.requests;
+    frame_head_.references += request.count;
     header_.tokens += request.tokens;
     return {};
   }
 
   void put(const trace::entry& request, std::span<const chain_piece> pieces) {
-    const bool copies = !pieces.empty() && pieces[0].kind == piece_kind::copy;
+    const bool copies = !pieces.empty() && pieces[0].kind == chain_step::copy;
     const chain_piece copy = copies ? pieces[0] : chain_piece{};
     pieces = pieces.subspan(copies ? 1 : 0);
-    const bool goes_on = !pieces.empty() && pieces[0].kind == piece_kind::fresh;
+    const bool goes_on = !pieces.empty() && pieces[0].kind == chain_step::fresh;
     const std::uint64_t fresh = goes_on ? pieces[0].length : 0;
     pieces = pieces.subspan(goes_on ? 1 : 0);
     const std::uint32_t instance = instances_(request.instance);
@@ -203,42 +203,42 @@ class file_writer {
   void put_pieces(std::span<const chain_piece> pieces) {
     one_.number(pieces.size());
     for (const chain_piece& each : pieces) {
-      one_.number(each.length << piece_kind_bits | static_cast<std::uint64_t>(each.kind));
-      if (each.kind != piece_kind::fresh) one_.number(each.place);
+      one_.number(each.length << chain_step_bits | static_cast<std::uint64_t>(each.kind));
+      if (each.kind != chain_step::fresh) one_.number(each.place);
     }
   }
 
   /// Those of the blocks from `frame_first_` to `end`: what follows one by one, and what stands apart.
   void put_identities(std::uint32_t end) {
     const auto identities = trace_.identities();
-    for (std::uint32_t at = frame_first_; at < end;) {
-      std::uint32_t stop = at + 1;
-      if (is_literal(at, end)) {
+    for (std::uint32_t place = frame_first_; place < end;) {
+      std::uint32_t stop = place + 1;
+      if (is_literal(place, end)) {
         while (stop < end && is_literal(stop, end)) ++stop;
-        frame_.number(std::uint64_t{stop - at} << 1 | 1);
-        frame_.append(std::as_bytes(identities.subspan(at, stop - at)));
+        frame_.number(std::uint64_t{stop - place} << 1 | 1);
+        frame_.append(std::as_bytes(identities.subspan(place, stop - place)));
       } else {
         while (stop < end && identities[stop] == identities[stop - 1] + 1) ++stop;
-        frame_.number(std::uint64_t{stop - at} << 1);
-        frame_.number(step_of(at));
+        frame_.number(std::uint64_t{stop - place} << 1);
+        frame_.number(step_of(place));
       }
-      at = stop;
+      place = stop;
     }
   }
-  [[nodiscard]] std::uint64_t step_of(std::uint32_t at) const {
-    const std::uint64_t expected = at == 0 ? 0 : trace_.identities()[at - 1] + 1;
-    return zigzag(static_cast<std::int64_t>(trace_.identities()[at] - expected));
+  [[nodiscard]] std::uint64_t step_of(std::uint32_t place) const {
+    const std::uint64_t expected = place == 0 ? 0 : trace_.identities()[place - 1] + 1;
+    return zigzag(static_cast<std::int64_t>(trace_.identities()[place] - expected));
   }
-  [[nodiscard]] bool is_literal(std::uint32_t at, std::uint32_t end) const {
+  [[nodiscard]] bool is_literal(std::uint32_t place, std::uint32_t end) const {
     const auto identities = trace_.identities();
-    if (at + 1 < end && identities[at + 1] == identities[at] + 1) return false;
-    return step_of(at) >> literal_bits != 0;
+    if (place + 1 < end && identities[place + 1] == identities[place] + 1) return false;
+    return step_of(place) >> literal_bits != 0;
   }
 
   result<void> end_frame() { return end_frame(cutter_.blocks()); }
   /// Ends the frame, whose blocks are those up to `end`.
   result<void> end_frame(std::uint32_t end) {
-    if (frame_header_.requests == 0) return {};
+    if (frame_head_.requests == 0) return {};
     if (!facts_.seed) put_identities(end);
     const std::vector<std::byte>& raw = frame_.bytes();
     if (raw.size() > most_raw) {
@@ -250,14 +250,14 @@ class file_writer {
     const std::size_t size = ::ZSTD_compress(packed.data(), packed.size(), raw.data(), raw.size(), packing_level);
     if (::ZSTD_isError(size) != 0) return fail(error_code::system, ::ZSTD_getErrorName(size));
     packed.resize(size);
-    frame_header_.packed = static_cast<std::uint32_t>(size);
-    frame_header_.raw = static_cast<std::uint32_t>(raw.size());
-    frame_header_.blocks = end - frame_first_;
-    frame_header_.checksum = checksum_of(packed);
-    file_.fixed(frame_header_);
+    frame_head_.packed = static_cast<std::uint32_t>(size);
+    frame_head_.raw = static_cast<std::uint32_t>(raw.size());
+    frame_head_.blocks = end - frame_first_;
+    frame_head_.checksum = checksum_of(packed);
+    file_.fixed(frame_head_);
     file_.append(packed);
-    index_.push_back(frame_header_);
-    frame_header_ = {};
+    index_.push_back(frame_head_);
+    frame_head_ = {};
     frame_first_ = end;
     frame_.bytes().clear();
     return {};
@@ -288,13 +288,13 @@ class file_writer {
   std::uint64_t time_ms_ = 0;
   std::uint32_t instance_ = 0;
   std::uint32_t session_ = 0;
-  byte_writer one_;  ///< the request at hand
-  byte_writer frame_;
-  frame_header frame_header_;
+  varint_writer one_;  ///< the request at hand
+  varint_writer frame_;
+  frame_head frame_head_;
   std::uint32_t frame_first_ = 0;  ///< the first new block of the frame
-  std::vector<frame_header> index_;
+  std::vector<frame_head> index_;
   file_header header_;
-  byte_writer file_;
+  varint_writer file_;
 };
 
 }  // namespace

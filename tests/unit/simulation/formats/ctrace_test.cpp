@@ -41,16 +41,16 @@ class trace_maker {
   explicit trace_maker(unsigned seed) : random_(seed) {}
 
   trace make(std::size_t count) {
-    trace made(1 + below(3) * below(40));
-    wide_ = below(2) == 0;
+    trace made(1 + drawn(3) * drawn(40));
+    wide_ = drawn(2) == 0;
     for (std::size_t i = 0; i < count; ++i) {
       const std::vector<std::uint64_t> ids = chain(made);
       const std::uint64_t full = ids.size() * made.block_tokens();
-      const std::uint64_t cut = ids.empty() ? 0 : below(made.block_tokens());
-      made.add({.time_ms = time_ += below(3) * below(1'000),
-                .tokens = below(2) == 0 ? full - cut : full + below(5 * made.block_tokens()),
+      const std::uint64_t cut = ids.empty() ? 0 : drawn(made.block_tokens());
+      made.add({.time_ms = time_ += drawn(3) * drawn(1'000),
+                .tokens = drawn(2) == 0 ? full - cut : full + drawn(5 * made.block_tokens()),
                 .count = ids.size(),
-                .access = static_cast<chain_access>(below(3)),
+                .access = static_cast<chain_access>(drawn(3)),
                 .instance = first_number(instances_),
                 .session = first_number(sessions_)},
                ids);
@@ -59,28 +59,28 @@ class trace_maker {
   }
 
  private:
-  std::uint64_t below(std::uint64_t end) { return random_() % end; }
+  std::uint64_t drawn(std::uint64_t end) { return random_() % end; }
 
   std::uint32_t first_number(std::uint32_t& numbers) {
-    const auto number = static_cast<std::uint32_t>(below(numbers + 1));
+    const auto number = static_cast<std::uint32_t>(drawn(numbers + 1));
     numbers = std::max(numbers, std::min(number + 1, 5U));
     return std::min(number, 4U);
   }
 
-  std::vector<std::uint64_t> chain(const trace& made) {
+  std::vector<std::uint64_t> chain(const trace& earlier_ones) {
     std::vector<std::uint64_t> ids;
     std::set<std::uint64_t> all;
     const auto append = [&](std::uint64_t id) {
       if (all.insert(id).second) ids.push_back(id);
     };
-    if (!made.requests().empty() && below(4) != 0) {
-      const auto earlier = made.ids(made.requests()[below(made.requests().size())]);
-      for (const std::uint64_t id : earlier.first(below(earlier.size() + 1))) append(id);
+    if (!earlier_ones.requests().empty() && drawn(4) != 0) {
+      const auto earlier = earlier_ones.ids(earlier_ones.requests()[drawn(earlier_ones.requests().size())]);
+      for (const std::uint64_t id : earlier.first(drawn(earlier.size() + 1))) append(id);
     }
-    for (std::uint64_t pieces = below(4); pieces > 0; --pieces) {
-      const std::uint64_t start = below(3) == 0 ? below(60) : next_ += below(3);
-      for (std::uint64_t i = 0; i < below(12); ++i) append(wide_ ? (start + i) * 0x9e3779b97f4a7c15ULL : start + i);
-      next_ += below(12);
+    for (std::uint64_t pieces = drawn(4); pieces > 0; --pieces) {
+      const std::uint64_t start = drawn(3) == 0 ? drawn(60) : next_ += drawn(3);
+      for (std::uint64_t i = 0; i < drawn(12); ++i) append(wide_ ? (start + i) * 0x9e3779b97f4a7c15ULL : start + i);
+      next_ += drawn(12);
     }
     return ids;
   }
@@ -165,8 +165,8 @@ BOOST_AUTO_TEST_CASE(full_blocks_and_first_requests_are_those_of_the_trace) {
       }
       const file_bytes file = encoded(made);
       BOOST_TEST(are_equal(decode(file, {.full_blocks = true})->requests, made.full_blocks(50)));
-      BOOST_TEST(are_equal(decode(file, {.full_blocks = true, .most = 20})->requests, made.full_blocks(20)));
-      BOOST_TEST(are_equal(decode(file, {.most = 7})->requests, made.first(7)));
+      BOOST_TEST(are_equal(decode(file, {.full_blocks = true, .limit = 20})->requests, made.full_blocks(20)));
+      BOOST_TEST(are_equal(decode(file, {.limit = 7})->requests, made.first(7)));
     }
   }
 }
@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_was_cut_is_noticed) {
 BOOST_AUTO_TEST_CASE(bytes_behind_right_checksums_give_an_error_or_a_trace) {
   const trace made = trace_maker(21).make(30);
   const file_bytes file = encoded(made);
-  frame_header head;
+  frame_head head;
   std::memcpy(&head, file.data() + sizeof(file_header), sizeof(head));
   const std::size_t packed = sizeof(file_header) + sizeof(head);
   const std::size_t index = packed + head.packed;
