@@ -43,14 +43,14 @@ struct read_trace {
 
 constexpr std::string_view own_format = "cenote";
 
-/// Reads `path`: a `.ctrace`, told by its first bytes, whose `lines` are those of the log that it was made of; or lines
-/// of one of formats::table(); members that it does not name are ignored, as are empty lines. Requests come in the
-/// order of their times; a read with the write of the same chain next to it is one request. A line that makes no sense
-/// is left out. Times since 1970 become times since the first request.
+/// Reads `path`: a `.ctrace`, recognized by its first bytes, whose `lines` are those of the log that it was made of; or
+/// lines of one of formats::table(); members that it does not name are ignored, as are empty lines. Requests come in
+/// the order of their times; a read with the write of the same chain next to it is one request. A line that makes no
+/// sense is left out. Times since 1970 become times since the first request.
 ///
 /// Fails when the file cannot be read, is one JSON array, has no good line, or too many bad ones (malformed), for an
 /// unknown format (invalid_argument), and for a `.ctrace` that is damaged (malformed), would take more memory than
-/// there is (limit_exceeded), or of which `reading` says something else (invalid_argument).
+/// there is (limit_exceeded), or contradicts `reading` (invalid_argument).
 [[nodiscard]] result<read_trace> read_trace_file(const std::string& path, const trace_reading& reading = {});
 
 }  // namespace cenote

@@ -14,7 +14,7 @@
 
 namespace cenote::formats::ctrace {
 
-/// What a file has beside its requests.
+/// The facts of a file beside its requests.
 struct facts {
   std::uint64_t lines = 0;     ///< of the log that it was made of
   std::uint64_t left_out = 0;  ///< of those
@@ -45,7 +45,7 @@ struct reading {
 /// twice, more blocks than its tokens need, too many tokens, or more pieces than a frame holds.
 [[nodiscard]] result<std::vector<std::byte>> encode(const simulation::trace& requests, const facts& facts);
 
-/// What `file` holds; whatever its bytes are, memory is taken as they are decoded and up to `most_bytes`. Errors:
+/// The requests of `file`; whatever its bytes are, memory is taken as they are decoded and up to `most_bytes`. Errors:
 /// malformed, with the place; unsupported: another version; limit_exceeded: it takes more memory than it may.
 [[nodiscard]] result<contents> decode(std::span<const std::byte> file, const reading& reading = {});
 

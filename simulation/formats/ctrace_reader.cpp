@@ -97,7 +97,7 @@ class frame_decoder {
     return bytes.is_empty() ? "" : "bytes are left";
   }
 
-  /// What is wrong with all requests together.
+  /// The fault of all requests together, or nothing.
   std::string_view end() {
     if (tokens_ != header_.tokens) return "the tokens are not those of the head";
     if (!std::ranges::is_sorted(runs_)) std::ranges::sort(runs_);

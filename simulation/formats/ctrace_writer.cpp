@@ -92,7 +92,7 @@ class piece_cutter {
     return copy.length >= run.length ? copy : run;
   }
 
-  /// As much from `at` on as an earlier request has in the same place.
+  /// As much from `place` on as an earlier request has in the same place.
   [[nodiscard]] chain_piece copy_from(std::uint32_t earlier, std::size_t place) const {
     if (earlier >= number_) return {};  // none, or a block that came earlier in this chain
     const auto chain = trace_.blocks(trace_.requests()[earlier]);
