@@ -468,7 +468,8 @@ std::string workloads_text() {
 void add_replay(CLI::App& app) {
   auto* command = app.add_subcommand("replay", "Run a trace against a node, or through the eviction policies");
   auto options = std::make_shared<replay_options>();
-  command->add_option("trace", options->path, "Requests as Mooncake publishes them, a JSON object a line");
+  command->add_option("trace", options->path,
+                      "Requests as Mooncake publishes them, a JSON object a line, or a .ctrace file");
   command->add_option("--generate", options->generated,
                       "Made-up requests in place of a trace: KIND or KIND:name=value,…; see below");
   command->add_option("--limit", options->limit, "Only the first so many requests");
