@@ -391,7 +391,7 @@ class file_reader {
     const auto bytes = file_.subspan(sizeof(header_) + body - size, size);
     if (trailer_.checksum != checksum_of(bytes)) return fail(error_code::malformed, "the index is damaged");
     index_.resize(trailer_.frames);
-    std::memcpy(index_.data(), bytes.data(), size);
+    std::ranges::copy(bytes, std::as_writable_bytes(std::span(index_)).begin());
     std::uint64_t all = size;
     for (const frame_head& each : index_) all += sizeof(frame_head) + each.packed;
     if (all != body) return fail(error_code::malformed, "the frames of the index do not fill the file");
