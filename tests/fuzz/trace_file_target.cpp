@@ -1,4 +1,6 @@
 // Files of recorded requests, as they are, and behind checksums that are right.
+#include <zstd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -34,19 +36,24 @@ void copy_part(cenote::fuzz::bytes& file, std::size_t offset, const T& part) {
   std::memcpy(file.data() + offset, &part, sizeof(part));
 }
 
-/// One frame: its head's counts, then its packed bytes; all else is made to fit them.
+/// One frame: all tokens, its head's counts, then its bytes before they are packed; all else is made to fit them.
 void read_frame(cenote::fuzz::bytes_view input) {
+  std::uint64_t tokens = 0;
   frame_head frame;
-  if (input.size() < sizeof(frame)) return;
-  std::memcpy(&frame, input.data(), sizeof(frame));
-  const auto packed = input.subspan(sizeof(frame));
+  if (input.size() < sizeof(tokens) + sizeof(frame)) return;
+  std::memcpy(&tokens, input.data(), sizeof(tokens));
+  std::memcpy(&frame, input.data() + sizeof(tokens), sizeof(frame));
+  const auto raw = input.subspan(sizeof(tokens) + sizeof(frame));
+  cenote::fuzz::bytes packed(::ZSTD_compressBound(raw.size()));
+  packed.resize(::ZSTD_compress(packed.data(), packed.size(), raw.data(), raw.size(), 1));
+  frame.raw = static_cast<std::uint32_t>(raw.size());
   frame.packed = static_cast<std::uint32_t>(packed.size());
   frame.checksum = cenote::checksum_of(packed);
   file_header head{.block_tokens = 16,
                    .requests = frame.requests,
                    .references = frame.references,
                    .blocks = frame.blocks,
-                   .tokens = 0,
+                   .tokens = tokens,
                    .flags = flag_identities};
   head.checksum = cenote::checksum_of(&head, offsetof(file_header, checksum));
   const file_trailer trailer{.frames = 1, .checksum = cenote::checksum_of(&frame, sizeof(frame))};
@@ -71,8 +78,14 @@ void write_seeds() {
     const auto file = encode(requests, each);
     if (!file) std::abort();
     cenote::fuzz::write_seed(0, *file);
-    const std::size_t end = file->size() - sizeof(file_trailer) - sizeof(frame_head);
-    cenote::fuzz::write_seed(1, std::span(*file).first(end).subspan(sizeof(file_header)));
+    frame_head frame;
+    std::memcpy(&frame, file->data() + sizeof(file_header), sizeof(frame));
+    cenote::fuzz::bytes input(sizeof(std::uint64_t) + sizeof(frame) + frame.raw);
+    copy_part(input, 0, std::uint64_t{40 + 64 + 48});
+    copy_part(input, sizeof(std::uint64_t), frame);
+    ::ZSTD_decompress(input.data() + input.size() - frame.raw, frame.raw,
+                      file->data() + sizeof(file_header) + sizeof(frame), frame.packed);
+    cenote::fuzz::write_seed(1, input);
   }
 }
 
