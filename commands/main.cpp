@@ -18,6 +18,7 @@
 #include "commands/programs.hpp"
 #include "commands/replay/engine.hpp"
 #include "commands/replay/replay.hpp"
+#include "commands/trace/trace.hpp"
 
 namespace {
 
@@ -39,6 +40,7 @@ void add_commands(CLI::App& app) {
   cenote::add_replay(app);
   cenote::add_replay_engine(app);
   cenote::add_optimize(app);
+  cenote::add_trace(app);
   cenote::add_bench_program(app);
 }
 

@@ -87,6 +87,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("node_status", "private_node"),
         ("node", "operator", "replay"),
         ("optimize",),  # it reads traces as a replay does
+        ("trace",),  # it takes the options of the traces that optimize reads
         ("services",),
         ("bench",),  # it makes its traces as a replay does
         ("main",),

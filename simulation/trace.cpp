@@ -8,7 +8,6 @@ namespace cenote::simulation {
 
 namespace {
 
-constexpr std::uint64_t most_ms = std::uint64_t{0xffff'ffff} * 100;  // tenths of a second in 32 bits
 constexpr std::size_t least_places = 1024;
 
 /// The places at which an identity is looked for, one after the other; there is a power of two of them. Identities in a
@@ -49,6 +48,18 @@ trace::trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids, 
   for (const std::uint64_t id : ids_) blocks_.push_back(number_of(id));
 }
 
+trace::trace(numbered parts)
+    : blocks_(std::move(parts.blocks)), identities_(std::move(parts.identities)), block_tokens_(parts.block_tokens) {
+  requests_.reserve(parts.requests.size());
+  ids_.reserve(blocks_.size());
+  std::size_t first = 0;
+  for (const arrival& each : parts.requests) {
+    add_entry(each, first);
+    ids_.resize(first + each.count);  // piece by piece: its zeros are overwritten while they are in the cache
+    for (const std::size_t end = first + each.count; first < end; ++first) ids_[first] = identities_[blocks_[first]];
+  }
+}
+
 void trace::add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std::uint64_t> ids) {
   add({.time_ms = time_ms, .tokens = tokens}, ids);
 }
@@ -87,7 +98,9 @@ trace::arrival trace::arrival_of(const entry& request) noexcept {
 }
 
 std::uint32_t trace::number_of(std::uint64_t id) {
-  if (identities_.size() * 2 >= numbers_.size()) place_all(std::max(least_places, numbers_.size() * 2));
+  if (identities_.size() * 2 >= numbers_.size()) {
+    place_all(std::max(least_places, std::bit_ceil(identities_.size() * 2 + 1)));
+  }
   for (search at(id, numbers_.size());; at.next()) {
     std::uint32_t& here = numbers_[at.place()];
     if (here == 0) {

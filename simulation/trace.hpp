@@ -21,6 +21,7 @@ enum class chain_access : std::uint8_t {
 class trace {
  public:
   static constexpr std::uint64_t tokens_per_block = 512;  ///< of a trace that is made without a number
+  static constexpr std::uint64_t most_ms = std::uint64_t{0xffff'ffff} * 100;  ///< tenths of a second in 32 bits
 
   struct entry {
     std::size_t first = 0;     ///< its first block in the stream
@@ -45,12 +46,22 @@ class trace {
     std::uint32_t session = 0;
   };
 
+  /// Requests whose blocks are numbered from 0 as they first come.
+  struct numbered {
+    std::vector<arrival> requests;          ///< in the order of their times
+    huge_vector<std::uint32_t> blocks;      ///< of all requests, one after the other
+    huge_vector<std::uint64_t> identities;  ///< of each number; no two are equal
+    std::uint64_t block_tokens = tokens_per_block;
+  };
+
   trace() = default;
   /// An empty one of blocks of `block_tokens` tokens, at least 1.
   explicit trace(std::uint64_t block_tokens) : block_tokens_(block_tokens) {}
   /// All of `requests`, in the order of their times; `ids` are theirs, one after the other.
   trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids,
         std::uint64_t block_tokens = tokens_per_block);
+  /// All of `parts`, without looking for an identity.
+  explicit trace(numbered parts);
 
   /// A request at `time_ms` of `tokens` input tokens; time that goes back is taken as standing still.
   void add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std::uint64_t> ids);

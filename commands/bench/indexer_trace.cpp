@@ -465,7 +465,7 @@ class trace_bench {
 
 result<trace> requests_of(const std::string& path) {
   if (path.empty()) return simulation::generate(made_trace);
-  auto read = read_trace_file(path, {.full_blocks = true});
+  auto read = read_trace_file(path, {.block_tokens = simulation::trace::tokens_per_block, .full_blocks = true});
   if (!read) return std::unexpected(read.error());
   return std::move(read->requests);
 }

@@ -163,7 +163,7 @@ result<void> measure_one_pass(const trace& trace, const std::string& path, unsig
     const simulation::lru_curve curve(trace);
     pass.add(watch.seconds());
     const stopwatch reading;
-    const auto read = read_trace_file(path);
+    const auto read = read_trace_file(path, {.block_tokens = simulation::trace::tokens_per_block});
     if (!read) return std::unexpected(read.error());
     read_only.add(reading.seconds());
     const simulation::lru_curve again(read->requests);
@@ -194,7 +194,7 @@ result<void> run_policies(const options& options, report& out) {
     made.emplace(std::move(*written));
   }
   const std::string path = made ? made->path() : options.trace;
-  auto read = read_trace_file(path);
+  auto read = read_trace_file(path, {.block_tokens = simulation::trace::tokens_per_block});
   if (!read) return std::unexpected(read.error());
   const trace of = std::move(read->requests);
   const unsigned rounds = options.rounds != 0 ? options.rounds : default_rounds;

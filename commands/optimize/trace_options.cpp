@@ -25,7 +25,7 @@ std::string block_tokens_text() {
 }  // namespace
 
 void trace_options::add_to(CLI::App& command) {
-  command.add_option("trace", path, "Recorded requests, a JSON object a line")->required();
+  command.add_option("trace", path, "Recorded requests: a .ctrace file, or a JSON object a line")->required();
   command.add_option("--format", format, "How they are written; auto: told by the first line that is of one")
       ->check(CLI::IsMember(format_names()))
       ->capture_default_str();
@@ -46,7 +46,7 @@ result<read_trace> trace_options::read() const {
                                     .block_tokens = block_tokens,
                                     .unit = time_units().at(unit),
                                     .allow_left_out = allow_left_out,
-                                    .full_blocks = true});
+                                    .full_blocks = full_blocks});
   if (!all) return all;
   for (const std::string& each : all->warnings) complain({error_code::malformed, each});
   return all;

@@ -19,10 +19,12 @@ struct trace_options {
   std::uint64_t block_tokens = 0;  ///< 0: those of the format
   std::string unit = "auto";
   bool allow_left_out = false;
+  bool full_blocks = true;  ///< no option: a command that wants all blocks clears it
 
   void add_to(CLI::App& command);
 
-  /// The trace in full blocks; a warning for each kind of strange line is printed. Errors as read_trace_file().
+  /// The trace, in full blocks unless a command wants all; a warning for each kind of strange line is printed. Errors
+  /// as read_trace_file().
   [[nodiscard]] result<read_trace> read() const;
 };
 

@@ -466,7 +466,7 @@ std::string workloads_text() {
 void add_replay(CLI::App& app) {
   auto* command = app.add_subcommand("replay", "Run a trace against a node, or through the eviction policies");
   auto options = std::make_shared<replay_options>();
-  command->add_option("trace", options->path, "Recorded requests, a JSON object a line");
+  command->add_option("trace", options->path, "Recorded requests: a JSON object a line, or a .ctrace file");
   command->add_option("--format", options->format, "How they are written; auto: that of the first line that is of one")
       ->check(CLI::IsMember(format_names()))
       ->capture_default_str();

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "commands/replay/ctrace_file.hpp"
 #include "commands/replay/input.hpp"
 #include "commands/replay/line.hpp"
 #include "commands/replay/request_checks.hpp"
@@ -53,7 +54,8 @@ constexpr std::size_t sample_requests = 64;
 class reader {
  public:
   reader(const std::string& path, const trace_reading& reading) : path_(path), reading_(reading) {
-    if (const formats::format* given = formats::find(reading.format)) open(*given);
+    if (const formats::format* given = formats::find(reading.format.empty() ? "mooncake" : reading.format))
+      open(*given);
   }
 
   result<read_trace> read() {
@@ -470,11 +472,16 @@ const std::map<std::string, time_unit>& time_units() {
 std::vector<std::string> format_names() {
   std::vector<std::string> names{"auto"};
   for (const auto& each : formats::table()) names.emplace_back(each.name);
+  names.emplace_back(own_format);
   return names;
 }
 
 result<read_trace> read_trace_file(const std::string& path, const trace_reading& reading) {
-  if (reading.format != "auto" && formats::find(reading.format) == nullptr) {
+  if (replay::is_ctrace_file(path)) return replay::read_ctrace_file(path, reading);
+  if (reading.format == own_format) {
+    return fail(error_code::malformed, fmt::format("{} is no .ctrace file; --format auto tells what it is", path));
+  }
+  if (!reading.format.empty() && reading.format != "auto" && formats::find(reading.format) == nullptr) {
     return fail(error_code::invalid_argument, fmt::format("unknown format `{}`", reading.format));
   }
   reader one(path, reading);
