@@ -116,7 +116,7 @@ std::optional<unknown_values> best_values(std::span<const measured_prefill> rows
 result<calibration> calibrate(std::span<const measured_prefill> rows, std::optional<double> pivot) {
   if (rows.size() < fewest_rows) {
     return fail(
-        error_code::invalid_argument,
+        error_code::malformed,
         fmt::format("{} useful rows are too few: {} figures are looked for, so {} rows of different lengths are "
                     "the least",
                     rows.size(), unknowns, fewest_rows));
