@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "commands/optimize/engine_options.hpp"
+#include "commands/optimize/prefill_options.hpp"
 #include "keeper/exit_code.hpp"
 
 namespace cenote::optimize {
 
 struct calibrate_options {
   std::string path;  ///< a table with commas
-  engine_options engine;
+  prefill_options engine;
   bool as_json = false;
 
   void add_to(CLI::App& command);

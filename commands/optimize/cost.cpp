@@ -36,7 +36,7 @@ constexpr std::uint64_t most_replicas = 1'000'000;
 
 // ---------------------------------------------------------------------------------------------- the command line
 
-/// What all points have in common.
+/// The common part of all points.
 struct cost_plan {
   cost_model cost;
   std::vector<tier_choice> tiers;

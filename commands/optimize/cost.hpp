@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "commands/optimize/engine_options.hpp"
+#include "commands/optimize/prefill_options.hpp"
 #include "commands/optimize/tier_options.hpp"
 #include "commands/optimize/trace_options.hpp"
 #include "keeper/exit_code.hpp"
@@ -13,7 +13,7 @@ namespace cenote::optimize {
 
 struct cost_options {
   trace_options trace;
-  engine_options engine;
+  prefill_options engine;
   tier_options tiers;
   std::string capacities;  ///< empty: some that double up to all blocks
   std::string order = "rev";

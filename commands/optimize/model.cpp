@@ -62,7 +62,7 @@ result<model_answer> answer_to(const model_options& options) {
   if (!options.config.empty() && !options.engine.model.empty()) {
     return fail(error_code::invalid_argument, "a config.json and --model are two models: leave one of them out");
   }
-  engine_options engine = options.engine;
+  prefill_options engine = options.engine;
   if (engine.model.empty()) engine.model = options.config;
   if (engine.model.empty() && engine.bytes_per_token.empty()) {
     return fail(error_code::invalid_argument, "a model is missing: give a config.json, --model or --bytes-per-token");

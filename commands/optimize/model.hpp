@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "commands/optimize/engine_options.hpp"
+#include "commands/optimize/prefill_options.hpp"
 #include "commands/optimize/tier_options.hpp"
 #include "keeper/exit_code.hpp"
 
@@ -11,7 +11,7 @@ namespace cenote::optimize {
 
 struct model_options {
   std::string config;  ///< in place of --model
-  engine_options engine;
+  prefill_options engine;
   tier_options tiers;
   std::string times;
   bool as_json = false;

@@ -1,4 +1,4 @@
-#include "commands/optimize/engine_options.hpp"
+#include "commands/optimize/prefill_options.hpp"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -62,7 +62,7 @@ result<model_spec> read_spec(const std::string& model) {
   return spec;
 }
 
-result<void> add_parameters(const engine_options& options, engine_figures& figures) {
+result<void> add_parameters(const prefill_options& options, engine_figures& figures) {
   if (options.active_parameters.empty()) return {};
   const auto parameters = positive_number("--active-parameters", options.active_parameters);
   if (!parameters) return std::unexpected(parameters.error());
@@ -71,7 +71,7 @@ result<void> add_parameters(const engine_options& options, engine_figures& figur
 }
 
 /// The figures of a model's shape, with the options that change them.
-result<void> add_model(const engine_options& options, engine_figures& figures) {
+result<void> add_model(const prefill_options& options, engine_figures& figures) {
   if (options.model.empty()) {
     if (!options.kv_dtype.empty()) return refuse("--kv-dtype changes a model: give --model");
     if (options.ranks > 1) return refuse("--tensor-parallel divides a model: give --model");
@@ -98,7 +98,7 @@ result<void> add_model(const engine_options& options, engine_figures& figures) {
   return {};
 }
 
-result<void> add_given(const engine_options& options, engine_figures& figures) {
+result<void> add_given(const prefill_options& options, engine_figures& figures) {
   if (!options.bytes_per_token.empty()) {
     const auto bytes = parse_bytes(options.bytes_per_token);
     if (!bytes) return std::unexpected(bytes.error().in("--bytes-per-token"));
@@ -119,7 +119,7 @@ result<void> add_given(const engine_options& options, engine_figures& figures) {
   return {};
 }
 
-result<void> add_gpus(const engine_options& options, engine_figures& figures) {
+result<void> add_gpus(const prefill_options& options, engine_figures& figures) {
   if (options.gpu.empty()) {
     if (options.gpus > 0) return refuse("--gpus counts those of --gpu: give it, too");
     if (!options.mfu.empty()) return refuse("--mfu is a share of the peak of --gpu: give it, too");
@@ -148,7 +148,7 @@ result<double> measured_rate(std::string_view text, double pivot) {
   return prefill_model::rate_with(*rate, *length, pivot);
 }
 
-result<void> add_rate(const engine_options& options, engine_figures& figures) {
+result<void> add_rate(const prefill_options& options, engine_figures& figures) {
   prefill_model prefill;
   if (!options.constant.empty()) {
     const auto time = parse_duration(options.constant);
@@ -192,7 +192,7 @@ result<std::uint64_t> engine_figures::needed_bytes() const {
   return refuse("the bytes of a token are missing: give --model or --bytes-per-token");
 }
 
-void add_model_options(CLI::App& command, engine_options& options) {
+void add_model_options(CLI::App& command, prefill_options& options) {
   command.add_option("--model", options.model, "A config.json, or a preset: " + names_in(simulation::model_presets()));
   command.add_option("--active-parameters", options.active_parameters,
                      "Weights that a token passes, as in 37e9; without it they follow from the model's sizes");
@@ -203,7 +203,7 @@ void add_model_options(CLI::App& command, engine_options& options) {
                      "Without it that of the model, and off without a model");
 }
 
-void engine_options::add_to(CLI::App& command) {
+void prefill_options::add_to(CLI::App& command) {
   add_model_options(command, *this);
   command.add_option("--mfu", mfu, "Share of the GPUs' peak that a prefill reaches; without it that of the preset");
   command.add_option("--prefill", prefill,
@@ -217,7 +217,7 @@ void engine_options::add_to(CLI::App& command) {
   command.add_option("--bytes-per-token", bytes_per_token, "Bytes of KV a token in place of the model's");
 }
 
-result<engine_figures> engine_options::figures() const {
+result<engine_figures> prefill_options::figures() const {
   engine_figures all;
   for (const auto step : {&add_model, &add_given, &add_gpus, &add_rate}) {
     if (auto good = step(*this, all); !good) return std::unexpected(good.error());

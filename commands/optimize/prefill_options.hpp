@@ -25,12 +25,12 @@ struct engine_figures {
   double peak_flops = 0;                      ///< of all GPUs, at mfu 1
   std::optional<simulation::prefill_model> prefill;
 
-  /// Errors: invalid_argument, saying which option gives them.
+  /// Errors: invalid_argument that names the option which gives them.
   [[nodiscard]] result<simulation::prefill_model> needed_prefill() const;
   [[nodiscard]] result<std::uint64_t> needed_bytes() const;
 };
 
-struct engine_options {
+struct prefill_options {
   std::string model;  ///< a preset or a file
   std::string gpu;
   std::uint64_t gpus = 0;  ///< 0: one
@@ -49,6 +49,6 @@ struct engine_options {
 };
 
 /// The options for `cenote optimize calibrate`: of the model and the GPUs only.
-void add_model_options(CLI::App& command, engine_options& options);
+void add_model_options(CLI::App& command, prefill_options& options);
 
 }  // namespace cenote::optimize
