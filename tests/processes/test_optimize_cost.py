@@ -1,4 +1,4 @@
-"""`cenote optimize model`, `cost` and `calibrate` as a user runs them, against a model of lists and the contract's cases."""
+"""`cenote optimize model`, `cost` and `calibrate` as a user runs them, against lists and the cases of the contract."""
 
 from __future__ import annotations
 
