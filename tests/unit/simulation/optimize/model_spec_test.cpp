@@ -16,7 +16,7 @@ std::uint64_t bytes_in(std::string_view config, std::uint64_t ranks = 1) {
 std::string fault_in(std::string_view config) {
   const auto spec = parse_model(config);
   BOOST_REQUIRE(!spec);
-  BOOST_TEST(spec.error().code() == error_code::malformed);
+  BOOST_TEST((spec.error().code() == error_code::malformed));
   return spec.error().message();
 }
 
@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(ranks_store_a_head_each_at_least) {
   for (const std::uint64_t ranks : {std::uint64_t{0}, std::uint64_t{3}, ~std::uint64_t{0}}) {
     const auto bytes = spec->bytes_per_token(ranks);
     BOOST_REQUIRE(!bytes);
-    BOOST_TEST(bytes.error().code() == error_code::invalid_argument);
+    BOOST_TEST((bytes.error().code() == error_code::invalid_argument));
   }
   BOOST_TEST(find_model("deepseek-v3")->bytes_per_token(8).value() == 8U * 70'272);
 }

@@ -49,11 +49,13 @@ BOOST_AUTO_TEST_SUITE(queues)
 BOOST_AUTO_TEST_CASE(a_line_of_requests_is_as_it_is_by_hand) {
   const std::vector<queue_request> requests{{0, 2}, {1, 2}, {1, 1}, {9, 1}};
   const queue_times one(requests, 1);
-  BOOST_TEST(std::vector(one.times().begin(), one.times().end()) == (std::vector<double>{2, 3, 4, 1}));
+  BOOST_TEST(std::vector(one.times().begin(), one.times().end()) == (std::vector<double>{2, 3, 4, 1}),
+             boost::test_tools::per_element());
   BOOST_TEST(one.busy() == 6.0);
   BOOST_TEST(one.utilisation() == 0.6);
   const queue_times two(requests, 2);
-  BOOST_TEST(std::vector(two.times().begin(), two.times().end()) == (std::vector<double>{2, 2, 2, 1}));
+  BOOST_TEST(std::vector(two.times().begin(), two.times().end()) == (std::vector<double>{2, 2, 2, 1}),
+             boost::test_tools::per_element());
   BOOST_TEST(two.utilisation() == 0.3);
 }
 
@@ -64,7 +66,7 @@ BOOST_AUTO_TEST_CASE(times_equal_those_of_looking_at_each_replica) {
     for (std::size_t replicas = 1; replicas < 7; ++replicas) {
       const queue_times times(requests, replicas);
       const auto expected = naive_times(requests, replicas);
-      BOOST_TEST(std::vector(times.times().begin(), times.times().end()) == expected);
+      BOOST_TEST(std::vector(times.times().begin(), times.times().end()) == expected, boost::test_tools::per_element());
       for (const double percent : {0.1, 50.0, 90.0, 99.0, 100.0}) {
         BOOST_TEST(times.percentile(percent) == naive_percentile(expected, percent));
       }
@@ -124,7 +126,7 @@ BOOST_AUTO_TEST_CASE(a_service_level_is_read_and_nonsense_refused) {
                                       "tpot_p90=2s", "ttft_p90=2s,", "ttft_p=1s", "ttft_p9x=1s"}) {
     const auto refused = parse_service_level(text);
     BOOST_REQUIRE_MESSAGE(!refused, text);
-    BOOST_TEST(refused.error().code() == error_code::invalid_argument);
+    BOOST_TEST((refused.error().code() == error_code::invalid_argument));
   }
 }
 

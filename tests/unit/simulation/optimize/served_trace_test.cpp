@@ -14,8 +14,8 @@ namespace cenote::simulation {
 namespace {
 
 const cost_model plain{.prefill = {.rate = 1'000}, .bytes_per_token = 1'000};
-const tier_link dram{.name = "dram", .latency = 0.5, .bandwidth = 1e7};
-const tier_link nvme{.name = "nvme", .latency = 1, .bandwidth = 2e6};
+const tier_link fast_link{.name = "dram", .latency = 0.5, .bandwidth = 1e7};
+const tier_link slow_link{.name = "nvme", .latency = 1, .bandwidth = 2e6};
 
 /// Blocks of 1,000 tokens; a and b fill two of them, and come again.
 trace small_trace() {
@@ -40,8 +40,8 @@ std::vector<double> services_in(const served_trace& served) {
 BOOST_AUTO_TEST_SUITE(served_traces)
 
 BOOST_AUTO_TEST_CASE(each_request_takes_its_load_and_what_is_left_to_compute) {
-  const auto served =
-      serve_trace(small_trace(), std::array{tier_setup{.link = dram, .capacity = 4}}, replay_order::reverse, plain, 2);
+  const auto served = serve_trace(small_trace(), std::array{tier_setup{.link = fast_link, .capacity = 4}},
+                                  replay_order::reverse, plain, 2);
   BOOST_REQUIRE(served);
   // A load of 2,000 tokens takes 0.5 s + 2e6 B / 1e7 B/s.
   BOOST_TEST(services_in(*served) == (std::vector{2.0, 2.5, 0.7, 1.7}), boost::test_tools::per_element());
@@ -53,14 +53,15 @@ BOOST_AUTO_TEST_CASE(each_request_takes_its_load_and_what_is_left_to_compute) {
 
 BOOST_AUTO_TEST_CASE(a_tier_without_room_is_not_there) {
   const auto bare = serve_trace(small_trace(), {}, replay_order::reverse, plain, 0);
-  const auto empty = serve_trace(small_trace(), std::array{tier_setup{.link = dram}}, replay_order::reverse, plain, 0);
+  const auto empty =
+      serve_trace(small_trace(), std::array{tier_setup{.link = fast_link}}, replay_order::reverse, plain, 0);
   BOOST_TEST(services_in(*bare) == (std::vector{2.0, 2.5, 2.0, 3.0}), boost::test_tools::per_element());
   BOOST_TEST(services_in(*empty) == services_in(*bare), boost::test_tools::per_element());
   BOOST_TEST(empty->requests[3].arrival == 0.0);
 }
 
 BOOST_AUTO_TEST_CASE(what_the_first_tier_lacks_comes_from_the_second_one) {
-  const std::array tiers{tier_setup{.link = dram, .capacity = 2}, tier_setup{.link = nvme, .capacity = 10}};
+  const std::array tiers{tier_setup{.link = fast_link, .capacity = 2}, tier_setup{.link = slow_link, .capacity = 10}};
   const auto served = serve_trace(small_trace(), tiers, replay_order::reverse, plain, 1);
   BOOST_REQUIRE(served);
   // b is in DRAM, a was pushed out to NVMe: 1 s + 2e6 B / 2e6 B/s, which ties with computing and is not made.
@@ -73,7 +74,8 @@ BOOST_AUTO_TEST_CASE(hits_are_those_of_the_simulations_on_a_recorded_trace) {
   const trace requests = testing::load_packed_trace(testing::source_folder() / "tests/data/traces/synthetic.txt");
   const tier_stack stack{.upper_capacity = 500, .lower = {{.capacity = 2'000}}};
   const auto sums = simulate(requests, stack, replay_order::reverse);
-  const std::array tiers{tier_setup{.link = dram, .capacity = 500}, tier_setup{.link = nvme, .capacity = 2'000}};
+  const std::array tiers{tier_setup{.link = fast_link, .capacity = 500},
+                         tier_setup{.link = slow_link, .capacity = 2'000}};
   const auto two = serve_trace(requests, tiers, replay_order::reverse, plain, 1);
   BOOST_REQUIRE(two);
   BOOST_TEST(two->hit_tokens == sums->all.prefix_tokens);
@@ -87,7 +89,7 @@ BOOST_AUTO_TEST_CASE(writes_are_served_by_nobody_and_several_tiers_are_refused_f
   const std::vector<std::uint64_t> ids{1, 2};
   made.add({.time_ms = 0, .tokens = 2'000, .count = 2, .access = chain_access::write}, ids);
   made.add({.time_ms = 5, .tokens = 2'000, .count = 2, .access = chain_access::read}, ids);
-  const std::array tiers{tier_setup{.link = dram, .capacity = 4}, tier_setup{.link = nvme, .capacity = 4}};
+  const std::array tiers{tier_setup{.link = fast_link, .capacity = 4}, tier_setup{.link = slow_link, .capacity = 4}};
   const auto one = serve_trace(made, std::span(tiers).first(1), replay_order::reverse, plain, 1);
   BOOST_REQUIRE(one);
   BOOST_TEST(services_in(*one) == std::vector{0.7}, boost::test_tools::per_element());
