@@ -273,3 +273,22 @@ def test_the_contracts_runs_and_replicas_come_out(name: str) -> None:
         [point] = cost(trace, "--format", name, *DRAM, *price, *arguments)["points"]
         assert point["replicas"] == each["replicas"]
         assert point["cost_hour"] == pytest.approx(plan[each["capacity"]])
+
+
+def test_the_tables_of_the_documents_are_those_of_the_presets() -> None:
+    document = (ROOT / "docs/optimize.md").read_text()
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in document.splitlines() if line[:3] == "| `"]
+    models = [row for row in rows if row[-1].endswith(" billion")]
+    gpus = [row for row in rows if row[-1] == "0.5"]
+    told = run_cenote("optimize", "model", "--help").stdout.replace("\n", " ")
+    assert len(models) == 9
+    assert len(gpus) == 8
+    for name, token_bytes, billions in models:
+        answer = answer_of("model", name)
+        assert f"{answer['bytes_per_token']:,}" == token_bytes
+        assert f"{answer['active_parameters'] / 1e9:.1f} billion" == billions
+        assert name in told
+    for name, peak, *_, mfu in gpus:
+        answer = answer_of("model", "--bytes-per-token", "1", "--active-parameters", "1e12", "--gpu", name)
+        assert answer["rate"] == pytest.approx(float(peak.replace(",", "")) * float(mfu) / 2)
+        assert name in told

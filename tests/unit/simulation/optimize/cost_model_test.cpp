@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(without_a_pivot_only_the_tokens_count_and_a_constant_is_in_
 BOOST_AUTO_TEST_CASE(a_measured_rate_is_freed_of_its_context) {
   BOOST_TEST(prefill_model::rate_with(8'000, 4'096, 40'000) == 8409.6);
   BOOST_TEST(prefill_model::rate_with(8'000, 0, 40'000) == 8'000.0);
-  // What was measured comes out again: 4096 tokens take 4096 / 8000 s.
+  // The measurement comes out again: 4096 tokens take 4096 / 8000 s.
   BOOST_TEST(measured.seconds(0, 4'096) == 0.512);
 }
 
