@@ -22,6 +22,7 @@ constexpr std::size_t longest_config = 4 * MiB;
 constexpr std::uint64_t most_token_bytes = GiB;
 constexpr std::uint64_t most_ranks = 1024;
 constexpr std::uint64_t most_gpus = 1'000'000;
+constexpr double smallest_number = 1e-6;  // no quotient becomes infinite
 constexpr double largest_number = 1e15;
 
 std::unexpected<error> refuse(std::string message) {
@@ -31,8 +32,8 @@ std::unexpected<error> refuse(std::string message) {
 result<double> positive_number(std::string_view option, std::string_view text, double largest = largest_number) {
   double number = 0;
   const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (bad != std::errc() || end != text.data() + text.size() || !(number > 0) || number > largest) {
-    return refuse(fmt::format("{}: `{}` is no number above 0 and at most {}", option, text, largest));
+  if (bad != std::errc() || end != text.data() + text.size() || !(number >= smallest_number) || number > largest) {
+    return refuse(fmt::format("{}: `{}` is no number from {} to {}", option, text, smallest_number, largest));
   }
   return number;
 }

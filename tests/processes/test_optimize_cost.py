@@ -210,6 +210,7 @@ def test_calibrating_gives_the_engine_that_was_measured(tmp_path: Path) -> None:
         ("model", ("--model", "deepseek-v3", "--gpus", "8"), "--gpu"),
         ("model", ("--model", "none"), "deepseek-v3"),
         ("model", ("--model", "deepseek-v3", "--prefill", "nan@1"), "RATE@LENGTH"),
+        ("model", ("--model", "deepseek-v3", "--prefill", "1e-300@1"), "RATE@LENGTH"),
         ("model", ("--model", "qwen3-8b", "--tensor-parallel", "3"), "8 KV heads"),
         ("model", ("--bytes-per-token", "1", "--prefill", "1@1", "--times", "2:1"), "CACHED:INPUT"),
         ("model", ("--bytes-per-token", "1", "--prefill", "1@1", "--tier", "dram:1:1GB/s"), "no unit"),
