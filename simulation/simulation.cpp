@@ -40,15 +40,18 @@ struct one_tier {
 
 }  // namespace
 
-replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t capacity, replay_order order) {
+replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t capacity, replay_order order,
+                     const hit_listener& listener) {
   eviction::simulated_pool pool(policy, capacity, trace.identities());
   replay_sums sums{.blocks = trace.asked_blocks(), .tokens = trace.tokens()};
   for (const trace::entry& each : trace.requests()) {
     const auto blocks = trace.blocks(each);
     const std::size_t hits = pool.begin_request(blocks, trace.ids(each), each.partial, each.tenths());
     if (each.access != chain_access::write) {
+      const std::uint64_t tokens = std::min(hits * trace.block_tokens(), each.tokens);
       sums.prefix_hits += hits;
-      sums.prefix_tokens += std::min(hits * trace.block_tokens(), each.tokens);
+      sums.prefix_tokens += tokens;
+      if (listener) listener(static_cast<std::size_t>(&each - trace.requests().data()), std::span(&tokens, 1));
     }
     if (each.access == chain_access::read) {
       sums.stream_hits += hits;
@@ -77,7 +80,7 @@ result<void> check_simulated(std::string_view policy_name, replay_order order) {
 }
 
 result<replay_sums> simulate(const trace& trace, std::string_view policy_name, std::uint32_t capacity,
-                             replay_order order) {
+                             replay_order order, const hit_listener& listener) {
   if (auto known = check_simulated(policy_name, order); !known) return std::unexpected(known.error());
   if (policy_name == "belady") {
     if (!trace.stores_all()) {
@@ -85,13 +88,13 @@ result<replay_sums> simulate(const trace& trace, std::string_view policy_name, s
     }
     const std::vector<std::uint32_t> next_uses = trace.next_uses();
     belady bound(next_uses, capacity);
-    return simulate(trace, bound, capacity, order);
+    return simulate(trace, bound, capacity, order, listener);
   }
   eviction::block_links links;
   links.cover(std::min(trace.distinct(), capacity));
   auto by = eviction::make_policy(policy_name, links);
   if (!by) return std::unexpected(by.error());
-  return simulate(trace, **by, capacity, order);
+  return simulate(trace, **by, capacity, order, listener);
 }
 
 }  // namespace cenote::simulation

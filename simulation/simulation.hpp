@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string_view>
 
 #include "core/error.hpp"
@@ -32,15 +34,19 @@ struct replay_sums {
   }
 };
 
+/// Takes, for each request that asks, its number in the trace and its leading tokens that were there when it came: with
+/// several tiers those that the first one, the first two … and all of them had. Called from the simulating thread.
+using hit_listener = std::function<void(std::size_t request, std::span<const std::uint64_t> tokens)>;
+
 /// Runs `trace` through `policy`, which is empty and numbers blocks as the trace does.
 [[nodiscard]] replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t capacity,
-                                   replay_order order);
+                                   replay_order order, const hit_listener& listener = {});
 
 /// Refused: unknown policies, and belady in another order than forward.
 [[nodiscard]] result<void> check_simulated(std::string_view policy_name, replay_order order);
 
 /// The same for a policy by name, `belady` included. Refused is what check_simulated() refuses.
 [[nodiscard]] result<replay_sums> simulate(const trace& trace, std::string_view policy_name, std::uint32_t capacity,
-                                           replay_order order);
+                                           replay_order order, const hit_listener& listener = {});
 
 }  // namespace cenote::simulation

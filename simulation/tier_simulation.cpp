@@ -165,20 +165,24 @@ std::vector<std::size_t> leads_of(serving_tiers& tiers, std::span<const std::uin
   return leads;
 }
 
-void run(const trace& trace, serving_tiers tiers, replay_order order) {
+void run(const trace& trace, serving_tiers tiers, replay_order order, const hit_listener& listener) {
   tier_sums& sums = tiers.sums;
+  std::vector<std::uint64_t> tokens(tiers.lower_tiers.size() + 1);
   sums.all.blocks = trace.stream().size();
   sums.all.tokens = trace.tokens();
   for (const trace::entry& each : trace.requests()) {
     const auto blocks = trace.blocks(each);
     const auto leads = leads_of(tiers, blocks);
-    const auto tokens = [&](std::size_t tier) { return std::min(leads[tier] * trace.block_tokens(), each.tokens); };
+    std::ranges::transform(leads, tokens.begin(), [&](std::size_t lead) {
+      return std::min<std::uint64_t>(lead * trace.block_tokens(), each.tokens);
+    });
     sums.all.prefix_hits += leads.back();
-    sums.all.prefix_tokens += tokens(tiers.lower_tiers.size());
-    sums.upper_tokens += tokens(0);
+    sums.all.prefix_tokens += tokens.back();
+    sums.upper_tokens += tokens.front();
     for (std::size_t i = 0; i < tiers.lower_tiers.size(); ++i) {
-      tiers.lower_tiers[i].sums.prefix_tokens += tokens(i + 1) - tokens(i);
+      tiers.lower_tiers[i].sums.prefix_tokens += tokens[i + 1] - tokens[i];
     }
+    if (listener) listener(tiers.request, tokens);
     tiers.now = each.tenths();
     ++tiers.request;
     tiers.bring_up(blocks.first(leads.back()));
@@ -192,7 +196,8 @@ void run(const trace& trace, serving_tiers tiers, replay_order order) {
 
 }  // namespace
 
-result<tier_sums> simulate(const trace& trace, const tier_stack& tiers, replay_order order) {
+result<tier_sums> simulate(const trace& trace, const tier_stack& tiers, replay_order order,
+                           const hit_listener& listener) {
   const auto is_lost = [](const lower_tier& each) { return !each.keep_copy && each.ingest != ingest::evicted; };
   if (std::ranges::any_of(tiers.lower, is_lost)) {
     return fail(
@@ -216,7 +221,7 @@ result<tier_sums> simulate(const trace& trace, const tier_stack& tiers, replay_o
     if (auto ok = made.open(trace, options.policy, options.capacity); !ok) return std::unexpected(ok.error());
     serving.lower_tiers.push_back({options, *made.pool, sums.lower[i]});
   }
-  run(trace, std::move(serving), order);
+  run(trace, std::move(serving), order, listener);
   return sums;
 }
 

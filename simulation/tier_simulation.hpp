@@ -46,6 +46,7 @@ struct tier_sums {
 
 /// A block that only a lower tier has goes up when it is used, from the first tier that has it. Refused: unknown
 /// policies, belady, and what lower_tier rules out.
-[[nodiscard]] result<tier_sums> simulate(const trace& trace, const tier_stack& tiers, replay_order order);
+[[nodiscard]] result<tier_sums> simulate(const trace& trace, const tier_stack& tiers, replay_order order,
+                                         const hit_listener& listener = {});
 
 }  // namespace cenote::simulation

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "commands/common.hpp"
+#include "commands/optimize/capacities.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/replay/parallel.hpp"
 #include "commands/table.hpp"
@@ -31,8 +32,6 @@ using simulation::replay_order;
 using simulation::replay_sums;
 using simulation::trace;
 
-constexpr unsigned doublings = 8;
-constexpr std::size_t most_points = 1000;
 constexpr std::array shares{0.6, 0.8, 0.9, 0.95, 0.99};
 
 // ---------------------------------------------------------------------------------------------- the command line
@@ -49,33 +48,6 @@ result<std::vector<policy_order>> parse_policies(const curve_options& options) {
     const policy_order one{std::string(part), backward ? replay_order::reverse : replay_order::forward};
     if (auto known = simulation::check_simulated(one.policy, one.order); !known) return std::unexpected(known.error());
     if (std::ranges::find(all, one.policy, &policy_order::policy) == all.end()) all.push_back(one);
-  }
-  return all;
-}
-
-result<std::vector<std::uint32_t>> parse_points(std::string_view text) {
-  std::vector<std::uint32_t> all;
-  if (text.empty()) return all;
-  for (const std::string_view part : split(text, ',')) {
-    if (part == "0") {
-      all.push_back(0);
-      continue;
-    }
-    const auto some = parse_capacities(part, 0);
-    if (!some) return std::unexpected(some.error());
-    all.insert(all.end(), some->begin(), some->end());
-    if (all.size() > most_points) {
-      return fail(error_code::invalid_argument, fmt::format("--capacities: over {} of them", most_points));
-    }
-  }
-  return all;
-}
-
-std::vector<std::uint32_t> doubled_points(std::uint32_t distinct) {
-  std::vector<std::uint32_t> all;
-  for (unsigned i = doublings; i-- > 0;) {
-    const std::uint32_t capacity = std::max(1U, distinct >> i);
-    if (all.empty() || capacity > all.back()) all.push_back(capacity);
   }
   return all;
 }

@@ -7,7 +7,10 @@
 #include <memory>
 
 #include "commands/common.hpp"
+#include "commands/optimize/calibrate.hpp"
+#include "commands/optimize/cost.hpp"
 #include "commands/optimize/curve.hpp"
+#include "commands/optimize/model.hpp"
 #include "tiers/eviction/policy.hpp"
 
 namespace cenote {
@@ -33,12 +36,36 @@ void add_curve(CLI::App& family) {
   command->callback([options] { end_with(optimize::run_curve(*options)); });
 }
 
+void add_model(CLI::App& family) {
+  auto* command = family.add_subcommand("model", "Bytes a token, rate of prefill, and from which length on loads pay");
+  auto options = std::make_shared<optimize::model_options>();
+  options->add_to(*command);
+  command->callback([options] { end_with(optimize::run_model(*options)); });
+}
+
+void add_cost(CLI::App& family) {
+  auto* command = family.add_subcommand("cost", "Times to first token, GPU seconds, replicas and money by capacity");
+  auto options = std::make_shared<optimize::cost_options>();
+  options->add_to(*command);
+  command->callback([options] { end_with(optimize::run_cost(*options)); });
+}
+
+void add_calibrate(CLI::App& family) {
+  auto* command = family.add_subcommand("calibrate", "Rate, pivot and constant of a real engine, from measured times");
+  auto options = std::make_shared<optimize::calibrate_options>();
+  options->add_to(*command);
+  command->callback([options] { end_with(optimize::run_calibrate(*options)); });
+}
+
 }  // namespace
 
 void add_optimize(CLI::App& app) {
   auto* family = app.add_subcommand("optimize", "What a cache would have brought, from recorded requests");
   family->require_subcommand(1);
   add_curve(*family);
+  add_model(*family);
+  add_cost(*family);
+  add_calibrate(*family);
 }
 
 }  // namespace cenote

@@ -146,6 +146,10 @@ result<std::vector<std::optional<std::string>>> parse_by_tier(std::string_view t
   return values;
 }
 
+ingest standard_ingest(std::string_view tier, std::string_view upper) noexcept {
+  return tier == "remote" || upper == "gpu" ? ingest::all : ingest::evicted;
+}
+
 result<gpu_tier> parse_gpu(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/choices.hpp"
 #include "core/error.hpp"
 
 namespace cenote {
@@ -31,6 +32,10 @@ struct named_tier {
 [[nodiscard]] result<std::vector<std::optional<std::string>>> parse_by_tier(std::string_view text,
                                                                             std::span<const named_tier> tiers,
                                                                             std::string_view option);
+
+/// A node's own ingest of `tier` below `upper`: a remote tier gets all, and so does DRAM from a device; others get what
+/// leaves.
+[[nodiscard]] ingest standard_ingest(std::string_view tier, std::string_view upper) noexcept;
 
 /// A device whose memory is a tier.
 struct gpu_tier {

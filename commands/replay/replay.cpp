@@ -201,12 +201,6 @@ bool is_gpu(const named_tier& tier) {
   return tier.name == "gpu";
 }
 
-/// What a node does by itself: a remote tier gets all, and so does DRAM from a device; others get what leaves.
-ingest standard_ingest(const std::vector<named_tier>& tiers, std::size_t tier) {
-  const bool takes_all = tiers[tier].name == "remote" || is_gpu(tiers[tier - 1]);
-  return takes_all ? ingest::all : ingest::evicted;
-}
-
 /// The tiers as the options describe them; upper_policy is left open.
 result<tier_stack> stack_of(const std::vector<named_tier>& tiers, const replay_options& options) {
   const std::span below = std::span(tiers).subspan(1);
@@ -222,7 +216,7 @@ result<tier_stack> stack_of(const std::vector<named_tier>& tiers, const replay_o
   }
   tier_stack stack{.upper_capacity = tiers.front().capacity, .lower = {}, .upper_is_device = is_gpu(tiers.front())};
   for (std::size_t i = 0; i < below.size(); ++i) {
-    const auto how = (*ingests)[i] ? enum_named<ingest>(*(*ingests)[i]) : standard_ingest(tiers, i + 1);
+    const auto how = (*ingests)[i] ? enum_named<ingest>(*(*ingests)[i]) : standard_ingest(below[i].name, tiers[i].name);
     const std::string kept = (*copies)[i].value_or("true");
     if (!how) {
       return fail(error_code::invalid_argument, fmt::format("--ingest: `{}` is none of {}", *(*ingests)[i],

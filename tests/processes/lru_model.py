@@ -71,6 +71,12 @@ def of_tair_log(path: Path, size: int) -> list[Request]:
 
 def hits(requests: list[Request], capacity: int, order: str, size: int) -> tuple[int, int]:
     """Leading blocks that were there when they were asked for, and their tokens."""
+    asked = [pair for pair in zip(requests, leads(requests, capacity, order), strict=True) if pair[0].asks]
+    return sum(lead for _, lead in asked), sum(min(lead * size, request.tokens) for request, lead in asked)
+
+
+def leads(requests: list[Request], capacity: int, order: str) -> list[int]:
+    """Leading blocks of each request that were there when it came."""
     cache: list[Hashable] = []  # the latest use in front
 
     def use(key: Hashable, *, stores: bool) -> None:
@@ -81,13 +87,11 @@ def hits(requests: list[Request], capacity: int, order: str, size: int) -> tuple
         cache.insert(0, key)
         del cache[capacity:]
 
-    blocks = tokens = 0
+    all_leads = []
     for request in requests:
         keys = request.keys
         lead = next((i for i, key in enumerate(keys) if key not in cache), len(keys))
-        if request.asks:
-            blocks += lead
-            tokens += min(lead * size, request.tokens)
+        all_leads.append(lead)
         if not request.stores:
             for key in keys[:lead] if order == "fwd" else reversed(keys[:lead]):
                 use(key, stores=False)
@@ -99,7 +103,7 @@ def hits(requests: list[Request], capacity: int, order: str, size: int) -> tuple
                 use(key, stores=True)
             for key in reversed(keys[:lead]):
                 use(key, stores=False)
-    return blocks, tokens
+    return all_leads
 
 
 def capacities_for(requests: list[Request], size: int) -> Iterator[tuple[float, int]]:

@@ -1,0 +1,45 @@
+#include "commands/optimize/capacities.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "commands/replay/options.hpp"
+
+namespace cenote::optimize {
+
+namespace {
+
+constexpr unsigned doublings = 8;
+constexpr std::size_t most_points = 1000;
+
+}  // namespace
+
+result<std::vector<std::uint32_t>> parse_points(std::string_view text, std::uint64_t block_bytes) {
+  std::vector<std::uint32_t> all;
+  if (text.empty()) return all;
+  for (const std::string_view part : split(text, ',')) {
+    if (part == "0") {
+      all.push_back(0);
+      continue;
+    }
+    const auto some = parse_capacities(part, block_bytes);
+    if (!some) return std::unexpected(some.error());
+    all.insert(all.end(), some->begin(), some->end());
+    if (all.size() > most_points) {
+      return fail(error_code::invalid_argument, fmt::format("--capacities: over {} of them", most_points));
+    }
+  }
+  return all;
+}
+
+std::vector<std::uint32_t> doubled_points(std::uint32_t distinct) {
+  std::vector<std::uint32_t> all;
+  for (unsigned i = doublings; i-- > 0;) {
+    const std::uint32_t capacity = std::max(1U, distinct >> i);
+    if (all.empty() || capacity > all.back()) all.push_back(capacity);
+  }
+  return all;
+}
+
+}  // namespace cenote::optimize

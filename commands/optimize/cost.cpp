@@ -1,0 +1,341 @@
+#include "commands/optimize/cost.hpp"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "commands/common.hpp"
+#include "commands/optimize/capacities.hpp"
+#include "commands/optimize/figures_text.hpp"
+#include "commands/replay/options.hpp"
+#include "commands/replay/parallel.hpp"
+#include "commands/table.hpp"
+#include "simulation/optimize/price.hpp"
+#include "simulation/optimize/queue.hpp"
+#include "simulation/optimize/served_trace.hpp"
+
+namespace cenote::optimize {
+
+namespace {
+
+using nlohmann::ordered_json;
+using simulation::cost_model;
+using simulation::load_gate;
+using simulation::load_overlap;
+using simulation::queue_times;
+using simulation::replay_order;
+using simulation::served_trace;
+using simulation::tier_setup;
+
+constexpr std::uint64_t most_replicas = 1'000'000;
+
+// ---------------------------------------------------------------------------------------------- the command line
+
+/// The common part of all points.
+struct cost_plan {
+  cost_model cost;
+  std::vector<tier_choice> tiers;
+  std::optional<std::size_t> swept;  ///< the tier whose capacity is tried
+  replay_order order = replay_order::reverse;
+  double speed = 1;
+  std::size_t replicas = 1;
+  std::optional<simulation::service_level> level;
+  std::optional<simulation::price_list> prices;
+};
+
+std::unexpected<error> refuse_cost(std::string message) {
+  return fail(error_code::invalid_argument, std::move(message));
+}
+
+result<void> choose_tiers(const cost_options& options, cost_plan& plan) {
+  auto tiers = options.tiers.choices();
+  if (!tiers) return std::unexpected(tiers.error());
+  if (tiers->empty()) return refuse_cost("a tier is missing: give --tier, as in dram:0.5ms:20GB/s");
+  const auto is_open = [](const tier_choice& each) { return each.capacity.empty(); };
+  if (std::ranges::count_if(*tiers, is_open) > 1) {
+    return refuse_cost("--capacities are those of one tier: give all other ones theirs, as in nvme:2ms:3GB/s:100k");
+  }
+  const auto open = std::ranges::find_if(*tiers, is_open);
+  if (open != tiers->end()) {
+    plan.swept = static_cast<std::size_t>(open - tiers->begin());
+  } else if (!options.capacities.empty()) {
+    return refuse_cost("--capacities are those of a tier without one of its own: take it out of one --tier");
+  }
+  for (std::size_t i = 0; i < tiers->size(); ++i) {
+    tier_choice& tier = (*tiers)[i];
+    const auto order = tiers->size() == 1 ? plan.order : replay_order::reverse;
+    if (auto known = simulation::check_simulated(tier.policy, order); !known) return known;
+    if (!tier.ingest && i > 0) tier.ingest = standard_ingest(tier.link.name, (*tiers)[i - 1].link.name);
+    if (i == 0 && (tier.ingest || !tier.keep_copy)) {
+      return refuse_cost("--tier: ingest and keep are for tiers below the first one, which gets all");
+    }
+  }
+  plan.tiers = std::move(*tiers);
+  return {};
+}
+
+result<void> choose_load(const cost_options& options, cost_plan& plan) {
+  const auto speed = parse_speed(options.speed);
+  if (!speed) return std::unexpected(speed.error());
+  plan.speed = *speed;
+  if (options.replicas > 0) plan.replicas = options.replicas;
+  if (!options.service_level.empty()) {
+    if (options.replicas > 0)
+      return refuse_cost("--slo looks for the replicas that --replicas gives: leave one of them out");
+    const auto level = simulation::parse_service_level(options.service_level);
+    if (!level) return std::unexpected(level.error().in("--slo"));
+    plan.level = *level;
+  }
+  if (options.prices.empty()) return {};
+  const auto prices = simulation::parse_prices(options.prices);
+  if (!prices) return std::unexpected(prices.error().in("--price"));
+  for (const auto& each : prices->tiers) {
+    const auto has_name = [&](const tier_choice& tier) { return tier.link.name == each.name; };
+    if (!std::ranges::any_of(plan.tiers, has_name)) {
+      return refuse_cost(fmt::format("--price: {} is no --tier; a replica's price is that of replica", each.name));
+    }
+  }
+  plan.prices = *prices;
+  return {};
+}
+
+result<cost_plan> plan_with(const cost_options& options) {
+  cost_plan plan;
+  plan.order = options.order == "fwd" ? replay_order::forward : replay_order::reverse;
+  if (auto good = choose_tiers(options, plan); !good) return std::unexpected(good.error());
+  if (auto good = choose_load(options, plan); !good) return std::unexpected(good.error());
+  const auto engine = options.engine.figures();
+  if (!engine) return std::unexpected(engine.error());
+  const auto prefill = engine->needed_prefill();
+  if (!prefill) return std::unexpected(prefill.error());
+  const auto bytes = engine->needed_bytes();
+  if (!bytes) return std::unexpected(bytes.error());
+  plan.cost = {.prefill = *prefill,
+               .bytes_per_token = static_cast<double>(*bytes),
+               .overlap = options.overlaps ? load_overlap::layer_wise : load_overlap::none,
+               .gate = options.loads_always ? load_gate::open : load_gate::shut};
+  return plan;
+}
+
+// ---------------------------------------------------------------------------------------------- the points
+
+struct cost_point {
+  std::uint32_t capacity = 0;
+  std::uint64_t hit_tokens = 0;
+  std::uint64_t loaded_tokens = 0;
+  double gpu_s = 0;
+  double ttft_p50 = 0;
+  double ttft_p90 = 0;
+  double ttft_p99 = 0;
+  std::optional<std::size_t> replicas;  ///< nothing: none keep the service level
+  double utilisation = 0;
+  double hourly = 0;
+};
+
+/// The tiers with their capacities in blocks; that of the swept one is left at 0.
+result<std::vector<tier_setup>> setups_with(const cost_plan& plan, std::uint64_t block_bytes) {
+  std::vector<tier_setup> all;
+  for (const tier_choice& each : plan.tiers) {
+    std::uint32_t capacity = 0;
+    if (!each.capacity.empty() && each.capacity != "0") {
+      const auto count = parse_block_count(each.capacity, block_bytes);
+      if (!count) return std::unexpected(count.error().in("--tier"));
+      capacity = *count;
+    }
+    all.push_back({.link = each.link,
+                   .capacity = capacity,
+                   .policy = each.policy,
+                   .ingest = each.ingest.value_or(ingest::evicted),
+                   .keep_copy = each.keep_copy,
+                   .is_device = each.link.name == "gpu"});
+  }
+  return all;
+}
+
+/// Serves all requests with these tiers.
+class point_maker {
+ public:
+  point_maker(const simulation::trace& requests, const cost_plan& plan)
+      : requests_(requests),
+        plan_(plan),
+        block_bytes_(static_cast<double>(requests.block_tokens()) * plan.cost.bytes_per_token) {}
+
+  [[nodiscard]] result<cost_point> point_of(std::span<const tier_setup> tiers) const {
+    const auto served = simulation::serve_trace(requests_, tiers, plan_.order, plan_.cost, plan_.speed);
+    if (!served) return std::unexpected(served.error());
+    cost_point point{.hit_tokens = served->hit_tokens,
+                     .loaded_tokens = served->loaded_tokens,
+                     .gpu_s = served->gpu_s,
+                     .replicas = {}};
+    point.replicas = plan_.level ? simulation::fewest_replicas(served->requests, *plan_.level) : plan_.replicas;
+    // Where no number keeps the level, the times are those without waiting.
+    const std::size_t replicas = point.replicas.value_or(std::max<std::size_t>(1, served->requests.size()));
+    const queue_times times(served->requests, replicas);
+    point.ttft_p50 = times.percentile(50);
+    point.ttft_p90 = times.percentile(90);
+    point.ttft_p99 = times.percentile(99);
+    point.utilisation = times.utilisation();
+    if (plan_.prices && point.replicas) point.hourly = plan_.prices->hourly(*point.replicas, sizes_of(tiers));
+    return point;
+  }
+
+ private:
+  [[nodiscard]] std::vector<simulation::tier_size> sizes_of(std::span<const tier_setup> tiers) const {
+    std::vector<simulation::tier_size> sizes;
+    for (const tier_setup& each : tiers) sizes.push_back({each.link.name, each.capacity * block_bytes_});
+    return sizes;
+  }
+
+  const simulation::trace& requests_;
+  const cost_plan& plan_;
+  double block_bytes_;
+};
+
+struct cost_answer {
+  cost_point bare;  ///< without tiers
+  std::vector<cost_point> points;
+};
+
+result<cost_answer> measure_costs(const simulation::trace& requests, const cost_plan& plan,
+                                  std::string_view capacities) {
+  const std::uint64_t block_bytes = requests.block_tokens() * static_cast<std::uint64_t>(plan.cost.bytes_per_token);
+  auto setups = setups_with(plan, block_bytes);
+  if (!setups) return std::unexpected(setups.error());
+  auto tried = parse_points(capacities, block_bytes);
+  if (!tried) return std::unexpected(tried.error());
+  if (!plan.swept) *tried = {setups->front().capacity};
+  if (tried->empty()) *tried = doubled_points(requests.distinct());
+  const point_maker maker(requests, plan);
+  std::vector<result<cost_point>> points(tried->size() + 1);
+  replay::run_all(points.size(), [&](std::size_t i) {
+    if (i == tried->size()) {
+      points[i] = maker.point_of({});
+      return;
+    }
+    auto tiers = *setups;
+    tiers[plan.swept.value_or(0)].capacity = (*tried)[i];
+    points[i] = maker.point_of(tiers);
+    if (points[i]) points[i]->capacity = (*tried)[i];
+  });
+  cost_answer answer;
+  for (const auto& each : points) {
+    if (!each) return std::unexpected(each.error());
+    answer.points.push_back(*each);
+  }
+  answer.bare = answer.points.back();
+  answer.points.pop_back();
+  return answer;
+}
+
+// ---------------------------------------------------------------------------------------------- the answer
+
+ordered_json json_of_point(const cost_point& point, const cost_plan& plan) {
+  ordered_json object{{"capacity", point.capacity},
+                      {"hit_tokens", point.hit_tokens},
+                      {"loaded_tokens", point.loaded_tokens},
+                      {"gpu_s", point.gpu_s},
+                      {"ttft_p50", point.ttft_p50},
+                      {"ttft_p90", point.ttft_p90},
+                      {"ttft_p99", point.ttft_p99},
+                      {"replicas", point.replicas ? ordered_json(*point.replicas) : ordered_json(nullptr)},
+                      {"utilisation", point.replicas ? ordered_json(point.utilisation) : ordered_json(nullptr)}};
+  if (plan.prices) object["cost_hour"] = point.replicas ? ordered_json(point.hourly) : ordered_json(nullptr);
+  return object;
+}
+
+ordered_json json_of_costs(const read_trace& read, const cost_answer& answer, const cost_plan& plan) {
+  const auto& prefill = plan.cost.prefill;
+  ordered_json object{{"format", read.format},
+                      {"lines", read.lines},
+                      {"left_out", read.left_out},
+                      {"tokens", read.requests.tokens()},
+                      {"block_tokens", read.requests.block_tokens()},
+                      {"bytes_per_token", plan.cost.bytes_per_token},
+                      {"rate", prefill.rate},
+                      {"pivot", number_or_null(prefill.pivot)},
+                      {"constant", prefill.constant},
+                      {"swept", plan.tiers[plan.swept.value_or(0)].link.name},
+                      {"without", json_of_point(answer.bare, plan)},
+                      {"points", ordered_json::array()}};
+  for (const cost_point& each : answer.points) object["points"].push_back(json_of_point(each, plan));
+  return object;
+}
+
+std::vector<std::string> row_of_point(std::string capacity, const cost_point& point, const cost_plan& plan) {
+  const auto or_none = [&](std::string text) { return point.replicas ? std::move(text) : "none"; };
+  std::vector<std::string> row{std::move(capacity),
+                               std::to_string(point.hit_tokens),
+                               fmt::format("{:.3f} s", point.gpu_s),
+                               seconds_text(point.ttft_p50),
+                               seconds_text(point.ttft_p90),
+                               seconds_text(point.ttft_p99),
+                               or_none(std::to_string(point.replicas.value_or(0))),
+                               or_none(percent(point.utilisation))};
+  if (plan.prices) row.push_back(or_none(fmt::format("{:.4f}", point.hourly)));
+  return row;
+}
+
+void print_costs(const read_trace& read, const cost_answer& answer, const cost_plan& plan) {
+  const auto& prefill = plan.cost.prefill;
+  fmt::print("{}: {} tokens in requests, {} bytes of KV a token\n", read.format, read.requests.tokens(),
+             plan.cost.bytes_per_token);
+  fmt::print("prefill: {:.1f} tokens/s without context, pivot {}\n\n", prefill.rate, pivot_text(prefill.pivot));
+  std::vector<std::string> heading{">CAPACITY", ">HIT TOKENS", ">GPU TIME", ">TTFT P50",
+                                   ">P90",      ">P99",        ">REPLICAS", ">UTILISATION"};
+  if (plan.prices) heading.emplace_back(">AN HOUR");
+  table rows(std::move(heading));
+  rows.add(row_of_point("no tiers", answer.bare, plan));
+  for (const cost_point& each : answer.points) rows.add(row_of_point(std::to_string(each.capacity), each, plan));
+  fmt::print("COST by blocks of {}\n{}", plan.tiers[plan.swept.value_or(0)].link.name, rows.text());
+  if (plan.level && std::ranges::any_of(answer.points, [](const cost_point& each) { return !each.replicas; })) {
+    fmt::print(
+        "\nnone: some requests take longer than --slo allows with no other one before them; the times are those "
+        "without waiting\n");
+  }
+  if (read.left_out > 0) fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
+}
+
+}  // namespace
+
+void cost_options::add_to(CLI::App& command) {
+  trace.add_to(command);
+  engine.add_to(command);
+  tiers.add_to(command);
+  command.add_option("--capacities", capacities,
+                     "Of the one tier that has none: a list of numbers of blocks, or bytes as in 64GiB, and "
+                     "FIRST:LAST:STEP; without it eight that double up to all distinct blocks");
+  command.add_option("--order", order, "How a request uses its blocks: fwd is head to tail, rev tail to head")
+      ->check(CLI::IsMember({"fwd", "rev"}))
+      ->capture_default_str();
+  command.add_option("--replicas", replicas, "Engines, each with one prefill at a time; without it one")
+      ->check(CLI::Range(std::uint64_t{1}, most_replicas));
+  command.add_option("--slo", service_level, "Find the fewest replicas that keep it, as in ttft_p90=2s,ttft_p99=5s");
+  command.add_option("--speed", speed, "Requests come so many times as fast as recorded, as in 2x; max: all at once")
+      ->capture_default_str();
+  command.add_option("--price", prices, "Say the cost of an hour, as in replica=98/h,dram=0.004/GiB/h");
+  command.add_flag("--overlap", overlaps, "Load and compute at the same time, layer by layer");
+  command.add_flag("--no-gate", loads_always, "Load also where computing would be sooner");
+  command.add_flag("--json", as_json, "One object");
+}
+
+exit_code run_cost(const cost_options& options) {
+  const auto plan = plan_with(options);
+  if (!plan) return failed_with(plan.error());
+  const auto read = options.trace.read();
+  if (!read) return failed_with(read.error());
+  const auto answer = measure_costs(read->requests, *plan, options.capacities);
+  if (!answer) return failed_with(answer.error());
+  if (options.as_json) {
+    fmt::print("{}\n", json_of_costs(*read, *answer, *plan).dump());
+  } else {
+    print_costs(*read, *answer, *plan);
+  }
+  return exit_code::orderly;
+}
+
+}  // namespace cenote::optimize

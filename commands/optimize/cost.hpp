@@ -1,0 +1,34 @@
+// `cenote optimize cost`: seconds, replicas and money by capacity.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "commands/optimize/prefill_options.hpp"
+#include "commands/optimize/tier_options.hpp"
+#include "commands/optimize/trace_options.hpp"
+#include "keeper/exit_code.hpp"
+
+namespace cenote::optimize {
+
+struct cost_options {
+  trace_options trace;
+  prefill_options engine;
+  tier_options tiers;
+  std::string capacities;  ///< empty: some that double up to all blocks
+  std::string order = "rev";
+  std::uint64_t replicas = 0;  ///< 0: one
+  std::string speed = "1x";
+  std::string service_level;
+  std::string prices;
+  bool overlaps = false;
+  bool loads_always = false;
+  bool as_json = false;
+
+  void add_to(CLI::App& command);
+};
+
+/// Prints a point for each capacity, or one line why not. Runs on all cores.
+[[nodiscard]] exit_code run_cost(const cost_options& options);
+
+}  // namespace cenote::optimize

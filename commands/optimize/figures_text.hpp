@@ -1,0 +1,29 @@
+// Times and figures of engines, for terminals and JSON.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace cenote::optimize {
+
+/// "1.234 s", "12.3 ms", "45 us".
+[[nodiscard]] inline std::string seconds_text(double seconds) {
+  if (seconds >= 1) return fmt::format("{:.3f} s", seconds);
+  if (seconds >= 1e-3) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.1f} us", seconds * 1e6);
+}
+
+/// A pivot for people.
+[[nodiscard]] inline std::string pivot_text(double pivot) {
+  return std::isinf(pivot) ? "off: attention is free" : fmt::format("{:.0f} tokens of context", pivot);
+}
+
+/// null for 0 and infinity, which stand for nothing.
+[[nodiscard]] inline nlohmann::ordered_json number_or_null(double number) {
+  return number == 0 || !std::isfinite(number) ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(number);
+}
+
+}  // namespace cenote::optimize

@@ -1,0 +1,169 @@
+#include "commands/optimize/model.hpp"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "commands/common.hpp"
+#include "commands/optimize/figures_text.hpp"
+#include "commands/replay/options.hpp"
+#include "commands/table.hpp"
+#include "core/units.hpp"
+
+namespace cenote::optimize {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::uint64_t longest_input = 1'000'000'000;
+constexpr std::size_t most_times = 1000;
+
+struct prefill_case {
+  std::uint64_t cached = 0;
+  std::uint64_t input = 0;
+};
+
+bool read_tokens(std::string_view text, std::uint64_t& tokens) {
+  const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), tokens);
+  return bad == std::errc() && end == text.data() + text.size() && tokens <= longest_input;
+}
+
+result<std::vector<prefill_case>> parse_cases(std::string_view text) {
+  std::vector<prefill_case> all;
+  if (text.empty()) return all;
+  for (const std::string_view part : split(text, ',')) {
+    const std::size_t colon = part.find(':');
+    prefill_case one;
+    if (colon == std::string_view::npos || !read_tokens(part.substr(0, colon), one.cached) ||
+        !read_tokens(part.substr(colon + 1), one.input) || one.cached > one.input || all.size() == most_times) {
+      return fail(error_code::invalid_argument,
+                  fmt::format("--times: `{}` is no CACHED:INPUT in tokens, the first at most the second, as in "
+                              "32000:64000; at most {} of them",
+                              part, most_times));
+    }
+    all.push_back(one);
+  }
+  return all;
+}
+
+struct model_answer {
+  engine_figures engine;
+  std::vector<tier_choice> tiers;
+  std::vector<prefill_case> cases;
+};
+
+result<model_answer> answer_to(const model_options& options) {
+  if (!options.config.empty() && !options.engine.model.empty()) {
+    return fail(error_code::invalid_argument, "a config.json and --model are two models: leave one of them out");
+  }
+  prefill_options engine = options.engine;
+  if (engine.model.empty()) engine.model = options.config;
+  if (engine.model.empty() && engine.bytes_per_token.empty()) {
+    return fail(error_code::invalid_argument, "a model is missing: give a config.json, --model or --bytes-per-token");
+  }
+  model_answer answer;
+  auto cases = parse_cases(options.times);
+  if (!cases) return std::unexpected(cases.error());
+  auto tiers = options.tiers.choices();
+  if (!tiers) return std::unexpected(tiers.error());
+  auto figures = engine.figures();
+  if (!figures) return std::unexpected(figures.error());
+  if (!cases->empty() || !tiers->empty()) {
+    if (const auto prefill = figures->needed_prefill(); !prefill) return std::unexpected(prefill.error());
+  }
+  answer.engine = *figures;
+  answer.tiers = std::move(*tiers);
+  answer.cases = std::move(*cases);
+  return answer;
+}
+
+std::optional<std::uint64_t> break_even(const model_answer& answer, const tier_choice& tier) {
+  return simulation::break_even_tokens(tier.link, *answer.engine.prefill,
+                                       static_cast<double>(*answer.engine.bytes_per_token));
+}
+
+ordered_json json_of_model(const model_answer& answer) {
+  const engine_figures& engine = answer.engine;
+  ordered_json object{{"bytes_per_token", *engine.bytes_per_token},
+                      {"window_bytes", engine.window_bytes},
+                      {"active_parameters", number_or_null(engine.active_parameters)},
+                      {"rate", number_or_null(engine.prefill ? engine.prefill->rate : 0)},
+                      {"pivot", number_or_null(engine.pivot.value_or(0))},
+                      {"prefill_s", ordered_json::array()},
+                      {"break_even_tokens", ordered_json::object()}};
+  for (const prefill_case& each : answer.cases) {
+    object["prefill_s"].push_back({each.cached, each.input, engine.prefill->seconds(each.cached, each.input)});
+  }
+  for (const tier_choice& each : answer.tiers) {
+    const auto tokens = break_even(answer, each);
+    object["break_even_tokens"][each.link.name] = tokens ? ordered_json(*tokens) : ordered_json(nullptr);
+  }
+  return object;
+}
+
+void print_engine(const engine_figures& engine) {
+  fmt::print("KV cache     {} bytes a token ({})\n", *engine.bytes_per_token,
+             approximate_bytes(*engine.bytes_per_token));
+  if (engine.window_bytes > 0) {
+    fmt::print("windows      at most {} more, however long the context is\n", approximate_bytes(engine.window_bytes));
+  }
+  if (engine.active_parameters > 0) {
+    fmt::print("parameters   {:.2f} billion a token\n", engine.active_parameters / 1e9);
+  }
+  if (engine.pivot) fmt::print("pivot        {}\n", pivot_text(*engine.pivot));
+  if (engine.prefill) fmt::print("prefill      {:.1f} tokens/s without context\n", engine.prefill->rate);
+  if (engine.gpu) {
+    fmt::print("             peak {:.0f} TFLOP/s, of which {:.0f} % are taken to be reached\n",
+               engine.peak_flops / 1e12, engine.gpu->mfu * 100);
+  }
+}
+
+void print_model(const model_answer& answer) {
+  print_engine(answer.engine);
+  if (!answer.cases.empty()) {
+    table rows({">CACHED", ">INPUT", ">PREFILL"});
+    for (const prefill_case& each : answer.cases) {
+      rows.add({std::to_string(each.cached), std::to_string(each.input),
+                seconds_text(answer.engine.prefill->seconds(each.cached, each.input))});
+    }
+    fmt::print("\nTIME of a prefill, by tokens\n{}", rows.text());
+  }
+  if (answer.tiers.empty()) return;
+  table rows({"TIER", ">LATENCY", ">BANDWIDTH", ">TOKENS"});
+  for (const tier_choice& each : answer.tiers) {
+    const auto tokens = break_even(answer, each);
+    rows.add({each.link.name, seconds_text(each.link.latency), fmt::format("{:.2f} GB/s", each.link.bandwidth / 1e9),
+              tokens ? std::to_string(*tokens) : "never"});
+  }
+  fmt::print("\nSHORTEST LOAD that is sooner than computing its tokens\n{}", rows.text());
+}
+
+}  // namespace
+
+void model_options::add_to(CLI::App& command) {
+  command.add_option("config", config, "The model's config.json, or one of the presets of --model");
+  engine.add_to(command);
+  tiers.add_to(command);
+  command.add_option("--times", times,
+                     "Prefills to compute the time of: CACHED:INPUT in tokens, as in 0:1000,32000:64000");
+  command.add_flag("--json", as_json, "One object");
+}
+
+exit_code run_model(const model_options& options) {
+  const auto answer = answer_to(options);
+  if (!answer) return failed_with(answer.error());
+  if (options.as_json) {
+    fmt::print("{}\n", json_of_model(*answer).dump());
+  } else {
+    print_model(*answer);
+  }
+  return exit_code::orderly;
+}
+
+}  // namespace cenote::optimize

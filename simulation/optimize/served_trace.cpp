@@ -1,0 +1,92 @@
+#include "simulation/optimize/served_trace.hpp"
+
+#include <algorithm>
+
+#include "simulation/tier_simulation.hpp"
+
+namespace cenote::simulation {
+
+namespace {
+
+constexpr double milliseconds = 1000;
+
+/// Collects requests as a simulation gives their hits.
+class request_collector {
+ public:
+  request_collector(const trace& requests, std::span<const tier_link> links, const cost_model& cost, double speed)
+      : requests_(requests.requests()), links_(links), cost_(cost), speed_(speed) {
+    served_.requests.reserve(requests_.size());
+  }
+
+  void take(std::size_t request, std::span<const std::uint64_t> tokens) {
+    const trace::entry& entry = requests_[request];
+    const request_service service = cost_.serve(links_, tokens, entry.tokens);
+    const double arrival = speed_ > 0 ? static_cast<double>(entry.time_ms) / milliseconds / speed_ : 0;
+    served_.requests.push_back({.arrival = arrival, .service = service.seconds});
+    served_.hit_tokens += tokens.empty() ? 0 : tokens.back();
+    served_.loaded_tokens += service.loaded;
+    served_.gpu_s += service.seconds;
+  }
+  [[nodiscard]] served_trace&& served() noexcept { return std::move(served_); }
+
+ private:
+  std::span<const trace::entry> requests_;
+  std::span<const tier_link> links_;
+  const cost_model& cost_;
+  double speed_;
+  served_trace served_;
+};
+
+void take_without_tiers(const trace& requests, request_collector& collector) {
+  for (std::size_t i = 0; i < requests.requests().size(); ++i) {
+    if (requests.requests()[i].access != chain_access::write) collector.take(i, {});
+  }
+}
+
+tier_stack stack_with(std::span<const tier_setup> tiers) {
+  tier_stack stack{.upper_policy = tiers.front().policy,
+                   .upper_capacity = tiers.front().capacity,
+                   .lower = {},
+                   .upper_is_device = tiers.front().is_device};
+  for (const tier_setup& each : tiers.subspan(1)) {
+    stack.lower.push_back(
+        {.policy = each.policy, .capacity = each.capacity, .ingest = each.ingest, .keep_copy = each.keep_copy});
+  }
+  return stack;
+}
+
+result<void> run_tiers(const trace& requests, std::span<const tier_setup> tiers, replay_order order,
+                       const hit_listener& listener) {
+  if (tiers.size() == 1) {
+    const auto sums = simulate(requests, tiers.front().policy, tiers.front().capacity, order, listener);
+    return sums ? result<void>() : std::unexpected(sums.error());
+  }
+  if (!requests.stores_all()) {
+    return fail(error_code::invalid_argument,
+                "several tiers are for traces whose requests store what they ask for; take one --tier");
+  }
+  const auto sums = simulate(requests, stack_with(tiers), order, listener);
+  return sums ? result<void>() : std::unexpected(sums.error());
+}
+
+}  // namespace
+
+result<served_trace> serve_trace(const trace& trace, std::span<const tier_setup> tiers, replay_order order,
+                                 const cost_model& cost, double speed) {
+  std::vector<tier_setup> present;
+  std::ranges::copy_if(tiers, std::back_inserter(present), [](const tier_setup& tier) { return tier.capacity > 0; });
+  std::vector<tier_link> links;
+  for (const tier_setup& each : present) links.push_back(each.link);
+  request_collector collector(trace, links, cost, speed);
+  if (present.empty()) {
+    take_without_tiers(trace, collector);
+    return collector.served();
+  }
+  const auto listener = [&](std::size_t request, std::span<const std::uint64_t> tokens) {
+    collector.take(request, tokens);
+  };
+  if (auto good = run_tiers(trace, present, order, listener); !good) return std::unexpected(good.error());
+  return collector.served();
+}
+
+}  // namespace cenote::simulation

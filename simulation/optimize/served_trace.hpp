@@ -1,0 +1,42 @@
+// The requests of a trace with what each takes on an engine over tiers: what queues are made of.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/choices.hpp"
+#include "core/error.hpp"
+#include "simulation/simulation.hpp"
+#include "simulation/trace.hpp"
+
+#include "simulation/optimize/cost_model.hpp"
+#include "simulation/optimize/queue.hpp"
+
+namespace cenote::simulation {
+
+/// A tier as it is tried.
+struct tier_setup {
+  tier_link link;
+  std::uint32_t capacity = 0;  ///< blocks; 0: the tier is not there
+  std::string policy = "lru";
+  cenote::ingest ingest = cenote::ingest::evicted;  ///< of a lower tier, as lower_tier has it
+  bool keep_copy = true;                            ///< the same
+  bool is_device = false;                           ///< of the first one: tier_stack::upper_is_device
+};
+
+struct served_trace {
+  std::vector<queue_request> requests;  ///< that ask, in their order
+  std::uint64_t hit_tokens = 0;
+  std::uint64_t loaded_tokens = 0;
+  double gpu_s = 0;  ///< all service, loads included
+};
+
+/// Runs `trace` through `tiers`, the nearest first, and gives each request its service. Requests come `speed` times as
+/// fast as they did, at once where it is 0; policies see the times of the trace. Refused (invalid_argument): what
+/// simulate() refuses, and several tiers for a trace whose reads and writes lie apart.
+[[nodiscard]] result<served_trace> serve_trace(const trace& trace, std::span<const tier_setup> tiers,
+                                               replay_order order, const cost_model& cost, double speed);
+
+}  // namespace cenote::simulation
