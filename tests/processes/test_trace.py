@@ -116,7 +116,6 @@ def test_options_that_say_something_else_than_the_file_are_refused(tmp_path: Pat
     assert "leave --time-unit out" in refused(2, "optimize", "curve", out, "--time-unit", "s")
     assert "--format bailian cannot read it" in refused(2, "optimize", "curve", out, "--format", "bailian")
     assert curve(out, "--format", "cenote", *SIZE) == curve(out)
-    assert "a node replays those of 512, --simulate takes any" in refused(2, "replay", out)
     log = TRACES / "bailian.jsonl"
     assert "is no .ctrace file" in refused(1, "optimize", "curve", log, "--format", "cenote")
 
