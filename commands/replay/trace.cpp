@@ -48,6 +48,7 @@ using raw_request = formats::line_request;
 class reader {
  public:
   reader(const std::string& path, const trace_reading& reading) : path_(path), reading_(reading) {
+    read_.sharing = reading.sharing;
     if (const formats::format* given = formats::find(reading.format)) open(*given);
   }
 
@@ -319,6 +320,7 @@ class reader {
                           .session = each.session});
     }
     out_.requests = simulation::trace(arrivals, ids_in_order(), read_.block_tokens);
+    out_.instances = std::move(read_.instances);
     if (format_ != nullptr) out_.format = format_->name;
   }
 

@@ -26,14 +26,16 @@ struct trace_reading {
   bool full_blocks = false;     ///< without the blocks that are not full of tokens
   bool doubts_tokens = false;   ///< say where ids are too few for their tokens
   std::size_t most = 0;         ///< only the first so many requests; 0: all
+  formats::key_sharing sharing = formats::key_sharing::within_instance;
 };
 
 struct read_trace {
   std::string_view format;
   simulation::trace requests;
-  std::vector<std::string> warnings;  ///< "FILE:LINE: what is wrong", the first line of each kind with how many follow
-  std::uint64_t lines = 0;            ///< that are not empty
-  std::uint64_t left_out = 0;         ///< of those
+  std::vector<std::string> instances;  ///< names by number; none where the format has none
+  std::vector<std::string> warnings;   ///< "FILE:LINE: what is wrong", the first line of each kind with how many follow
+  std::uint64_t lines = 0;             ///< that are not empty
+  std::uint64_t left_out = 0;          ///< of those
 };
 
 /// Reads `path`: lines of one of formats::table(); members that it does not name are ignored, as are empty lines.
