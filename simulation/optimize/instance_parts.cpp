@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 namespace cenote::simulation {
 
@@ -15,6 +16,11 @@ instance_parts::instance_parts(const trace& whole) : whole_(whole), order_(whole
     begins_.push_back(i);
   }
   begins_.push_back(order_.size());
+}
+
+std::size_t instance_parts::count_within(std::size_t place, std::size_t count) const {
+  const auto requests = std::span(order_).subspan(begins_[place], begins_[place + 1] - begins_[place]);
+  return static_cast<std::size_t>(std::ranges::lower_bound(requests, count) - requests.begin());
 }
 
 trace instance_parts::part(std::size_t place) const {

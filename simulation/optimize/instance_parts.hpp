@@ -19,6 +19,8 @@ class instance_parts {
   [[nodiscard]] const std::vector<std::uint32_t>& instances() const noexcept { return instances_; }
   /// The requests of instances()[place], in their order, with their times.
   [[nodiscard]] trace part(std::size_t place) const;
+  /// Its requests among the first `count` of the whole.
+  [[nodiscard]] std::size_t count_within(std::size_t place, std::size_t count) const;
 
  private:
   const trace& whole_;
