@@ -10,6 +10,17 @@ import lru_model
 from lru_model import Request
 
 
+def joined(requests: list[Request]) -> list[Request]:
+    """One request of each read with the write of the same chain directly behind it."""
+    made: list[Request] = []
+    for each in requests:
+        if made and not made[-1].stores and not each.asks and made[-1].keys == each.keys:
+            made[-1] = Request(each.keys, made[-1].tokens)
+        else:
+            made.append(each)
+    return made
+
+
 def powers(values: Iterable[int]) -> list[list[int]]:
     """[[the smallest power of two above them, how many]]"""
     return [list(each) for each in sorted(Counter(1 << value.bit_length() for value in values).items())]
