@@ -1,4 +1,4 @@
-// `cenote optimize analyze`: what recorded requests ask of a cache.
+// `cenote optimize analyze`: the figures by which a cache for recorded requests is chosen.
 #pragma once
 
 #include <cstdint>

@@ -166,10 +166,10 @@ class measured_trace {
   }
 
   /// The smallest capacity from `low` to `high`, which has them, with so many hit tokens.
-  [[nodiscard]] std::uint32_t halve(std::uint32_t low, std::uint32_t high, std::uint64_t wanted) const {
+  [[nodiscard]] std::uint32_t halve(std::uint32_t low, std::uint32_t high, std::uint64_t tokens) const {
     while (low < high) {
       const std::uint32_t middle = low + (high - low) / 2;
-      if (tokens_at(middle) >= wanted) {
+      if (tokens_at(middle) >= tokens) {
         high = middle;
       } else {
         low = middle + 1;
@@ -190,7 +190,7 @@ class measured_trace {
   std::unique_ptr<measured_trace> warm_;
 };
 
-/// What the hits are a share of: requests that ask, behind those that only fill the cache.
+/// The requests whose tokens the hits are a share of: those that ask, without those that only fill the cache.
 struct counted_requests {
   std::uint64_t requests = 0;
   std::uint64_t tokens = 0;
@@ -412,7 +412,7 @@ result<void> check_together(const curve_options& options) {
   return {};
 }
 
-/// All that the command line says but the trace.
+/// All of the command line but the trace.
 struct curve_request {
   std::vector<policy_order> policies;
   std::vector<std::uint32_t> capacities;  ///< none: doubled up to all distinct blocks

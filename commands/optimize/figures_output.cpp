@@ -153,10 +153,10 @@ std::string uses_text(const simulation::block_uses& uses) {
 
 std::string sharing_text(const trace_figures& figures) {
   table rows({"", ">COUNT", ">SHARED BLOCKS", ">REFERENCES TO THEM"});
-  const auto add = [&](std::string name, const std::optional<block_sharing>& some) {
-    if (!some) return;
-    rows.add({std::move(name), std::to_string(some->sharers), std::to_string(some->shared_blocks),
-              std::to_string(some->shared_references)});
+  const auto add = [&](std::string name, const std::optional<block_sharing>& sharing) {
+    if (!sharing) return;
+    rows.add({std::move(name), std::to_string(sharing->sharers), std::to_string(sharing->shared_blocks),
+              std::to_string(sharing->shared_references)});
   };
   add("sessions", figures.sessions);
   add("instances", figures.instances);
@@ -240,17 +240,17 @@ void add_figures(ordered_json& object, const read_trace& read, const trace_figur
   for (const omitted_figure& each : figures.omitted) object["omitted"][std::string(each.name)] = each.reason;
 }
 
-std::string figures_text(const read_trace& read, const simulation::trace& asked, const trace_figures& figures,
+std::string figures_text(const read_trace& read, const simulation::trace& requests, const trace_figures& figures,
                          const figure_form& form) {
   std::string text =
       fmt::format("NO CAPACITY HELPS {} requests ({})\n\n", figures.helpless.requests, percent(figures.helpless.share));
-  if (figures.reuse) text += reuse_text(*figures.reuse, asked.stream().size()) + "\n";
+  if (figures.reuse) text += reuse_text(*figures.reuse, requests.stream().size()) + "\n";
   text += uses_text(figures.uses) + "\n";
   text += sharing_text(figures);
   if (figures.tree) text += tree_table(read, *figures.tree, form.top) + "\n";
   if (figures.turns) text += turns_text(*figures.turns) + "\n";
-  if (figures.sizes) text += sizes_text(*figures.sizes, asked.tokens()) + "\n";
-  if (figures.ttls) text += ttls_text(*figures.ttls, asked.tokens()) + "\n";
+  if (figures.sizes) text += sizes_text(*figures.sizes, requests.tokens()) + "\n";
+  if (figures.ttls) text += ttls_text(*figures.ttls, requests.tokens()) + "\n";
   if (form.has_windows) text += windows_text(read, figures, form) + "\n";
   for (const omitted_figure& each : figures.omitted) text += fmt::format("without {}: {}\n", each.name, each.reason);
   return text;

@@ -21,8 +21,8 @@ struct figure_form {
 void add_figures(nlohmann::ordered_json& object, const read_trace& read, const trace_figures& figures,
                  const figure_form& form);
 
-/// Tables, each with a heading; `asked` are the figures' own requests.
-[[nodiscard]] std::string figures_text(const read_trace& read, const simulation::trace& asked,
+/// Tables, each with a heading; `requests` are those of the figures.
+[[nodiscard]] std::string figures_text(const read_trace& read, const simulation::trace& requests,
                                        const trace_figures& figures, const figure_form& form);
 
 }  // namespace cenote::optimize

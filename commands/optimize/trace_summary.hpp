@@ -1,4 +1,4 @@
-// What answers say first of a trace: its counts, and the names of its instances.
+// The head of an answer: the counts of a trace, and the names of its instances.
 #pragma once
 
 #include <cstdint>

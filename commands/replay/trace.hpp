@@ -32,7 +32,7 @@ struct trace_reading {
 struct read_trace {
   std::string_view format;
   simulation::trace requests;
-  std::vector<std::string> instances;  ///< names by number; none where the format has none
+  std::vector<std::string> instances{};  ///< names by number; none where the format has none
   std::vector<std::string> warnings;   ///< "FILE:LINE: what is wrong", the first line of each kind with how many follow
   std::uint64_t lines = 0;             ///< that are not empty
   std::uint64_t left_out = 0;          ///< of those

@@ -1,4 +1,4 @@
-// The figures of a trace that say which cache it needs: when blocks come again, how often, and for whom.
+// The figures of a trace by which a cache is chosen: when blocks come again, how often, shared by how many.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ struct helpless_requests {
 };
 [[nodiscard]] helpless_requests count_helpless(const trace& trace, std::span<const std::uint32_t> hits);
 
-/// What happened between `start_ms` and the next window.
+/// The requests between `start_ms` and the next window.
 struct time_window {
   std::uint64_t start_ms = 0;    ///< a multiple of the window
   std::uint64_t requests = 0;    ///< that ask

@@ -97,10 +97,10 @@ std::optional<prefix_tree> prefix_tree::measure(const trace& trace, std::span<co
   return tree;
 }
 
-std::vector<std::uint32_t> prefix_tree::hottest(std::size_t most) const {
+std::vector<std::uint32_t> prefix_tree::hottest(std::size_t limit) const {
   std::vector<std::uint32_t> order(runs_.size());
   std::iota(order.begin(), order.end(), 0U);
-  const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(most, order.size()));
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(limit, order.size()));
   std::ranges::partial_sort(order, end, [&](std::uint32_t a, std::uint32_t b) {
     return runs_[a].tokens_saved != runs_[b].tokens_saved ? runs_[a].tokens_saved > runs_[b].tokens_saved : a < b;
   });

@@ -38,8 +38,8 @@ class prefix_tree {
   [[nodiscard]] const tree_shape& shape() const noexcept { return shape_; }
   /// In the order in which they first came, so a parent is in front of all that goes on it.
   [[nodiscard]] std::span<const tree_run> runs() const noexcept { return runs_; }
-  /// The numbers of the `most` runs that save the most tokens, the best one first; of equals the first one.
-  [[nodiscard]] std::vector<std::uint32_t> hottest(std::size_t most) const;
+  /// The numbers of the `limit` runs that save the most tokens, the best one first; of equals the first one.
+  [[nodiscard]] std::vector<std::uint32_t> hottest(std::size_t limit) const;
 
  private:
   tree_shape shape_;

@@ -1,4 +1,4 @@
-"""`cenote optimize analyze`, and instances with caches of their own, against models of lists and the contract's cases."""
+"""`cenote optimize analyze`, and instances with caches of their own, against models and the contract's cases."""
 
 from __future__ import annotations
 

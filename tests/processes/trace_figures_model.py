@@ -90,7 +90,9 @@ def windows(requests: list[Request], times: list[int], length: int, size: int) -
     rows = []
     for start in sorted({time // length * length for time in times}):
         inside = [i for i, time in enumerate(times) if time // length * length == start and requests[i].asks]
-        seen = {key for request, time in zip(requests, times, strict=True) if time < start + length for key in request.keys}
+        seen = {
+            key for request, time in zip(requests, times, strict=True) if time < start + length for key in request.keys
+        }
         rows.append(
             {
                 "start_ms": start,

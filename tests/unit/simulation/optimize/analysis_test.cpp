@@ -38,7 +38,7 @@ pairs pairs_of(const Map& counts) {
   return {counts.begin(), counts.end()};
 }
 
-bool asking(const trace::entry& request) {
+bool is_question(const trace::entry& request) {
   return request.access != chain_access::write;
 }
 
@@ -54,7 +54,7 @@ std::pair<std::uint64_t, std::uint64_t> naive_hits(const trace& trace, std::uint
       if (here == cache.end() || request.time_ms - here->second >= ttl_ms) break;
       ++leading;
     }
-    if (asking(request)) {
+    if (is_question(request)) {
       blocks += leading;
       tokens += leading * trace.block_tokens();
     }
@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(uses_of_blocks_are_those_of_requests_that_ask) {
         random_requests(seed, chain_kind::any, seed % 2 == 0 ? access_kind::joined : access_kind::apart);
     std::vector<double> uses(requests.distinct());
     for (const trace::entry& request : requests.requests()) {
-      for (const std::uint32_t block : requests.blocks(request)) uses[block] += asking(request) ? 1 : 0;
+      for (const std::uint32_t block : requests.blocks(request)) uses[block] += is_question(request) ? 1 : 0;
     }
     std::map<std::uint64_t, std::uint64_t> counts;
     for (const double each : uses) ++counts[static_cast<std::uint64_t>(each)];
@@ -147,7 +147,8 @@ BOOST_AUTO_TEST_CASE(an_endless_cache_has_all_that_was_stored) {
     BOOST_TEST(hits.size() == requests.requests().size());
     BOOST_TEST(sum_of(hits) == naive_hits(requests, ~std::uint64_t{0}).first);
     std::uint64_t helpless = 0;
-    for (std::size_t i = 0; i < hits.size(); ++i) helpless += asking(requests.requests()[i]) && hits[i] == 0 ? 1 : 0;
+    for (std::size_t i = 0; i < hits.size(); ++i)
+      helpless += is_question(requests.requests()[i]) && hits[i] == 0 ? 1 : 0;
     BOOST_TEST(count_helpless(requests, hits).requests == helpless);
   }
 }
@@ -165,8 +166,8 @@ BOOST_AUTO_TEST_CASE(windows_add_up_to_the_whole_and_begin_at_multiples) {
       time_window& window = expected[request.time_ms / length * length];
       for (const std::uint32_t block : requests.blocks(request)) there.insert(block);
       window.distinct = there.size();
-      window.requests += asking(request) ? 1 : 0;
-      window.references += asking(request) ? request.count : 0;
+      window.requests += is_question(request) ? 1 : 0;
+      window.references += is_question(request) ? request.count : 0;
       window.hit_blocks += hits[i];
       window.hit_tokens += hits[i] * requests.block_tokens();
     }
@@ -197,7 +198,7 @@ BOOST_AUTO_TEST_CASE(a_block_is_shared_where_requests_of_more_than_one_have_it) 
         all.insert(party);
         for (const std::uint32_t block : requests.blocks(request)) {
           parties[block].insert(party);
-          references[block] += asking(request) ? 1 : 0;
+          references[block] += is_question(request) ? 1 : 0;
         }
       }
       block_sharing wanted{.sharers = all.size()};
@@ -220,7 +221,7 @@ BOOST_AUTO_TEST_CASE(a_delay_is_the_time_since_the_sessions_request_in_front) {
         random_requests(seed, chain_kind::any, seed % 2 == 0 ? access_kind::joined : access_kind::apart);
     std::map<std::uint32_t, std::vector<std::uint64_t>> times;
     for (const trace::entry& request : requests.requests()) {
-      if (asking(request)) times[request.session].push_back(request.time_ms);
+      if (is_question(request)) times[request.session].push_back(request.time_ms);
     }
     std::map<std::uint32_t, std::vector<std::uint64_t>> delays;
     for (const auto& [session, all] : times) {

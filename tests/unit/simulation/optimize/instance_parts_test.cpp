@@ -32,6 +32,11 @@ BOOST_AUTO_TEST_CASE(each_request_is_in_the_part_of_its_instance_as_it_was) {
         BOOST_TEST(std::ranges::equal(part.ids(same), whole.ids(each)));
       }
       BOOST_TEST(i == part.requests().size());
+      for (std::size_t count = 0; count <= whole.requests().size(); ++count) {
+        const auto among_first =
+            std::ranges::count(whole.requests().first(count), parts.instances()[place], &trace::entry::instance);
+        BOOST_TEST(parts.count_within(place, count) == static_cast<std::size_t>(among_first));
+      }
       BOOST_TEST(part.block_tokens() == whole.block_tokens());
     }
   }
