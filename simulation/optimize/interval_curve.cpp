@@ -137,11 +137,4 @@ interval_curve::hits interval_curve::hits_with(std::uint32_t capacity) const noe
   return by_capacity_[std::min<std::size_t>(capacity, by_capacity_.size() - 1)];
 }
 
-std::optional<std::uint32_t> interval_curve::smallest_with(std::uint64_t tokens) const noexcept {
-  const auto found = std::lower_bound(by_capacity_.begin() + longest_, by_capacity_.end(), tokens,
-                                      [](const hits& each, std::uint64_t least) { return each.tokens < least; });
-  if (found == by_capacity_.end()) return std::nullopt;
-  return static_cast<std::uint32_t>(found - by_capacity_.begin());
-}
-
 }  // namespace cenote::simulation
