@@ -294,6 +294,32 @@ def test_a_warm_up_is_left_out_of_the_sums(name: str, order: str) -> None:
         assert point["hit_tokens"] == all_point["hit_tokens"] - tokens
 
 
+def test_a_warm_up_of_all_is_that_of_each_instances_own_requests_among_them() -> None:
+    trace = TRACES / "tair-schema.jsonl"
+    names = [row["instance_id"] for row in lru_model.rows(trace)]
+    parts = by_name(trace)
+    quotas = ",".join(f"{name}=40" for name in parts)
+    by_quota = answer_of("curve", trace, "--quota", quotas, "--warm-up", "30%")
+    by_curve = answer_of("curve", trace, "--by-instance", "--capacities", "40", "--warm-up", "30%")
+    assert by_quota["warm_up"] == by_curve["warm_up"] == len(names) * 3 // 10
+    for answer in (by_quota, by_curve):
+        assert sum(each["requests"] for each in answer["by_instance"]) == answer["requests"]
+        assert sum(each["tokens"] for each in answer["by_instance"]) == answer["tokens"]
+        for each in answer["by_instance"]:
+            requests = parts[each["instance"]]
+            first = requests[: names[: answer["warm_up"]].count(each["instance"])]
+            (point,) = each["curves"][0]["points"]
+            whole, warm = (lru_model.hits(some, 40, "rev", SIZE)[0] for some in (requests, first))
+            assert (each["requests"], point["hit_blocks"]) == (len(requests) - len(first), whole - warm)
+
+
+def test_more_instances_than_an_answer_shows_are_refused(tmp_path: Path) -> None:
+    trace = schema_trace(tmp_path / "trace.jsonl", [(str(i), i, [1]) for i in range(10_001)])
+    for command in ("analyze", "curve"):
+        assert "10001 instances; up to 10000" in refused(command, trace, "--by-instance", code=1)
+    assert answer_of("curve", trace)["instances"] == 10_001
+
+
 def test_quotas_that_do_not_fit_the_trace_are_refused_with_the_nearest_name(tmp_path: Path) -> None:
     trace = schema_trace(tmp_path / "trace.jsonl", [("chat", 1, [1]), ("code", 2, [1])])
     assert "no instance `caht`; did you mean `chat`?" in refused("curve", trace, "--quota", "caht=5,code=5")
