@@ -54,6 +54,7 @@ result<std::vector<instance_quota>> parse_quotas(std::string_view text) {
     quotas.push_back({.name = std::string(part.substr(0, equals)), .blocks = *blocks});
   }
   std::vector<std::string_view> names;
+  names.reserve(quotas.size());
   for (const instance_quota& each : quotas) names.push_back(each.name);
   std::ranges::sort(names);
   const auto twice = std::ranges::adjacent_find(names);

@@ -44,6 +44,7 @@ void power_histogram::add(std::uint64_t value, std::uint64_t count) {
 
 std::vector<power_count> power_histogram::rows() const {
   std::vector<power_count> all;
+  all.reserve(counts_.size());
   for (const auto& [limit, count] : counts_) all.push_back({limit, count});
   return all;
 }
