@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -12,9 +13,13 @@
 
 #include "commands/common.hpp"
 #include "commands/optimize/capacities.hpp"
+#include "commands/optimize/instances.hpp"
+#include "commands/optimize/trace_summary.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/replay/parallel.hpp"
 #include "commands/table.hpp"
+#include "core/text.hpp"
+#include "simulation/optimize/instance_parts.hpp"
 #include "simulation/optimize/interval_curve.hpp"
 #include "simulation/simulation.hpp"
 #include "simulation/stack_distances.hpp"
@@ -26,6 +31,7 @@ namespace {
 using nlohmann::ordered_json;
 using replay::run_all;
 using simulation::chain_access;
+using simulation::instance_parts;
 using simulation::interval_curve;
 using simulation::lru_curve;
 using simulation::replay_order;
@@ -55,7 +61,7 @@ result<std::vector<policy_order>> parse_policies(const curve_options& options) {
 // ---------------------------------------------------------------------------------------------- the curves
 
 struct curve_point {
-  std::uint32_t capacity = 0;
+  std::uint64_t capacity = 0;
   std::uint64_t hit_blocks = 0;
   std::uint64_t hit_tokens = 0;
 };
@@ -73,14 +79,46 @@ struct share_capacity {
 /// One trace with the passes over it that answer for many capacities.
 class measured_trace {
  public:
-  explicit measured_trace(const trace& requests) : requests_(requests), backward_(interval_curve::measure(requests)) {}
+  /// The first `warm_up` requests fill the cache and are left out of the sums.
+  measured_trace(const trace& requests, std::size_t warm_up)
+      : requests_(requests), backward_(interval_curve::measure(requests)) {
+    if (warm_up == 0) return;
+    warm_requests_ = std::make_unique<trace>(requests.first(warm_up));
+    warm_ = std::make_unique<measured_trace>(*warm_requests_, 0);
+  }
 
   /// Before a curve of LRU in the order forward.
   void measure_forward() {
     if (requests_.stores_all()) forward_.emplace(requests_);
+    if (warm_) warm_->measure_forward();
   }
 
+  /// No policy but belady looks ahead, so the hits of the first requests are those that they have alone.
   [[nodiscard]] result<curve_point> point_of(const policy_order& policy, std::uint32_t capacity) const {
+    auto point = whole_point(policy, capacity);
+    if (!point || !warm_) return point;
+    const auto warm = warm_->point_of(policy, capacity);
+    if (!warm) return warm;
+    point->hit_blocks -= warm->hit_blocks;
+    point->hit_tokens -= warm->hit_tokens;
+    return point;
+  }
+
+  /// The smallest capacity of LRU in the order reverse with so much of the hits of an endless cache.
+  [[nodiscard]] share_capacity capacity_for(double share) const {
+    const auto most = static_cast<double>(tokens_at(requests_.distinct()));
+    const auto wanted = static_cast<std::uint64_t>(std::ceil(share * most));
+    std::uint32_t high = requests_.distinct();
+    if (backward_) {
+      const std::uint32_t longest = std::min(backward_->longest(), high);
+      if (tokens_at(longest) < wanted) return {share, halve(longest, high, wanted)};
+      high = longest;
+    }
+    return {share, halve(0, high, wanted)};
+  }
+
+ private:
+  [[nodiscard]] result<curve_point> whole_point(const policy_order& policy, std::uint32_t capacity) const {
     curve_point point{.capacity = capacity};
     if (capacity == 0) return point;
     const bool lru = policy.policy == "lru";
@@ -99,30 +137,19 @@ class measured_trace {
     return point;
   }
 
-  /// The smallest capacity of LRU in the order reverse with so much of the hits of an endless cache.
-  [[nodiscard]] share_capacity capacity_for(double share) const {
-    const auto most = static_cast<double>(tokens_at(requests_.distinct()));
-    const auto wanted = static_cast<std::uint64_t>(std::ceil(share * most));
-    std::uint32_t high = requests_.distinct();
-    if (backward_) {
-      const std::uint32_t longest = std::min(backward_->longest(), high);
-      if (backward_->hits_with(longest).tokens < wanted)
-        return {share, backward_->smallest_with(wanted).value_or(high)};
-      high = longest;
-    }
-    std::uint32_t low = 0;
+  /// The smallest capacity from `low` to `high`, which has them, with so many hit tokens.
+  [[nodiscard]] std::uint32_t halve(std::uint32_t low, std::uint32_t high, std::uint64_t tokens) const {
     while (low < high) {
       const std::uint32_t middle = low + (high - low) / 2;
-      if (tokens_at(middle) >= wanted) {
+      if (tokens_at(middle) >= tokens) {
         high = middle;
       } else {
         low = middle + 1;
       }
     }
-    return {share, low};
+    return low;
   }
 
- private:
   [[nodiscard]] std::uint64_t tokens_at(std::uint32_t capacity) const {
     const auto point = point_of({"lru", replay_order::reverse}, capacity);
     return point ? point->hit_tokens : 0;
@@ -131,23 +158,46 @@ class measured_trace {
   const trace& requests_;
   std::optional<interval_curve> backward_;
   std::optional<lru_curve> forward_;
+  std::unique_ptr<trace> warm_requests_;
+  std::unique_ptr<measured_trace> warm_;
 };
 
+/// The requests whose tokens the hits are a share of: those that ask, without those that only fill the cache.
+struct counted_requests {
+  std::uint64_t requests = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t blocks = 0;
+};
+
+counted_requests counted_behind(const trace& requests, std::size_t warm_up) {
+  counted_requests counted;
+  for (const trace::entry& each : requests.requests().subspan(warm_up)) {
+    if (each.access == chain_access::write) continue;
+    counted.requests += 1;
+    counted.tokens += each.tokens;
+    counted.blocks += each.count;
+  }
+  return counted;
+}
+
 struct all_curves {
+  counted_requests counted;
   std::vector<policy_curve> curves;
   std::vector<share_capacity> capacity_for;
 };
 
 result<all_curves> measure(const trace& requests, const std::vector<policy_order>& policies,
-                           const std::vector<std::uint32_t>& capacities) {
-  measured_trace measured(requests);
+                           const std::vector<std::uint32_t>& capacities, std::size_t warm_up) {
+  measured_trace measured(requests, warm_up);
   const auto is_forward_lru = [](const policy_order& each) {
     return each.policy == "lru" && each.order == replay_order::forward;
   };
   if (std::ranges::any_of(policies, is_forward_lru)) measured.measure_forward();
   const std::size_t cells = policies.size() * capacities.size();
   std::vector<result<curve_point>> points(cells);
-  all_curves all{.curves = {}, .capacity_for = std::vector<share_capacity>(shares.size())};
+  all_curves all{.counted = counted_behind(requests, warm_up),
+                 .curves = {},
+                 .capacity_for = std::vector<share_capacity>(shares.size())};
   run_all(cells + shares.size(), [&](std::size_t i) {
     if (i < cells) {
       points[i] = measured.point_of(policies[i / capacities.size()], capacities[i % capacities.size()]);
@@ -163,53 +213,88 @@ result<all_curves> measure(const trace& requests, const std::vector<policy_order
   return all;
 }
 
-// ---------------------------------------------------------------------------------------------- the answer
+// ---------------------------------------------------------------------------------------------- instances
 
-struct trace_counts {
-  std::uint64_t requests = 0;  ///< that ask
-  std::uint32_t instances = 0;
-  std::uint32_t sessions = 0;
+struct instance_curves {
+  std::uint32_t instance = 0;
+  std::uint32_t distinct = 0;
+  all_curves all;
 };
 
-trace_counts counts_of(const trace& requests) {
-  trace_counts counts;
-  for (const trace::entry& each : requests.requests()) {
-    counts.requests += each.access == chain_access::write ? 0 : 1;
-    counts.instances = std::max(counts.instances, each.instance + 1);
-    counts.sessions = std::max(counts.sessions, each.session + 1);
+struct curve_answer {
+  std::size_t warm_up = 0;  ///< requests
+  all_curves all;
+  std::vector<instance_curves> by_instance;
+};
+
+result<std::vector<instance_curves>> measure_instances(const instance_parts& parts,
+                                                       const std::vector<policy_order>& policies,
+                                                       const std::vector<std::uint32_t>& capacities,
+                                                       std::size_t warm_up) {
+  std::vector<instance_curves> all;
+  for (std::size_t place = 0; place < parts.instances().size(); ++place) {
+    const trace part = parts.part(place);
+    auto curves = measure(part, policies, capacities, parts.count_within(place, warm_up));
+    if (!curves) return std::unexpected(curves.error());
+    all.push_back({parts.instances()[place], part.distinct(), std::move(*curves)});
   }
-  return counts;
+  return all;
 }
 
-double ratio_of(const curve_point& point, const trace& requests) {
-  return requests.tokens() == 0 ? 0 : static_cast<double>(point.hit_tokens) / static_cast<double>(requests.tokens());
+/// Each instance with its own LRU in the order reverse, and one point for all.
+result<curve_answer> measure_quotas(const instance_parts& parts, const std::vector<std::uint32_t>& quotas,
+                                    std::size_t warm_up) {
+  const policy_order lru{"lru", replay_order::reverse};
+  curve_answer answer{.warm_up = warm_up, .all = {}, .by_instance = std::vector<instance_curves>(quotas.size())};
+  std::vector<result<curve_point>> points(quotas.size());
+  run_all(quotas.size(), [&](std::size_t place) {
+    const trace part = parts.part(place);
+    const std::size_t warm = parts.count_within(place, warm_up);
+    points[place] = measured_trace(part, warm).point_of(lru, quotas[place]);
+    answer.by_instance[place] = {parts.instances()[place],
+                                 part.distinct(),
+                                 {.counted = counted_behind(part, warm), .curves = {}, .capacity_for = {}}};
+  });
+  curve_point sum;
+  counted_requests& counted = answer.all.counted;
+  for (std::size_t place = 0; place < quotas.size(); ++place) {
+    if (!points[place]) return std::unexpected(points[place].error());
+    auto& part = answer.by_instance[place].all;
+    part.curves.push_back({lru, {*points[place]}});
+    sum.capacity += points[place]->capacity;
+    sum.hit_blocks += points[place]->hit_blocks;
+    sum.hit_tokens += points[place]->hit_tokens;
+    counted.requests += part.counted.requests;
+    counted.tokens += part.counted.tokens;
+    counted.blocks += part.counted.blocks;
+  }
+  answer.all.curves.push_back({lru, {sum}});
+  return answer;
+}
+
+// ---------------------------------------------------------------------------------------------- the answer
+
+double ratio_of(const curve_point& point, const counted_requests& counted) {
+  return counted.tokens == 0 ? 0 : static_cast<double>(point.hit_tokens) / static_cast<double>(counted.tokens);
 }
 
 std::string_view name_of(replay_order order) {
   return order == replay_order::forward ? "fwd" : "rev";
 }
 
-ordered_json json_of(const read_trace& read, const all_curves& all) {
-  const trace& requests = read.requests;
-  const trace_counts counts = counts_of(requests);
-  ordered_json object{{"format", read.format},
-                      {"lines", read.lines},
-                      {"left_out", read.left_out},
-                      {"requests", counts.requests},
-                      {"instances", counts.instances},
-                      {"tokens", requests.tokens()},
-                      {"blocks", requests.asked_blocks()},
-                      {"distinct", requests.distinct()},
-                      {"block_tokens", requests.block_tokens()},
-                      {"curves", ordered_json::array()},
-                      {"capacity_for", ordered_json::array()}};
+void add_curves(ordered_json& object, const all_curves& all) {
+  object["requests"] = all.counted.requests;
+  object["tokens"] = all.counted.tokens;
+  object["blocks"] = all.counted.blocks;
+  object["curves"] = ordered_json::array();
+  object["capacity_for"] = ordered_json::array();
   for (const policy_curve& curve : all.curves) {
     ordered_json points = ordered_json::array();
     for (const curve_point& each : curve.points) {
       points.push_back({{"capacity", each.capacity},
                         {"hit_blocks", each.hit_blocks},
                         {"hit_tokens", each.hit_tokens},
-                        {"hit_ratio", ratio_of(each, requests)}});
+                        {"hit_ratio", ratio_of(each, all.counted)}});
     }
     object["curves"].push_back(
         {{"policy", curve.policy.policy}, {"order", name_of(curve.policy.order)}, {"points", std::move(points)}});
@@ -217,10 +302,23 @@ ordered_json json_of(const read_trace& read, const all_curves& all) {
   for (const share_capacity& each : all.capacity_for) {
     object["capacity_for"].push_back({{"share", each.share}, {"capacity", each.capacity}});
   }
+}
+
+ordered_json json_of(const read_trace& read, const curve_answer& answer) {
+  ordered_json object = summary_json(read);
+  if (answer.warm_up > 0) object["warm_up"] = answer.warm_up;
+  add_curves(object, answer.all);
+  if (answer.by_instance.empty()) return object;
+  object["by_instance"] = ordered_json::array();
+  for (const instance_curves& each : answer.by_instance) {
+    ordered_json part{{"instance", instance_name(read, each.instance)}, {"distinct", each.distinct}};
+    add_curves(part, each.all);
+    object["by_instance"].push_back(std::move(part));
+  }
   return object;
 }
 
-std::string curves_text(const trace& requests, const all_curves& all) {
+std::string curves_text(const all_curves& all) {
   std::vector<std::string> heading{">CAPACITY"};
   for (const policy_curve& each : all.curves) {
     heading.push_back(fmt::format(">{} {}", each.policy.policy, name_of(each.policy.order)));
@@ -228,44 +326,116 @@ std::string curves_text(const trace& requests, const all_curves& all) {
   table rows(std::move(heading));
   for (std::size_t i = 0; i < all.curves.front().points.size(); ++i) {
     std::vector<std::string> row{std::to_string(all.curves.front().points[i].capacity)};
-    for (const policy_curve& each : all.curves) row.push_back(percent(ratio_of(each.points[i], requests)));
+    for (const policy_curve& each : all.curves) row.push_back(percent(ratio_of(each.points[i], all.counted)));
     rows.add(std::move(row));
   }
   return rows.text();
 }
 
-void print_tables(const read_trace& read, const all_curves& all) {
-  const trace& requests = read.requests;
-  const trace_counts counts = counts_of(requests);
-  fmt::print("{}: {} requests", read.format, counts.requests);
-  if (counts.instances > 1) fmt::print(" of {} instances", counts.instances);
-  if (counts.sessions > 1) fmt::print(" in {} sessions", counts.sessions);
-  fmt::print(", {} tokens; {} full blocks of {} tokens, {} of them distinct\n\n", requests.tokens(),
-             requests.asked_blocks(), requests.block_tokens(), requests.distinct());
-  fmt::print("PREFIX-TOKEN HITS by capacity in blocks\n{}\n", curves_text(requests, all));
+std::string shares_text(const all_curves& all) {
+  if (all.capacity_for.empty()) return "";
   table rows({">SHARE", ">CAPACITY"});
   for (const share_capacity& each : all.capacity_for) rows.add({percent(each.share), std::to_string(each.capacity)});
-  fmt::print("SMALLEST CAPACITY with a share of what an endless cache hits (lru rev)\n{}", rows.text());
-  if (read.left_out > 0) fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
+  return "SMALLEST CAPACITY with a share of what an endless cache hits (lru rev)\n" + rows.text();
+}
+
+std::string answer_text(const read_trace& read, const curve_answer& answer) {
+  std::string text = summary_text(read) + "\n\n";
+  if (answer.warm_up > 0) {
+    text += fmt::format("The first {} requests fill the cache and are left out of the sums: {} tokens count\n\n",
+                        answer.warm_up, answer.all.counted.tokens);
+  }
+  text += "PREFIX-TOKEN HITS by capacity in blocks\n" + curves_text(answer.all) + "\n" + shares_text(answer.all);
+  for (const instance_curves& each : answer.by_instance) {
+    text += fmt::format(
+        "\nINSTANCE {}, with a cache of its own: {} requests, {} tokens; {} full blocks, {} of them distinct\n",
+        printable(instance_name(read, each.instance)), each.all.counted.requests, each.all.counted.tokens,
+        each.all.counted.blocks, each.distinct);
+    text += curves_text(each.all) + shares_text(each.all);
+  }
+  if (read.left_out > 0) text += fmt::format("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
+  return text;
+}
+
+// ---------------------------------------------------------------------------------------------- the command
+
+std::unexpected<error> refuse(std::string text) {
+  return fail(error_code::invalid_argument, std::move(text));
+}
+
+result<void> check_together(const curve_options& options) {
+  const bool apart = options.by_instance || !options.quota.empty();
+  if (apart && options.trace.merge_instances) {
+    return refuse(
+        "--merge-instances: each instance has a cache of its own with --quota and --by-instance; only a "
+        "shared one has shared blocks");
+  }
+  if (options.warm_up != 0 && options.policies.contains("belady")) {
+    return refuse("--warm-up: belady looks ahead, so its hits cannot be cut in two; other policies go with it");
+  }
+  if (options.quota.empty()) return {};
+  if (options.by_instance)
+    return refuse("--quota gives the hits of each instance already; it goes without --by-instance");
+  if (!options.capacities.empty())
+    return refuse("--quota is the capacity of each instance; it goes without --capacities");
+  if (options.policies != "lru" || options.order != "rev") {
+    return refuse("--quota: each instance has an LRU of order rev; it goes without --policies and --order");
+  }
+  return {};
+}
+
+/// All of the command line but the trace.
+struct curve_request {
+  std::vector<policy_order> policies;
+  std::vector<std::uint32_t> capacities;  ///< none: doubled up to all distinct blocks
+  std::vector<instance_quota> quotas;
+};
+
+result<curve_request> parse(const curve_options& options) {
+  auto policies = parse_policies(options);
+  if (!policies) return std::unexpected(policies.error());
+  auto capacities = parse_points(options.capacities);
+  if (!capacities) return std::unexpected(capacities.error());
+  if (auto ok = check_together(options); !ok) return std::unexpected(ok.error());
+  auto quotas = options.quota.empty() ? std::vector<instance_quota>{} : parse_quotas(options.quota);
+  if (!quotas) return std::unexpected(quotas.error());
+  return curve_request{std::move(*policies), std::move(*capacities), std::move(*quotas)};
+}
+
+result<curve_answer> answer_of(const read_trace& read, curve_request request, const curve_options& options) {
+  const trace& requests = read.requests;
+  const auto warm_up =
+      static_cast<std::size_t>(options.warm_up / 100 * static_cast<double>(requests.requests().size()));
+  std::optional<instance_parts> parts;
+  if (options.by_instance || !request.quotas.empty()) parts.emplace(requests);
+  if (!request.quotas.empty()) {
+    const auto quotas = quotas_of(request.quotas, read, *parts);
+    if (!quotas) return std::unexpected(quotas.error());
+    return measure_quotas(*parts, *quotas, warm_up);
+  }
+  if (request.capacities.empty()) request.capacities = doubled_points(requests.distinct());
+  curve_answer answer{.warm_up = warm_up, .all = {}, .by_instance = {}};
+  auto all = measure(requests, request.policies, request.capacities, warm_up);
+  if (!all) return std::unexpected(all.error());
+  answer.all = std::move(*all);
+  if (!parts) return answer;
+  if (auto ok = check_by_instance(*parts); !ok) return std::unexpected(ok.error());
+  auto each = measure_instances(*parts, request.policies, request.capacities, warm_up);
+  if (!each) return std::unexpected(each.error());
+  answer.by_instance = std::move(*each);
+  return answer;
 }
 
 }  // namespace
 
 exit_code run_curve(const curve_options& options) {
-  const auto policies = parse_policies(options);
-  if (!policies) return failed_with(policies.error());
-  auto capacities = parse_points(options.capacities);
-  if (!capacities) return failed_with(capacities.error());
+  auto request = parse(options);
+  if (!request) return failed_with(request.error());
   const auto read = options.trace.read();
   if (!read) return failed_with(read.error());
-  if (capacities->empty()) *capacities = doubled_points(read->requests.distinct());
-  const auto all = measure(read->requests, *policies, *capacities);
-  if (!all) return failed_with(all.error());
-  if (options.as_json) {
-    fmt::print("{}\n", json_of(*read, *all).dump());
-  } else {
-    print_tables(*read, *all);
-  }
+  const auto answer = answer_of(*read, std::move(*request), options);
+  if (!answer) return failed_with(answer.error());
+  fmt::print("{}", options.as_json ? json_of(*read, *answer).dump() + "\n" : answer_text(*read, *answer));
   return exit_code::orderly;
 }
 

@@ -13,6 +13,9 @@ struct curve_options {
   std::string order = "rev";
   std::string policies = "lru";
   std::string capacities;  ///< empty: some that double up to all blocks
+  std::string quota;       ///< of each instance; empty: one shared capacity
+  bool by_instance = false;
+  double warm_up = 0;  ///< percent of the requests
   bool as_json = false;
 };
 

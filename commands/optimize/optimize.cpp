@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "commands/common.hpp"
+#include "commands/optimize/analyze.hpp"
 #include "commands/optimize/calibrate.hpp"
 #include "commands/optimize/cost.hpp"
 #include "commands/optimize/curve.hpp"
@@ -16,6 +17,17 @@
 namespace cenote {
 
 namespace {
+
+constexpr std::uint32_t most_top = 1'000'000;
+constexpr std::uint64_t most_token_bytes = std::uint64_t{1} << 32;
+constexpr double most_warm_up = 90;  // percent: something must be left to count
+
+/// "10%" as "10".
+std::string percent_number(std::string text) {
+  if (!text.ends_with('%')) throw CLI::ValidationError(text + " is no share; right is a number with %, as in 10%");
+  text.pop_back();
+  return text;
+}
 
 void add_curve(CLI::App& family) {
   auto* command = family.add_subcommand("curve", "Hits of each capacity, and the capacities for shares of them");
@@ -31,6 +43,14 @@ void add_curve(CLI::App& family) {
   command->add_option("--capacities", options->capacities,
                       "A list of numbers of blocks and FIRST:LAST:STEP as in 1k:256k:2x; k is 1,000. Without it eight "
                       "that double up to all distinct blocks");
+  command->add_option("--quota", options->quota,
+                      "Blocks of each instance, which has an LRU of its own then: NAME=BLOCKS,NAME=BLOCKS");
+  command->add_flag("--by-instance", options->by_instance, "Also curves of each instance with a cache of its own");
+  command
+      ->add_option("--warm-up", options->warm_up,
+                   "Share of the requests, the first ones, that fill the cache and are left out of the sums, as in 10%")
+      ->transform(percent_number)
+      ->check(CLI::Range(0.0, most_warm_up));
   command->add_flag("--json", options->as_json, "One object");
   command->footer("belady goes from head to tail and tblru in an order of its own, whatever --order says.");
   command->callback([options] { end_with(optimize::run_curve(*options)); });
@@ -57,12 +77,34 @@ void add_calibrate(CLI::App& family) {
   command->callback([options] { end_with(optimize::run_calibrate(*options)); });
 }
 
+void add_analyze(CLI::App& family) {
+  auto* command = family.add_subcommand("analyze", "When blocks come again, how often, for whom; the tree of prefixes");
+  auto options = std::make_shared<optimize::analyze_options>();
+  options->trace.add_to(*command);
+  command->add_flag("--by-instance", options->by_instance, "Also the analyses of each instance's requests alone");
+  command->add_option("--tree", options->tree_file,
+                      "Write the prefixes that save the most to FILE.json, or to FILE.dot for Graphviz");
+  command->add_option("--top", options->top, "Runs of blocks that are shown, and written by --tree")
+      ->check(CLI::Range(1U, most_top))
+      ->capture_default_str();
+  command->add_option("--over-time", options->window, "Figures of windows of that length, as in 60s");
+  command
+      ->add_option("--bytes-per-token", options->bytes_per_token, "Bytes of a token's keys and values, for --over-time")
+      ->check(CLI::Range(std::uint64_t{1}, most_token_bytes));
+  command->add_option("--capacity", options->capacity,
+                      "Of a cache with other block sizes, in the trace's blocks; without it a quarter of the distinct "
+                      "ones");
+  command->add_flag("--json", options->as_json, "One object");
+  command->callback([options] { end_with(optimize::run_analyze(*options)); });
+}
+
 }  // namespace
 
 void add_optimize(CLI::App& app) {
   auto* family = app.add_subcommand("optimize", "What a cache would have brought, from recorded requests");
   family->require_subcommand(1);
   add_curve(*family);
+  add_analyze(*family);
   add_model(*family);
   add_cost(*family);
   add_calibrate(*family);

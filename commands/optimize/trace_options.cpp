@@ -39,6 +39,7 @@ void trace_options::add_to(CLI::App& command) {
       ->capture_default_str();
   command.add_flag("--allow-left-out", allow_left_out,
                    "Go on when more than a tenth of a trace's lines makes no sense");
+  command.add_flag("--merge-instances", merge_instances, "Let instances share blocks: equal keys are equal blocks");
 }
 
 result<read_trace> trace_options::read() const {
@@ -46,7 +47,9 @@ result<read_trace> trace_options::read() const {
                                     .block_tokens = block_tokens,
                                     .unit = time_units().at(unit),
                                     .allow_left_out = allow_left_out,
-                                    .full_blocks = full_blocks});
+                                    .full_blocks = full_blocks,
+                                    .sharing = merge_instances ? formats::key_sharing::among_instances
+                                                               : formats::key_sharing::within_instance});
   if (!all) return all;
   for (const std::string& each : all->warnings) complain({error_code::malformed, each});
   return all;

@@ -19,7 +19,8 @@ struct trace_options {
   std::uint64_t block_tokens = 0;  ///< 0: those of the format
   std::string unit = "auto";
   bool allow_left_out = false;
-  bool full_blocks = true;  ///< no option: a command that wants all blocks clears it
+  bool full_blocks = true;       ///< no option: a command that wants all blocks clears it
+  bool merge_instances = false;  ///< equal keys of different instances are equal blocks
 
   void add_to(CLI::App& command);
 

@@ -60,6 +60,12 @@ result<void> check(const std::string& path, const trace_reading& reading) {
     return fail(error_code::invalid_argument,
                 fmt::format("{} is a .ctrace file, whose times are milliseconds: leave --time-unit out", path));
   }
+  if (reading.sharing == formats::key_sharing::among_instances) {
+    return fail(error_code::invalid_argument,
+                fmt::format("{} is a .ctrace file, which has numbers in place of keys: use --merge-instances when the "
+                            "log is converted",
+                            path));
+  }
   return {};
 }
 

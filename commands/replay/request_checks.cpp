@@ -56,10 +56,11 @@ bool request_checks::fits(const line_request& request, std::uint64_t block_token
   const bool too_many = request.count > fit;
   const bool too_few = request.count < request.tokens / block_tokens;
   if (!too_many && !too_few) return true;
-  complaints_.add(too_many ? "too many" : "too few", request.line,
-                  fmt::format("{}{} ids for {} tokens: with a block for each {} tokens there are {}; --block-tokens gives "
-                              "another number",
-                              too_few ? "only " : "", request.count, request.tokens, block_tokens, fit));
+  complaints_.add(
+      too_many ? "too many" : "too few", request.line,
+      fmt::format("{}{} ids for {} tokens: with a block for each {} tokens there are {}; --block-tokens gives "
+                  "another number",
+                  too_few ? "only " : "", request.count, request.tokens, block_tokens, fit));
   return !too_many;
 }
 

@@ -54,6 +54,7 @@ constexpr std::size_t sample_requests = 64;
 class reader {
  public:
   reader(const std::string& path, const trace_reading& reading) : path_(path), reading_(reading) {
+    read_.sharing = reading.sharing;
     if (const formats::format* given = formats::find(reading.format.empty() ? "mooncake" : reading.format))
       open(*given);
   }
@@ -317,7 +318,7 @@ class reader {
   static std::uint64_t in_us(const raw_request& request, const unit_of_time& unit) {
     constexpr auto largest = static_cast<double>(std::uint64_t{1} << 62);
     if (request.is_whole && unit.us < 1) return request.whole / 1000;  // more digits than a double has
-    return static_cast<std::uint64_t>(std::min(request.time * unit.us, largest));
+    return static_cast<std::uint64_t>(std::min(std::round(request.time * unit.us), largest));
   }
 
   /// A few requests whose distance to all others is many times the span of those would leave nothing of it.
@@ -418,6 +419,7 @@ class reader {
                           .session = each.session});
     }
     out_.requests = simulation::trace(arrivals, ids_in_order(), read_.block_tokens);
+    out_.instances = std::move(read_.instances);
     if (format_ != nullptr) out_.format = format_->name;
   }
 

@@ -30,11 +30,13 @@ struct trace_reading {
   bool allow_left_out = false;  ///< go on even if more than a tenth of the lines is left out
   bool full_blocks = false;     ///< without the blocks that are not full of tokens
   std::size_t most = 0;         ///< only the first so many requests; 0: all
+  formats::key_sharing sharing = formats::key_sharing::within_instance;
 };
 
 struct read_trace {
   std::string_view format;
   simulation::trace requests;
+  std::vector<std::string> instances{};  ///< names by number; none where the format has none
   std::vector<std::string> warnings;  ///< "FILE:LINE: what is wrong", the first line of each kind with how many follow
   std::uint64_t lines = 0;            ///< that are not empty
   std::uint64_t left_out = 0;         ///< of those

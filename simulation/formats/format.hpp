@@ -49,10 +49,15 @@ struct line_request {
   std::uint32_t session = 0;
 };
 
+/// The scope in which equal keys are equal blocks, where a format has instances.
+enum class key_sharing : std::uint8_t { within_instance, among_instances };
+
 /// The requests of lines. `ids` are those of all, one after the other.
 struct line_requests {
   std::vector<line_request> requests;
   huge_vector<std::uint64_t> ids;
+  std::vector<std::string> instances;  ///< names by number, those of bad lines included; none where a format has none
+  key_sharing sharing = key_sharing::within_instance;
   std::uint64_t block_tokens = simulation::trace::tokens_per_block;
   bool has_block_tokens = false;  ///< by an option, or by a line
 };
@@ -80,7 +85,7 @@ class line_format {
   virtual ~line_format() = default;
 
   /// Appends what `object` of line `line` gives: no request, or some. Ids are equal where a block and all before it,
-  /// and the instance, are.
+  /// and the instance (with key_sharing::within_instance), are.
   [[nodiscard]] virtual line_result take(const simdjson::dom::element& object, std::uint64_t line,
                                          line_requests& target) = 0;
   /// There are no more lines.

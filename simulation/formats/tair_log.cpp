@@ -60,10 +60,10 @@ line_result tair_log::take(const element& object, std::uint64_t line, line_reque
   if (auto ok = take_time(object, "trigger_time_us", request); !ok) return ok;
   if (*type == finish_type) return take_finish(object, request, target);
   if (auto ok = take_ids(object, "keys", target.ids); !ok) return ok;
-  request.instance = names_.number(*instance);
+  request.instance = names_.number(*instance, target);
   request.count = target.ids.size() - request.first;
   request.tokens = request.count * target.block_tokens;
-  names_.separate(request.instance, std::span(target.ids).subspan(request.first));
+  names_.separate(request.instance, target, request.first);
   return *type == read_type ? take_read(object, request, target) : take_start(object, request, target);
 }
 

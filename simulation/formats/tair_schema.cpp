@@ -44,9 +44,9 @@ line_result tair_schema::take(const simdjson::dom::element& object, std::uint64_
   }
   stored.count = target.ids.size() - stored.first;
   stored.tokens = stored.count * target.block_tokens;
-  asked.instance = stored.instance = names_.number(*instance);
+  asked.instance = stored.instance = names_.number(*instance, target);
+  names_.separate(asked.instance, target, asked.first);
   const std::span keys = std::span(target.ids).subspan(asked.first);
-  names_.separate(asked.instance, keys);
   if (stored.count == 0 || std::ranges::equal(keys.first(asked.count), keys.subspan(asked.count))) {
     target.ids.resize(stored.first);
     target.requests.push_back(asked);

@@ -165,12 +165,4 @@ interval_curve::hits interval_curve::hits_with(std::uint32_t capacity) const noe
   return {.blocks = blocks_[place], .tokens = blocks_[place] * block_tokens_ - absent};
 }
 
-std::optional<std::uint32_t> interval_curve::smallest_with(std::uint64_t tokens) const noexcept {
-  const auto capacities = std::views::iota(longest_, static_cast<std::uint32_t>(blocks_.size()));
-  const auto found = std::ranges::partition_point(
-      capacities, [&](std::uint32_t capacity) { return hits_with(capacity).tokens < tokens; });
-  if (found == capacities.end()) return std::nullopt;
-  return *found;
-}
-
 }  // namespace cenote::simulation

@@ -34,8 +34,6 @@ class interval_curve {
   [[nodiscard]] std::uint32_t longest() const noexcept { return longest_; }
   /// Blocks; longest() or more.
   [[nodiscard]] hits hits_with(std::uint32_t capacity) const noexcept;
-  /// The smallest capacity from longest() on with so many hit tokens; nothing if none has them.
-  [[nodiscard]] std::optional<std::uint32_t> smallest_with(std::uint64_t tokens) const noexcept;
 
  private:
   interval_curve() = default;

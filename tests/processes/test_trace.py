@@ -114,6 +114,7 @@ def test_options_that_say_something_else_than_the_file_are_refused(tmp_path: Pat
     out = convert("bailian", tmp_path)
     assert "has blocks of 16 tokens" in refused(2, "optimize", "curve", out, "--block-tokens", "32")
     assert "leave --time-unit out" in refused(2, "optimize", "curve", out, "--time-unit", "s")
+    assert "numbers in place of keys" in refused(2, "optimize", "curve", out, "--merge-instances")
     assert "--format bailian cannot read it" in refused(2, "optimize", "curve", out, "--format", "bailian")
     assert curve(out, "--format", "cenote", *SIZE) == curve(out)
     log = TRACES / "bailian.jsonl"

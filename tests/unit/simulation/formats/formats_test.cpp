@@ -35,6 +35,8 @@ class lines {
 
   [[nodiscard]] const line_request& request(std::size_t place) const { return read_.requests.at(place); }
   [[nodiscard]] std::size_t size() const { return read_.requests.size(); }
+  [[nodiscard]] const std::vector<std::string>& instances() const { return read_.instances; }
+  void share(key_sharing sharing) { read_.sharing = sharing; }
   [[nodiscard]] std::vector<std::uint64_t> ids(std::size_t place) const {
     const auto first = read_.ids.begin() + static_cast<std::ptrdiff_t>(request(place).first);
     return {first, first + static_cast<std::ptrdiff_t>(request(place).count)};
@@ -105,6 +107,29 @@ BOOST_AUTO_TEST_CASE(instances_share_no_block) {
   BOOST_TEST((read.ids(1) == std::vector<std::uint64_t>{3, 4}));
   BOOST_TEST(read.request(1).instance == 1U);
   BOOST_TEST(read.request(0).tokens == 32U);
+}
+
+BOOST_AUTO_TEST_CASE(instances_have_the_names_of_their_lines_by_number) {
+  lines schema("tair-schema");
+  for (const std::string name : {"b", "a", "b", "c"}) {
+    BOOST_TEST(schema.take(R"({"instance_id": ")" + name + R"(", "timestamp_us": 1, "keys": [5]})") == "");
+  }
+  BOOST_TEST((schema.instances() == std::vector<std::string>{"b", "a", "c"}));
+  BOOST_TEST(schema.request(1).instance == 1U);
+  lines log("tair-log");
+  BOOST_TEST(log.take(log_line("GetCacheLocation", R"("keys": [1])")) == "");
+  BOOST_TEST((log.instances() == std::vector<std::string>{"a"}));
+  BOOST_TEST(lines("mooncake").instances().empty());
+}
+
+BOOST_AUTO_TEST_CASE(instances_that_may_share_have_equal_ids_for_equal_keys) {
+  lines read("tair-schema");
+  read.share(key_sharing::among_instances);
+  BOOST_TEST(read.take(R"({"instance_id": "a", "timestamp_us": 1, "keys": [5, -5]})") == "");
+  BOOST_TEST(read.take(R"({"instance_id": "b", "timestamp_us": 2, "keys": [5, 7]})") == "");
+  BOOST_TEST(read.ids(0).front() == read.ids(1).front());
+  BOOST_TEST(read.ids(0).back() != read.ids(1).back());
+  BOOST_TEST(read.request(1).instance == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(a_write_is_there_when_it_ends_as_far_as_it_went_well) {

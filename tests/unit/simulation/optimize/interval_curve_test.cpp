@@ -64,18 +64,6 @@ BOOST_AUTO_TEST_CASE(it_is_right_on_a_recorded_trace) {
     check(requests, std::max(capacity, curve->longest()), *curve);
 }
 
-BOOST_AUTO_TEST_CASE(the_smallest_capacity_with_some_tokens_is_the_first_one_that_has_them) {
-  const trace requests = random_prefixes(7);
-  const auto curve = interval_curve::measure(requests);
-  BOOST_REQUIRE(curve);
-  const std::uint64_t most = curve->hits_with(requests.distinct()).tokens;
-  const auto smallest = curve->smallest_with(most);
-  BOOST_REQUIRE(smallest);
-  BOOST_TEST(curve->hits_with(*smallest).tokens == most);
-  BOOST_TEST((*smallest == curve->longest() || curve->hits_with(*smallest - 1).tokens < most));
-  BOOST_TEST(!curve->smallest_with(most + 1));
-}
-
 BOOST_AUTO_TEST_CASE(chains_that_are_no_prefixes_have_none) {
   trace behind_two;
   behind_two.add(0, 2 * 512, std::vector<std::uint64_t>{1, 2});

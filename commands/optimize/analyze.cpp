@@ -1,0 +1,132 @@
+#include "commands/optimize/analyze.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "commands/common.hpp"
+#include "commands/optimize/figures_output.hpp"
+#include "commands/optimize/instances.hpp"
+#include "commands/optimize/trace_figures.hpp"
+#include "commands/optimize/trace_summary.hpp"
+#include "commands/optimize/tree_file.hpp"
+#include "commands/replay/options.hpp"
+#include "commands/replay/page.hpp"
+#include "core/text.hpp"
+#include "core/units.hpp"
+#include "simulation/optimize/instance_parts.hpp"
+
+namespace cenote::optimize {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+result<figure_choice> choice_of(const analyze_options& options) {
+  figure_choice choice{.window_ms = 0, .capacity = {}, .instances_share = options.trace.merge_instances};
+  if (!options.window.empty()) {
+    const auto window = parse_duration(options.window);
+    if (!window) return std::unexpected(window.error().in("--over-time"));
+    const auto count = std::chrono::duration_cast<std::chrono::milliseconds>(*window).count();
+    if (count < 1) return fail(error_code::invalid_argument, "--over-time: 1ms or more is right, as in 60s");
+    choice.window_ms = static_cast<std::uint64_t>(count);
+  }
+  if (!options.capacity.empty()) {
+    const auto capacity = parse_block_count(options.capacity);
+    if (!capacity) return std::unexpected(capacity.error().in("--capacity"));
+    choice.capacity = *capacity;
+  }
+  if (options.bytes_per_token > 0 && options.window.empty()) {
+    return fail(error_code::invalid_argument, "--bytes-per-token is for sizes over time: --over-time 60s goes with it");
+  }
+  return choice;
+}
+
+result<void> write_tree(const analyze_options& options, const read_trace& read, const trace_figures& figures) {
+  if (options.tree_file.empty()) return {};
+  if (!figures.tree) {
+    return fail(error_code::malformed,
+                fmt::format("--tree: {}: a block comes behind two different ones, so there is no tree of prefixes",
+                            options.trace.path));
+  }
+  return replay::write_page(options.tree_file, tree_text(options.tree_file, read, *figures.tree, options.top));
+}
+
+/// Calls `take` with each instance's name, requests and figures.
+template <class Take>
+void take_parts(const read_trace& read, const simulation::instance_parts& parts, const figure_choice& choice,
+                const Take& take) {
+  for (std::size_t place = 0; place < parts.instances().size(); ++place) {
+    const simulation::trace part = parts.part(place);
+    take(instance_name(read, parts.instances()[place]), part, measure_figures(part, choice));
+  }
+}
+
+struct analysis {
+  const read_trace& read;
+  const simulation::instance_parts* parts = nullptr;  ///< none: not by instance
+  const trace_figures& figures;
+  figure_choice choice;
+  figure_form form;
+};
+
+std::string json_text(const analysis& all) {
+  ordered_json object = summary_json(all.read);
+  add_figures(object, all.read, all.figures, all.form);
+  if (all.parts != nullptr) {
+    object["by_instance"] = ordered_json::array();
+    take_parts(all.read, *all.parts, all.choice, [&](const std::string& name, const auto& part, const auto& figures) {
+      ordered_json member = part_json(name, part);
+      add_figures(member, all.read, figures, all.form);
+      object["by_instance"].push_back(std::move(member));
+    });
+  }
+  return object.dump() + "\n";
+}
+
+std::string tables_text(const analysis& all) {
+  const read_trace& read = all.read;
+  std::string text = summary_text(read) + "\n\n" + figures_text(read, read.requests, all.figures, all.form);
+  if (all.parts != nullptr) {
+    take_parts(read, *all.parts, all.choice, [&](const std::string& name, const auto& part, const auto& figures) {
+      text +=
+          fmt::format("\nINSTANCE {}: {} requests, {} tokens; {} full blocks, {} of them distinct\n\n", printable(name),
+                      counts_of(part).requests, part.tokens(), part.asked_blocks(), part.distinct());
+      text += figures_text(read, part, figures, all.form);
+    });
+  }
+  if (read.left_out > 0) text += fmt::format("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
+  return text;
+}
+
+}  // namespace
+
+exit_code run_analyze(const analyze_options& options) {
+  const auto choice = choice_of(options);
+  if (!choice) return failed_with(choice.error());
+  if (!options.tree_file.empty()) {
+    if (auto ok = check_tree_file(options.tree_file); !ok) return failed_with(ok.error());
+  }
+  const auto read = options.trace.read();
+  if (!read) return failed_with(read.error());
+  std::optional<simulation::instance_parts> parts;
+  if (options.by_instance) {
+    parts.emplace(read->requests);
+    if (auto ok = check_by_instance(*parts); !ok) return failed_with(ok.error());
+  }
+  const trace_figures figures = measure_figures(read->requests, *choice);
+  const analysis all{
+      .read = *read,
+      .parts = parts ? &*parts : nullptr,
+      .figures = figures,
+      .choice = *choice,
+      .form = {.top = options.top, .bytes_per_token = options.bytes_per_token, .has_windows = !options.window.empty()}};
+  const std::string text = options.as_json ? json_text(all) : tables_text(all);
+  if (auto ok = write_tree(options, *read, figures); !ok) return failed_with(ok.error());
+  fmt::print("{}", text);
+  return exit_code::orderly;
+}
+
+}  // namespace cenote::optimize

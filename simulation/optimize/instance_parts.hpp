@@ -1,0 +1,32 @@
+// The requests of each instance of a trace, as traces of their own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "simulation/trace.hpp"
+
+namespace cenote::simulation {
+
+/// Knows which requests are of which instance; makes a trace of one's when it is asked, so that only those are in
+/// memory that are in use. `whole` outlives it.
+class instance_parts {
+ public:
+  explicit instance_parts(const trace& whole);
+
+  /// The numbers of instances that have requests, ascending.
+  [[nodiscard]] const std::vector<std::uint32_t>& instances() const noexcept { return instances_; }
+  /// The requests of instances()[place], in their order, with their times.
+  [[nodiscard]] trace part(std::size_t place) const;
+  /// Its requests among the first `count` of the whole.
+  [[nodiscard]] std::size_t count_within(std::size_t place, std::size_t count) const;
+
+ private:
+  const trace& whole_;
+  std::vector<std::uint32_t> instances_;
+  std::vector<std::size_t> order_;   ///< of requests, by instance
+  std::vector<std::size_t> begins_;  ///< in order_, one more than instances
+};
+
+}  // namespace cenote::simulation
