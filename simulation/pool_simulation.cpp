@@ -39,15 +39,18 @@ class pool_node {
   [[nodiscard]] std::uint64_t inserts() const noexcept { return inserts_; }
   [[nodiscard]] std::uint64_t evictions() const noexcept { return evictions_; }
 
-  void begin_request(std::span<const std::uint32_t> blocks, std::span<const std::uint64_t> ids, bool partial,
+  /// `identities`: of all blocks.
+  void begin_request(std::span<const std::uint32_t> blocks, std::span<const std::uint64_t> identities, bool partial,
                      std::uint32_t now) {
+    ids_.clear();
+    for (const std::uint32_t block : blocks) ids_.push_back(identities[block]);
     resident_.clear();
     for (const std::uint32_t block : blocks) {
       const auto found = places_.find(block);
       if (found == places_.end()) break;
       resident_.push_back(found->second);
     }
-    policy_->begin_request({.ids = ids, .resident = resident_, .partial = partial}, now);
+    policy_->begin_request({.ids = ids_, .resident = resident_, .partial = partial}, now);
   }
   void touch(std::uint32_t block, std::uint32_t now) {
     hold(block);
@@ -120,6 +123,7 @@ class pool_node {
   std::vector<slot> slots_;          ///< by place
   std::vector<std::uint32_t> free_;  ///< places
   std::vector<std::uint32_t> resident_;
+  std::vector<std::uint64_t> ids_;  ///< of the request
   std::uint64_t inserts_ = 0;
   std::uint64_t evictions_ = 0;
 };
@@ -144,7 +148,7 @@ class serving_pool {
     const std::size_t lead = count_hits(blocks, request.tokens);
     count_locates(blocks);
     fetch(blocks.first(lead));
-    local_node().begin_request(blocks, trace_.ids(request), request.partial, now_);
+    local_node().begin_request(blocks, trace_.identities(), request.partial, now_);
     selected_.clear();
     use_request(*this, blocks, lead, order == replay_order::reverse, local_node().order());
     offer();
@@ -247,9 +251,7 @@ class serving_pool {
   }
   /// Begins a request at a home: its blocks of a request are one to it.
   void begin_at(pool_node& owner, std::span<const std::uint32_t> blocks) {
-    ids_.clear();
-    for (const std::uint32_t block : blocks) ids_.push_back(trace_.identities()[block]);
-    owner.begin_request(blocks, ids_, false, now_);
+    owner.begin_request(blocks, trace_.identities(), false, now_);
   }
 
   const trace& trace_;
@@ -263,7 +265,6 @@ class serving_pool {
   std::vector<std::uint32_t> held_for_;  ///< by block: the request that it was last a hit of, from 1
   std::vector<std::uint32_t> position_;  ///< by block: in the request that last had it
   std::vector<std::uint32_t> selected_;  ///< blocks of this request
-  std::vector<std::uint64_t> ids_;
 };
 
 }  // namespace
@@ -287,7 +288,7 @@ std::vector<std::uint32_t> routes_of(const trace& trace, std::uint32_t nodes, po
   routes.reserve(trace.requests().size());
   for (const trace::entry& each : trace.requests()) {
     const auto ids = trace.ids(each);
-    const auto first = ids.first(std::min(ids.size(), routing_blocks));
+    const auto first = std::span(ids).first(std::min(ids.size(), routing_blocks));
     const std::uint64_t by =
         route == pool_route::prefix ? checksum_of(first.data(), first.size_bytes()) : routes.size();
     routes.push_back(static_cast<std::uint32_t>(by % nodes));

@@ -46,7 +46,7 @@ replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t
   replay_sums sums{.blocks = trace.asked_blocks(), .tokens = trace.tokens()};
   for (const trace::entry& each : trace.requests()) {
     const auto blocks = trace.blocks(each);
-    const std::size_t hits = pool.begin_request(blocks, trace.ids(each), each.partial, each.tenths());
+    const std::size_t hits = pool.begin_request(blocks, each.partial, each.tenths());
     if (each.access != chain_access::write) {
       const std::uint64_t tokens = std::min(hits * trace.block_tokens(), each.tokens);
       sums.prefix_hits += hits;

@@ -186,7 +186,7 @@ void run(const trace& trace, serving_tiers tiers, replay_order order, const hit_
     tiers.now = each.tenths();
     ++tiers.request;
     tiers.bring_up(blocks.first(leads.back()));
-    tiers.upper.begin_request(blocks, trace.ids(each), each.partial, each.tenths());
+    tiers.upper.begin_request(blocks, each.partial, each.tenths());
     use_request(tiers, blocks, leads.back(), order == replay_order::reverse, tiers.upper.by().order());
   }
   sums.all.inserts = tiers.upper.inserts();

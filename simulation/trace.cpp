@@ -35,28 +35,26 @@ class search {
 }  // namespace
 
 trace::trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids, std::uint64_t block_tokens)
-    : ids_(std::move(ids)), block_tokens_(block_tokens) {
+    : block_tokens_(block_tokens) {
   requests_.reserve(requests.size());
   std::size_t first = 0;
   for (const arrival& each : requests) {
     add_entry(each, first);
     first += each.count;
   }
-  blocks_.reserve(ids_.size());
-  identities_.reserve(ids_.size());
-  place_all(std::bit_ceil(std::max(least_places, ids_.size())));  // grows once at most
-  for (const std::uint64_t id : ids_) blocks_.push_back(number_of(id));
+  blocks_.reserve(ids.size());
+  identities_.reserve(ids.size());
+  place_all(std::bit_ceil(std::max(least_places, ids.size())));  // grows once at most
+  for (const std::uint64_t id : ids) blocks_.push_back(number_of(id));
 }
 
 trace::trace(numbered parts)
     : blocks_(std::move(parts.blocks)), identities_(std::move(parts.identities)), block_tokens_(parts.block_tokens) {
   requests_.reserve(parts.requests.size());
-  ids_.reserve(blocks_.size());
   std::size_t first = 0;
   for (const arrival& each : parts.requests) {
     add_entry(each, first);
-    ids_.resize(first + each.count);  // piece by piece: its zeros are overwritten while they are in the cache
-    for (const std::size_t end = first + each.count; first < end; ++first) ids_[first] = identities_[blocks_[first]];
+    first += each.count;
   }
 }
 
@@ -69,7 +67,6 @@ void trace::add(const arrival& request, std::span<const std::uint64_t> ids) {
   whole.count = ids.size();
   add_entry(whole, blocks_.size());
   for (const std::uint64_t id : ids) blocks_.push_back(number_of(id));
-  ids_.insert(ids_.end(), ids.begin(), ids.end());
 }
 
 void trace::add_entry(const arrival& request, std::size_t first) {
@@ -121,6 +118,13 @@ void trace::place_all(std::size_t places) {
   }
 }
 
+std::vector<std::uint64_t> trace::ids(const entry& request) const {
+  std::vector<std::uint64_t> ids;
+  ids.reserve(request.count);
+  for (const std::uint32_t block : blocks(request)) ids.push_back(identities_[block]);
+  return ids;
+}
+
 trace trace::first(std::size_t count) const {
   trace made(block_tokens_);
   for (const entry& each : requests().first(std::min(count, requests_.size()))) {
@@ -133,7 +137,7 @@ trace trace::full_blocks(std::size_t count) const {
   trace made(block_tokens_);
   for (const entry& each : requests().first(std::min(count, requests_.size()))) {
     const std::size_t full = std::min<std::uint64_t>(each.count, each.tokens / block_tokens_);
-    made.add(arrival_of(each), ids(each).first(full));
+    made.add(arrival_of(each), std::span<const std::uint64_t>(ids(each)).first(full));
   }
   return made;
 }

@@ -74,9 +74,8 @@ class trace {
   [[nodiscard]] std::span<const std::uint32_t> blocks(const entry& request) const noexcept {
     return std::span(blocks_).subspan(request.first, request.count);
   }
-  [[nodiscard]] std::span<const std::uint64_t> ids(const entry& request) const noexcept {
-    return std::span(ids_).subspan(request.first, request.count);
-  }
+  /// The identities of its blocks.
+  [[nodiscard]] std::vector<std::uint64_t> ids(const entry& request) const;
   /// The numbers of all blocks of all requests, one after the other.
   [[nodiscard]] std::span<const std::uint32_t> stream() const noexcept { return blocks_; }
   /// The identity of each block number.
@@ -102,7 +101,6 @@ class trace {
  private:
   std::vector<entry> requests_;
   huge_vector<std::uint32_t> blocks_;
-  huge_vector<std::uint64_t> ids_;
   huge_vector<std::uint64_t> identities_;
   void add_entry(const arrival& request, std::size_t first);
   [[nodiscard]] static arrival arrival_of(const entry& request) noexcept;

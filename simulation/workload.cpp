@@ -432,7 +432,7 @@ trace make_phases(const settings& all) {
     const trace part = *generate(std::string(turns[phase % turns.size()]) + ":requests=" + std::to_string(count) +
                                  ",seed=" + std::to_string(seed));
     for (const trace::entry& each : part.requests()) {
-      std::vector<std::uint64_t> ids(part.ids(each).begin(), part.ids(each).end());
+      auto ids = part.ids(each);
       for (std::uint64_t& id : ids) id += first_id;
       output.add(start_ms + each.time_ms, each.tokens, ids);
     }

@@ -24,14 +24,15 @@ class simulated_pool {
   [[nodiscard]] policy& by() noexcept { return *policy_; }
   [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return places_[block] != none; }
   /// How many blocks lead a request and are here; the policy is told that it begins.
-  std::size_t begin_request(std::span<const std::uint32_t> blocks, std::span<const std::uint64_t> ids, bool partial,
-                            std::uint32_t now) {
+  std::size_t begin_request(std::span<const std::uint32_t> blocks, bool partial, std::uint32_t now) {
+    ids_.clear();
+    for (const std::uint32_t block : blocks) ids_.push_back(identities_[block]);
     resident_.clear();
     for (const std::uint32_t block : blocks) {
       if (places_[block] == none) break;
       resident_.push_back(places_[block]);
     }
-    policy_->begin_request({.ids = ids, .resident = resident_, .partial = partial}, now);
+    policy_->begin_request({.ids = ids_, .resident = resident_, .partial = partial}, now);
     return resident_.size();
   }
   [[nodiscard]] std::uint64_t inserts() const noexcept { return inserts_; }
@@ -104,6 +105,7 @@ class simulated_pool {
   std::vector<std::uint32_t> blocks_;  ///< by place
   std::vector<std::uint32_t> free_;    ///< places
   std::vector<std::uint32_t> resident_;
+  std::vector<std::uint64_t> ids_;  ///< of the request
 };
 
 /// Uses the blocks of a request in `order`, or as the policy wants it. `tiers` has holds(block), use(block) and

@@ -75,7 +75,7 @@ class trace_maker {
     };
     if (!earlier_ones.requests().empty() && drawn(4) != 0) {
       const auto earlier = earlier_ones.ids(earlier_ones.requests()[drawn(earlier_ones.requests().size())]);
-      for (const std::uint64_t id : earlier.first(drawn(earlier.size() + 1))) append(id);
+      for (const std::uint64_t id : std::span(earlier).first(drawn(earlier.size() + 1))) append(id);
     }
     for (std::uint64_t pieces = drawn(4); pieces > 0; --pieces) {
       const std::uint64_t start = drawn(3) == 0 ? drawn(60) : next_ += drawn(3);
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(requests_of_many_frames_are_read_again) {
   for (std::uint64_t i = 0; i < 3'000; ++i) {
     std::vector<std::uint64_t> ids(i % 100 + 1);
     for (std::uint64_t& each : ids) each = random();
-    if (i > 2'000) std::ranges::copy(made.ids(made.requests()[i - 1'500]).first(1), ids.begin());
+    if (i > 2'000) ids.front() = made.ids(made.requests()[i - 1'500]).front();
     made.add({.time_ms = i, .tokens = 16 * ids.size()}, ids);
   }
   const file_bytes file = encoded(made);

@@ -36,8 +36,7 @@ struct session_pool {
   /// A request for blocks [first, last) behind those of `prefix`.
   void ask(std::vector<std::uint32_t> prefix, std::uint32_t first, std::uint32_t last, bool partial = false) {
     for (std::uint32_t block = first; block < last; ++block) prefix.push_back(block);
-    const std::vector<std::uint64_t> ids(prefix.begin(), prefix.end());
-    const std::size_t hits = pool->begin_request(prefix, ids, partial, now);
+    const std::size_t hits = pool->begin_request(prefix, partial, now);
     use_request(*this, prefix, hits, false, policy.order());
   }
   /// One session goes on four times, which the policy wants to see before it refuses anything.
