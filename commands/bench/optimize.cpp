@@ -1,4 +1,4 @@
-// What a curve of the optimizer costs: the pass over a trace in memory beside the least that any pass does, and the
+// The cost of a curve of the optimizer: the pass over a trace in memory beside the least that any pass does, and the
 // command, process and file included, beside finding the file's line ends.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +17,7 @@
 #include "commands/programs.hpp"
 #include "commands/replay/trace.hpp"
 #include "keeper/child_process.hpp"
+#include "simulation/formats/ctrace.hpp"
 #include "simulation/optimize/interval_curve.hpp"
 
 namespace cenote::bench {
@@ -82,8 +83,7 @@ double time_plain_pass(const trace& trace) {
 }
 
 result<double> time_command(const std::vector<std::string>& arguments) {
-  child_process::setup setup{
-      .command = {"cenote", "optimize", "curve"}, .program = node_program(), .discard_output = true};
+  child_process::setup setup{.command = {"cenote"}, .program = node_program(), .discard_output = true};
   setup.command.insert(setup.command.end(), arguments.begin(), arguments.end());
   const stopwatch watch;
   auto child = child_process::start(setup);
@@ -114,11 +114,39 @@ result<void> measure_pass(const trace& trace, unsigned rounds, report& out) {
   return {};
 }
 
+result<void> write_ctrace(const trace& trace, const std::string& path) {
+  const auto file = formats::ctrace::encode(trace, {.full_blocks = true, .seed = 1});
+  if (!file) return std::unexpected(file.error());
+  std::ofstream target(path, std::ios::binary);
+  target.write(reinterpret_cast<const char*>(file->data()), static_cast<std::streamsize>(file->size()));
+  target.close();
+  if (!target) return fail_errno("write", path);
+  return {};
+}
+
+/// The limit: a process that ends at once, and the plain pass.
+result<void> measure_ctrace(const trace& trace, const std::string& path, report& out) {
+  if (auto written = write_ctrace(trace, path); !written) return written;
+  samples whole;
+  samples least;
+  for (unsigned round = 0; round < command_rounds; ++round) {
+    const auto seconds = time_command({"optimize", "curve", path, "--json"});
+    if (!seconds) return std::unexpected(seconds.error());
+    whole.add(*seconds);
+    const auto start = time_command({"--version"});
+    if (!start) return std::unexpected(start.error());
+    least.add(*start + time_plain_pass(trace));
+  }
+  out.add(time_figure("optimize", "curve, process and .ctrace", whole, least,
+                      nanoseconds / static_cast<double>(trace.stream().size()), "ns/reference", {}));
+  return {};
+}
+
 result<void> measure_file(const trace& trace, const std::string& path, report& out) {
   samples whole;
   samples lines;
   for (unsigned round = 0; round < command_rounds; ++round) {
-    const auto seconds = time_command({path, "--json"});
+    const auto seconds = time_command({"optimize", "curve", path, "--json"});
     if (!seconds) return std::unexpected(seconds.error());
     whole.add(*seconds);
     const stopwatch watch;
@@ -144,8 +172,9 @@ result<void> measure_grid(const trace& trace, const std::string& path, report& o
   samples tables;
   volatile std::uint64_t kept = 0;
   for (unsigned round = 0; round < command_rounds; ++round) {
-    const auto seconds = time_command({path, "--json", "--policies", "fifo,lru,lfu,sieve,s3fifo,arc,tblru",
-                                       "--capacities", fmt::format("{}", fmt::join(capacities, ","))});
+    const auto seconds =
+        time_command({"optimize", "curve", path, "--json", "--policies", "fifo,lru,lfu,sieve,s3fifo,arc,tblru",
+                      "--capacities", fmt::format("{}", fmt::join(capacities, ","))});
     if (!seconds) return std::unexpected(seconds.error());
     whole.add(*seconds);
     const stopwatch watch;
@@ -176,6 +205,7 @@ result<void> run_optimize(const options& options, report& out) {
   }
   if (auto done = measure_pass(requests, options.rounds != 0 ? options.rounds : default_rounds, out); !done)
     return done;
+  if (auto done = measure_ctrace(requests, *directory / "requests.ctrace", out); !done) return done;
   if (auto done = measure_file(requests, path, out); !done) return done;
   return measure_grid(requests, path, out);
 }
