@@ -76,9 +76,9 @@ class removals {
   /// A place is back, or counts no more: the pause is over.
   void hasten(steady_time now) noexcept { repeats_at_ = now; }
 
-  /// Writes the book if it or the records changed, at most once in a pause, after which the answers that waited for it are
-  /// due; also those of what could not be written. `record_changes`: grows with each change of the records.
-  /// True: there was something to write.
+  /// Writes the book if it or the records changed, at most once in a pause, after which the answers that waited for it
+  /// are due; also those of what could not be written. `record_changes`: grows with each change of the records. True:
+  /// there was something to write.
   bool save(steady_time now, std::uint64_t record_changes = 0);
   /// The next save() writes, whatever the pause.
   void hasten_save(steady_time now) noexcept { saves_at_ = now; }
