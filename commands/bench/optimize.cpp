@@ -110,7 +110,7 @@ result<void> measure_pass(const trace& trace, unsigned rounds, report& out) {
   }
   out.add(time_figure("optimize", "lru rev, all capacities, in memory", pass, plain,
                       nanoseconds / static_cast<double>(trace.stream().size()), "ns/reference",
-                      {bound::kind::ratio_at_most, 4}));
+                      {bound::kind::ratio_at_most, 8}));
   return {};
 }
 
