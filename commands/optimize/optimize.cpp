@@ -11,6 +11,7 @@
 #include "commands/optimize/cost.hpp"
 #include "commands/optimize/curve.hpp"
 #include "commands/optimize/model.hpp"
+#include "commands/optimize/plan.hpp"
 #include "tiers/eviction/policy.hpp"
 
 namespace cenote {
@@ -57,6 +58,13 @@ void add_calibrate(CLI::App& family) {
   command->callback([options] { end_with(optimize::run_calibrate(*options)); });
 }
 
+void add_plan(CLI::App& family) {
+  auto* command = family.add_subcommand("plan", "The cheapest tiers and replicas, as a fragment of cenote.toml");
+  auto options = std::make_shared<optimize::plan_options>();
+  options->add_to(*command);
+  command->callback([options] { end_with(optimize::run_plan(*options)); });
+}
+
 }  // namespace
 
 void add_optimize(CLI::App& app) {
@@ -66,6 +74,7 @@ void add_optimize(CLI::App& app) {
   add_model(*family);
   add_cost(*family);
   add_calibrate(*family);
+  add_plan(*family);
 }
 
 }  // namespace cenote
