@@ -40,8 +40,8 @@ std::unexpected<error> refuse_plan(std::string message) {
   return fail(error_code::invalid_argument, std::move(message));
 }
 
-bool has(const plan_task& task, objective wanted) {
-  return std::ranges::find(task.goal.objectives, wanted) != task.goal.objectives.end();
+bool has(const plan_task& task, objective name) {
+  return std::ranges::find(task.goal.objectives, name) != task.goal.objectives.end();
 }
 
 bool has_tier(std::span<const tier_choice> tiers, std::string_view name) {
@@ -282,7 +282,7 @@ result<void> add_neighbours(const plan_search& search, const plan_task& task, pl
 /// The best setups that were tried, the plan and no cache among them.
 std::vector<tier_setups> contenders(const plan_search& search, const plan_answer& answer) {
   std::vector<const plan_candidate*> order;
-  for (const plan_candidate& each : answer.outcome.tried) {
+  for (const plan_candidate& each : answer.outcome.simulated) {
     if (each.replicas) order.push_back(&each);
   }
   std::ranges::stable_sort(order, [&](const auto* one, const auto* other) { return search.is_better(*one, *other); });
@@ -308,7 +308,7 @@ result<void> add_halves(const plan_search& search, const plan_task& task, plan_a
     for (std::size_t i = 0; i < made.size(); ++i) {
       if (!made[i]) return std::unexpected(made[i].error());
       made[i]->place = i;
-      if (i == 0) half.chosen = half.best = *made[i];
+      if (i == 0) half.plan = half.best = *made[i];
       if (made[i]->replicas && (!half.best.replicas || local->is_better(*made[i], half.best))) half.best = *made[i];
     }
     answer.reasons.halves.push_back(std::move(half));
@@ -343,7 +343,7 @@ result<plan_answer> answer_of(const simulation::trace& requests, const plan_task
   if (!bare) return std::unexpected(bare.error());
   plan_answer answer{.bare = std::move(*bare), .best = {}, .outcome = std::move(*outcome), .reasons = {}};
   if (!answer.outcome.best) return answer;
-  answer.best = answer.outcome.tried[*answer.outcome.best];
+  answer.best = answer.outcome.simulated[*answer.outcome.best];
   if (refines) {
     auto refined = search->refined(*answer.best, task.space);
     if (!refined) return std::unexpected(refined.error());

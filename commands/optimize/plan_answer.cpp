@@ -100,7 +100,7 @@ ordered_json reasons_json(const plan_reasons& reasons, const plan_task& task) {
   }
   for (const auto& each : reasons.halves) {
     object["halves"].push_back(
-        {{"chosen", json_of_candidate(each.chosen, task)}, {"best", json_of_candidate(each.best, task)}});
+        {{"chosen", json_of_candidate(each.plan, task)}, {"best", json_of_candidate(each.best, task)}});
   }
   for (const plan_candidate& each : reasons.loads) object["loads"].push_back(json_of_candidate(each, task));
   return object;
@@ -137,7 +137,7 @@ std::string halved_text(const plan_answer& answer) {
 
 std::string no_cache_text(const read_trace& read, const plan_answer& answer, const plan_task& task) {
   const plan_candidate* rival = nullptr;
-  for (const plan_candidate& each : answer.outcome.tried) {
+  for (const plan_candidate& each : answer.outcome.simulated) {
     if (is_empty(each.tiers) || !each.replicas) continue;
     if (rival == nullptr || each.hourly < rival->hourly) rival = &each;
   }
@@ -185,7 +185,7 @@ void print_reasons(const plan_answer& answer, const plan_task& task) {
   }
   constexpr std::array names{"first", "second"};
   for (std::size_t i = 0; i < answer.reasons.halves.size(); ++i) {
-    add(fmt::format("{} half of the trace", names[i]), answer.reasons.halves[i].chosen);
+    add(fmt::format("{} half of the trace", names[i]), answer.reasons.halves[i].plan);
     add(fmt::format("{} half, its best", names[i]), answer.reasons.halves[i].best);
   }
   constexpr std::array loads{"20 % less load", "20 % more load"};
@@ -193,19 +193,19 @@ void print_reasons(const plan_answer& answer, const plan_task& task) {
   fmt::print("\n{}", rows.text());
 }
 
-std::vector<std::string> row_of(const read_trace& read, const plan_candidate& each, const plan_task& task) {
+std::vector<std::string> row_of(const read_trace& read, const plan_candidate& candidate, const plan_task& task) {
   std::vector<std::string> row;
-  for (const tier_setup& tier : each.tiers) row.push_back(fmt::format("{}", tier.capacity));
-  row.push_back(each.tiers.front().policy);
-  if (each.tiers.size() > 1) {
-    const tier_setup& lower = each.tiers.back();
+  for (const tier_setup& tier : candidate.tiers) row.push_back(fmt::format("{}", tier.capacity));
+  row.push_back(candidate.tiers.front().policy);
+  if (candidate.tiers.size() > 1) {
+    const tier_setup& lower = candidate.tiers.back();
     row.push_back(fmt::format("{}{}", name_of(lower.ingest), lower.keep_copy ? "" : ", no copy"));
   }
-  row.push_back(percent(hit_share(read, each)));
-  row.push_back(fmt::format("{:.3f} s", each.gpu_s));
-  row.push_back(seconds_text(each.ttft));
-  row.push_back(each.replicas ? fmt::format("{}", *each.replicas) : "none");
-  if (task.has_prices) row.push_back(each.replicas ? fmt::format("{:.4f}", each.hourly) : "none");
+  row.push_back(percent(hit_share(read, candidate)));
+  row.push_back(fmt::format("{:.3f} s", candidate.gpu_s));
+  row.push_back(seconds_text(candidate.ttft));
+  row.push_back(candidate.replicas ? fmt::format("{}", *candidate.replicas) : "none");
+  if (task.has_prices) row.push_back(candidate.replicas ? fmt::format("{:.4f}", candidate.hourly) : "none");
   return row;
 }
 
@@ -271,7 +271,7 @@ std::string toml_of(const plan_candidate& best, std::uint64_t block_bytes) {
 }
 
 std::string unkept_text(const plan_answer& answer, const plan_task& task) {
-  const plan_candidate& nearest = answer.outcome.tried[answer.outcome.nearest.value_or(0)];
+  const plan_candidate& nearest = answer.outcome.simulated[answer.outcome.nearest.value_or(0)];
   return fmt::format(
       "nothing keeps {}: {} come nearest, with a ttft_p50 of {}, p90 of {} and p99 of {} for requests that never wait, "
       "{:.3g} times the bound",
@@ -292,14 +292,15 @@ ordered_json json_of_plan(const read_trace& read, const plan_answer& answer, con
       {"candidates", ordered_json::array()},
       {"fallen", answer.outcome.fallen},
       {"config", answer.best ? ordered_json(toml_of(*answer.best, task.block_bytes)) : ordered_json(nullptr)}};
-  for (const plan_candidate& each : answer.outcome.tried) object["candidates"].push_back(json_of_candidate(each, task));
+  for (const plan_candidate& each : answer.outcome.simulated)
+    object["candidates"].push_back(json_of_candidate(each, task));
   if (answer.outcome.nearest) {
-    object["nearest"] = json_of_candidate(answer.outcome.tried[*answer.outcome.nearest], task);
+    object["nearest"] = json_of_candidate(answer.outcome.simulated[*answer.outcome.nearest], task);
   }
   if (task.goal.objectives.size() > 1) {
     object["pareto"] = ordered_json::array();
     for (const std::size_t each : answer.outcome.front) {
-      object["pareto"].push_back(json_of_candidate(answer.outcome.tried[each], task));
+      object["pareto"].push_back(json_of_candidate(answer.outcome.simulated[each], task));
     }
   }
   if (answer.best) object["why"] = reasons_json(answer.reasons, task);
@@ -311,13 +312,13 @@ void print_plan(const read_trace& read, const plan_answer& answer, const plan_ta
   print_reasons(answer, task);
   if (!answer.outcome.front.empty()) {
     std::vector<plan_candidate> front;
-    for (const std::size_t each : answer.outcome.front) front.push_back(answer.outcome.tried[each]);
+    for (const std::size_t each : answer.outcome.front) front.push_back(answer.outcome.simulated[each]);
     fmt::print("\nNothing beats these in all objectives; capacities in blocks:\n");
     print_rows(read, front, task);
   }
   fmt::print("\nTried, in blocks of {}; {} more fell by their bound:\n", approximate_bytes(task.block_bytes),
              answer.outcome.fallen);
-  print_rows(read, answer.outcome.tried, task);
+  print_rows(read, answer.outcome.simulated, task);
   if (read.left_out > 0) fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
 }
 

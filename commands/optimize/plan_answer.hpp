@@ -13,7 +13,7 @@
 
 namespace cenote::optimize {
 
-/// What a plan is made of.
+/// All that a plan follows from, beside the trace.
 struct plan_task {
   simulation::search_space space;
   simulation::search_goal goal;
@@ -23,11 +23,11 @@ struct plan_task {
   bool has_prices = false;
 };
 
-/// How far a plan holds beyond what it was made for.
+/// The plan under other conditions than those it was made for.
 struct plan_reasons {
   struct half {
-    simulation::plan_candidate chosen;  ///< the plan there
-    simulation::plan_candidate best;    ///< of the best ones of the whole trace
+    simulation::plan_candidate plan;  ///< the whole trace\'s
+    simulation::plan_candidate best;  ///< of the best ones of the whole trace
   };
   std::optional<simulation::plan_candidate> halved;                   ///< with half of the first tier that has a range
   std::vector<std::array<simulation::plan_candidate, 2>> neighbours;  ///< of each such tier: 0.8 and 1.2 of it
@@ -48,7 +48,7 @@ struct plan_answer {
 void print_plan(const read_trace& read, const plan_answer& answer, const plan_task& task);
 /// A sentence on a service level that nothing keeps.
 [[nodiscard]] std::string unkept_text(const plan_answer& answer, const plan_task& task);
-/// What a node is configured with; only comments where it is not worth one. Ends with a line feed.
+/// The configuration of a node; only comments where it is not worth one. Ends with a line feed.
 [[nodiscard]] std::string toml_of(const simulation::plan_candidate& best, std::uint64_t block_bytes);
 
 }  // namespace cenote::optimize

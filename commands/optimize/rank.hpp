@@ -1,4 +1,4 @@
-// `cenote optimize rank`: which of several services gains most by memory.
+// `cenote optimize rank`: the service, among several, that gains most by memory.
 #pragma once
 
 #include <string>

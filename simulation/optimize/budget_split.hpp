@@ -7,7 +7,7 @@
 
 namespace cenote::simulation {
 
-/// What a service gains with so much memory, both at least 0.
+/// The gain of a service with so much memory, both at least 0.
 struct gain_point {
   double bytes = 0;
   double gain = 0;

@@ -23,7 +23,7 @@ std::uint64_t blocks_in(const tier_setups& tiers) {
   return sum;
 }
 
-/// What a tier of a setup does: equal for tiers that do the same.
+/// The behaviour of a tier in a setup: equal for tiers that do the same.
 using tier_identity = std::tuple<std::uint32_t, std::string, ingest, bool>;
 
 std::vector<tier_identity> identity_of(const tier_setups& tiers) {
@@ -51,10 +51,10 @@ class setup_counter {
     digits_.push_back({0, std::max<std::size_t>(1, space.keeps_copies.size())});
   }
 
-  [[nodiscard]] bool is_over(std::size_t most) const {
+  [[nodiscard]] bool is_over(std::size_t limit) const {
     double product = 1;
     for (const digit& each : digits_) product *= static_cast<double>(each.count);
-    return product > static_cast<double>(most);
+    return product > static_cast<double>(limit);
   }
   bool next() {
     for (std::size_t i = digits_.size(); i-- > 0;) {
@@ -119,23 +119,23 @@ bool dominates(std::span<const double> one, std::span<const double> other, std::
 }
 
 /// So many of the first `count` numbers, evenly, the first and the last among them.
-std::vector<std::size_t> spread(std::size_t count, std::size_t most) {
+std::vector<std::size_t> spread(std::size_t count, std::size_t limit) {
   std::vector<std::size_t> places;
-  if (count <= most) {
+  if (count <= limit) {
     places.resize(count);
     std::iota(places.begin(), places.end(), std::size_t{0});
     return places;
   }
-  for (std::size_t i = 0; i < most; ++i) places.push_back(i * (count - 1) / (most - 1));
+  for (std::size_t i = 0; i < limit; ++i) places.push_back(i * (count - 1) / (limit - 1));
   return places;
 }
 
 }  // namespace
 
-result<std::vector<tier_setups>> setups_in(const search_space& space, std::size_t most) {
+result<std::vector<tier_setups>> setups_in(const search_space& space, std::size_t limit) {
   setup_counter counter(space);
-  if (counter.is_over(most)) {
-    return fail(error_code::limit_exceeded, fmt::format("over {} setups of tiers: take fewer capacities", most));
+  if (counter.is_over(limit)) {
+    return fail(error_code::limit_exceeded, fmt::format("over {} setups of tiers: take fewer capacities", limit));
   }
   std::vector<tier_setups> all;
   std::set<std::vector<tier_identity>> identities;
@@ -299,12 +299,13 @@ bool plan_search::falls(const ranking& bound, std::span<const ranking> rivals) c
 }
 
 void plan_search::choose(search_outcome& outcome) const {
-  std::ranges::sort(outcome.tried, {}, [](const plan_candidate& each) { return std::pair(each.place, each.hourly); });
-  for (std::size_t i = 0; i < outcome.tried.size(); ++i) {
-    const plan_candidate& each = outcome.tried[i];
+  std::ranges::sort(outcome.simulated, {},
+                    [](const plan_candidate& each) { return std::pair(each.place, each.hourly); });
+  for (std::size_t i = 0; i < outcome.simulated.size(); ++i) {
+    const plan_candidate& each = outcome.simulated[i];
     if (each.replicas) {
-      if (!outcome.best || is_better(each, outcome.tried[*outcome.best])) outcome.best = i;
-    } else if (!outcome.nearest || each.excess < outcome.tried[*outcome.nearest].excess) {
+      if (!outcome.best || is_better(each, outcome.simulated[*outcome.best])) outcome.best = i;
+    } else if (!outcome.nearest || each.excess < outcome.simulated[*outcome.nearest].excess) {
       outcome.nearest = i;
     }
   }
@@ -312,12 +313,12 @@ void plan_search::choose(search_outcome& outcome) const {
   const std::size_t count = goal_->objectives.size();
   if (count == 1) return;
   std::vector<ranking> rankings;
-  for (const plan_candidate& each : outcome.tried) rankings.push_back(ranking_of(each));
+  for (const plan_candidate& each : outcome.simulated) rankings.push_back(ranking_of(each));
   for (std::size_t i = 0; i < rankings.size(); ++i) {
     const auto beats = [&](std::size_t other) {
-      return outcome.tried[other].replicas && dominates(rankings[other], rankings[i], count);
+      return outcome.simulated[other].replicas && dominates(rankings[other], rankings[i], count);
     };
-    bool is_beaten = !outcome.tried[i].replicas;
+    bool is_beaten = !outcome.simulated[i].replicas;
     for (std::size_t other = 0; other < rankings.size() && !is_beaten; ++other) is_beaten = beats(other);
     if (!is_beaten) outcome.front.push_back(i);
   }
@@ -360,12 +361,12 @@ result<search_outcome> plan_search::run(std::span<const tier_setups> setups, con
       for (plan_candidate& each : *made[i]) {
         each.place = places[i];
         add_rival(rivals, each);
-        outcome.tried.push_back(std::move(each));
+        outcome.simulated.push_back(std::move(each));
       }
     }
-    outcome.fallen += std::erase_if(open, [&](open_setup& each) {
-      each.bound = bound_of(setups[each.place], each.place, followers);
-      return falls(each.bound, rivals);
+    outcome.fallen += std::erase_if(open, [&](open_setup& setup) {
+      setup.bound = bound_of(setups[setup.place], setup.place, followers);
+      return falls(setup.bound, rivals);
     });
   }
   choose(outcome);

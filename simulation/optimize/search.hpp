@@ -22,7 +22,7 @@
 
 namespace cenote::simulation {
 
-/// What a search makes least; hits it makes most.
+/// A figure that a search makes small; hits it makes many.
 enum class objective : std::uint8_t { cost, hits, ttft, writes };
 CENOTE_ENUM_NAMES(objective, cost, hits, ttft, writes);
 
@@ -42,8 +42,8 @@ struct search_space {
 using tier_setups = std::vector<tier_setup>;
 
 /// Every setup of `space` once, the one without the tiers that have a range first. Setups that differ only in what a
-/// tier without room would do are one. Errors: limit_exceeded where they are over `most`.
-[[nodiscard]] result<std::vector<tier_setups>> setups_in(const search_space& space, std::size_t most);
+/// tier without room would do are one. Errors: limit_exceeded where they are over `limit`.
+[[nodiscard]] result<std::vector<tier_setups>> setups_in(const search_space& space, std::size_t limit);
 
 struct search_goal {
   std::vector<objective> objectives{objective::cost};  ///< several: the front of those that no other one beats
@@ -74,11 +74,11 @@ struct plan_candidate {
 };
 
 struct search_outcome {
-  std::vector<plan_candidate> tried;   ///< in the order of their setups, then of replicas
-  std::optional<std::size_t> best;     ///< by the first objective; nothing: no setup keeps the level
-  std::optional<std::size_t> nearest;  ///< without a best one: the smallest excess
-  std::vector<std::size_t> front;      ///< of several objectives: those that none is as good as in all and beats in one
-  std::size_t fallen = 0;              ///< setups that fell by their bound
+  std::vector<plan_candidate> simulated;  ///< in the order of their setups, then of replicas
+  std::optional<std::size_t> best;        ///< by the first objective; nothing: no setup keeps the level
+  std::optional<std::size_t> nearest;     ///< without a best one: the smallest excess
+  std::vector<std::size_t> front;  ///< of several objectives: those that none is as good as in all and beats in one
+  std::size_t fallen = 0;          ///< setups that fell by their bound
 };
 
 /// Runs `work(i)` for each i below `count`, in any order, at once or not, and returns when all are done.

@@ -45,9 +45,9 @@ struct random_case {
   std::vector<tier_link> links;
 };
 
-std::vector<std::uint32_t> random_capacities(std::mt19937_64& random, std::size_t most) {
+std::vector<std::uint32_t> random_capacities(std::mt19937_64& random, std::size_t limit) {
   std::vector<std::uint32_t> all;
-  for (std::size_t count = 1 + random() % most; count > 0; --count) {
+  for (std::size_t count = 1 + random() % limit; count > 0; --count) {
     all.push_back(static_cast<std::uint32_t>(random() % 80));
   }
   return all;
@@ -63,17 +63,17 @@ search_space::tier_range range_with(const tier_link& link, std::vector<std::uint
 const tier_link dram_link{.name = "dram", .latency = 0.001, .bandwidth = 1e6};
 const tier_link nvme_link{.name = "nvme", .latency = 0.01, .bandwidth = 2e5};
 
-void add_tiers(std::mt19937_64& random, random_case& made) {
+void add_tiers(std::mt19937_64& random, random_case& target) {
   const bool is_pair = random() % 2 == 0;
-  made.space.tiers.push_back(range_with(dram_link, random_capacities(random, is_pair ? 10 : 60)));
+  target.space.tiers.push_back(range_with(dram_link, random_capacities(random, is_pair ? 10 : 60)));
   if (is_pair) {
-    made.space.tiers.push_back(range_with(nvme_link, random_capacities(random, 5)));
-    if (random() % 2 == 0) made.space.ingests = {ingest::evicted, ingest::all};
-    if (random() % 2 == 0) made.space.keeps_copies = {1, 0};
+    target.space.tiers.push_back(range_with(nvme_link, random_capacities(random, 5)));
+    if (random() % 2 == 0) target.space.ingests = {ingest::evicted, ingest::all};
+    if (random() % 2 == 0) target.space.keeps_copies = {1, 0};
   }
-  if (random() % 2 == 0) made.space.policies = {"lru", "fifo"};
-  if (random() % 4 == 0) made.space.most_blocks = 60;
-  for (const auto& each : made.space.tiers) made.links.push_back(each.setup.link);
+  if (random() % 2 == 0) target.space.policies = {"lru", "fifo"};
+  if (random() % 4 == 0) target.space.most_blocks = 60;
+  for (const auto& each : target.space.tiers) target.links.push_back(each.setup.link);
 }
 
 random_case case_with(std::uint64_t seed) {
@@ -109,13 +109,13 @@ bool is_same(const plan_candidate& one, const plan_candidate& other) {
 }
 
 /// Members that have to be small.
-std::vector<double> values_of(const plan_candidate& each, const std::vector<objective>& objectives) {
+std::vector<double> values_of(const plan_candidate& candidate, const std::vector<objective>& objectives) {
   std::vector<double> all;
   for (const objective one : objectives) {
-    all.push_back(one == objective::cost   ? each.hourly
-                  : one == objective::hits ? -static_cast<double>(each.hit_tokens)
-                  : one == objective::ttft ? each.ttft
-                                           : static_cast<double>(each.written_blocks));
+    all.push_back(one == objective::cost   ? candidate.hourly
+                  : one == objective::hits ? -static_cast<double>(candidate.hit_tokens)
+                  : one == objective::ttft ? candidate.ttft
+                                           : static_cast<double>(candidate.written_blocks));
   }
   return all;
 }
@@ -131,12 +131,12 @@ std::size_t check_best(const random_case& one) {
   std::erase_if(all, [](const plan_candidate& each) { return !each.replicas; });
   BOOST_TEST_REQUIRE(outcome->best.has_value() == !all.empty());
   if (all.empty()) return outcome->fallen;
-  const auto best = std::ranges::min_element(all, [&](const auto& each, const auto& other) {
-    const auto value = values_of(each, one.goal.objectives);
+  const auto best = std::ranges::min_element(all, [&](const auto& candidate, const auto& other) {
+    const auto value = values_of(candidate, one.goal.objectives);
     const auto rival = values_of(other, one.goal.objectives);
-    return value != rival ? value < rival : search->is_better(each, other);
+    return value != rival ? value < rival : search->is_better(candidate, other);
   });
-  BOOST_TEST_REQUIRE(is_same(outcome->tried[*outcome->best], *best));
+  BOOST_TEST_REQUIRE(is_same(outcome->simulated[*outcome->best], *best));
   return outcome->fallen;
 }
 
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(a_front_has_all_that_nothing_beats) {
     BOOST_TEST_CONTEXT("seed " << seed) {
       BOOST_TEST_REQUIRE(outcome->front.size() == front.size());
       for (std::size_t i = 0; i < front.size(); ++i) {
-        const auto& found_one = outcome->tried[outcome->front[i]];
+        const auto& found_one = outcome->simulated[outcome->front[i]];
         BOOST_TEST_REQUIRE(std::ranges::any_of(front, [&](const auto& each) { return is_same(each, found_one); }));
       }
     }
@@ -210,7 +210,7 @@ BOOST_AUTO_TEST_CASE(a_refined_plan_is_no_dearer_and_lies_between_its_neighbours
     const auto outcome = search->run(*setups, execute_in_order);
     BOOST_REQUIRE(outcome);
     if (!outcome->best) continue;
-    const plan_candidate& best = outcome->tried[*outcome->best];
+    const plan_candidate& best = outcome->simulated[*outcome->best];
     const auto refined = search->refined(best, one.space);
     BOOST_REQUIRE(refined);
     BOOST_TEST_REQUIRE(refined->hourly <= best.hourly);
