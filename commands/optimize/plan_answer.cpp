@@ -108,18 +108,20 @@ ordered_json reasons_json(const plan_reasons& reasons, const plan_task& task) {
 
 // ---------------------------------------------------------------------------------------------- text
 
-/// "saves 11 of 30 replicas (88 GPUs, 1077.00 an hour) within ttft_p90=2s".
+/// "saves 11 of 30 replicas (88 GPUs, 1077.00 an hour) within ttft_p90=2s", behind the tiers.
 std::string saving_text(const plan_candidate& best, const plan_candidate& bare, const plan_task& task) {
   const std::string within = fmt::format("within {}", task.level_text);
   if (!bare.replicas) {
-    return fmt::format("need {} {}, which no number of them keeps without", replicas_text(*best.replicas), within);
+    return fmt::format("with {} {}, which no number of them keeps without", replicas_text(*best.replicas), within);
   }
   const std::size_t saved = *bare.replicas > *best.replicas ? *bare.replicas - *best.replicas : 0;
   std::string more = task.gpus > 0 ? fmt::format("{} GPUs", saved * task.gpus) : "";
   if (task.has_prices) {
     more += fmt::format("{}{:.2f} an hour", more.empty() ? "" : ", ", bare.hourly - best.hourly);
   }
-  return fmt::format("save {} of {}{} {}", saved, replicas_text(*bare.replicas),
+  const auto is_there = [](const tier_setup& each) { return each.capacity > 0; };
+  const std::string_view verb = std::ranges::count_if(best.tiers, is_there) == 1 ? "saves" : "save";
+  return fmt::format("{} {} of {}{} {}", verb, saved, replicas_text(*bare.replicas),
                      more.empty() ? "" : fmt::format(" ({})", more), within);
 }
 
@@ -263,7 +265,10 @@ std::string toml_of(const plan_candidate& best, std::uint64_t block_bytes) {
   std::string text;
   bool is_lower = false;
   for (const tier_setup& each : best.tiers) {
-    if (each.capacity == 0) continue;
+    if (each.capacity == 0) {
+      if (each.link.name == "dram") text += "# the plan is without DRAM, of which a node has at least a little\n";
+      continue;
+    }
     text += toml_of_tier(each, is_lower, block_bytes);
     is_lower = true;
   }
