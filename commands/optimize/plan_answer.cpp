@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <ranges>
 
 #include "commands/optimize/figures_text.hpp"
@@ -24,6 +25,12 @@ constexpr std::uint64_t smallest_dram = MiB;
 constexpr std::uint64_t smallest_nvme = 64 * MiB;
 constexpr std::uint64_t largest_tier = std::uint64_t{1} << 50;
 
+/// The bytes of so many blocks, or the largest number.
+std::uint64_t bytes_with(std::uint64_t blocks, std::uint64_t block_bytes) {
+  constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
+  return block_bytes > 0 && blocks > largest / block_bytes ? largest : blocks * block_bytes;
+}
+
 bool is_empty(const tier_setups& tiers) {
   return std::ranges::all_of(tiers, [](const tier_setup& each) { return each.capacity == 0; });
 }
@@ -37,8 +44,8 @@ std::string tiers_text(const tier_setups& tiers, std::uint64_t block_bytes) {
   std::string text;
   for (const tier_setup& each : tiers) {
     if (each.capacity == 0) continue;
-    text += fmt::format("{}{} of {}", text.empty() ? "" : " and ", approximate_bytes(each.capacity * block_bytes),
-                        shown_name(each.link.name));
+    text += fmt::format("{}{} of {}", text.empty() ? "" : " and ",
+                        approximate_bytes(bytes_with(each.capacity, block_bytes)), shown_name(each.link.name));
   }
   return text.empty() ? "no cache" : text;
 }
@@ -86,7 +93,7 @@ ordered_json json_of_candidate(const plan_candidate& candidate, const plan_task&
   if (candidate.tiers.size() > 1) object["lower"] = lower_json(candidate.tiers);
   const auto is_nvme = [](const tier_setup& each) { return each.link.name == "nvme"; };
   if (std::ranges::any_of(candidate.tiers, is_nvme)) {
-    object["nvme_written_bytes"] = candidate.written_blocks * task.block_bytes;
+    object["nvme_written_bytes"] = bytes_with(candidate.written_blocks, task.block_bytes);
   }
   return object;
 }
@@ -230,7 +237,7 @@ void print_rows(const read_trace& read, std::span<const plan_candidate> candidat
 // ---------------------------------------------------------------------------------------------- cenote.toml
 
 std::string size_text(const tier_setup& tier, std::uint64_t block_bytes, std::uint64_t smallest) {
-  const std::uint64_t bytes = std::clamp(tier.capacity * block_bytes, smallest, largest_tier);
+  const std::uint64_t bytes = std::clamp(bytes_with(tier.capacity, block_bytes), smallest, largest_tier);
   return format_bytes((bytes + MiB - 1) / MiB * MiB);
 }
 
@@ -240,7 +247,7 @@ std::string toml_of_lower(const tier_setup& tier) {
 
 std::string toml_of_tier(const tier_setup& tier, bool is_lower, std::uint64_t block_bytes) {
   const std::string& name = tier.link.name;
-  const std::string bytes = format_bytes(tier.capacity * block_bytes);
+  const std::string bytes = format_bytes(bytes_with(tier.capacity, block_bytes));
   if (name == "dram") {
     return fmt::format("[dram]\ncapacity = \"{}\"\npolicy = \"{}\"\n", size_text(tier, block_bytes, smallest_dram),
                        tier.policy);
@@ -321,9 +328,11 @@ void print_plan(const read_trace& read, const plan_answer& answer, const plan_ta
     fmt::print("\nNothing beats these in all objectives; capacities in blocks:\n");
     print_rows(read, front, task);
   }
-  fmt::print("\nTried, in blocks of {}; {} more fell by their bound:\n", approximate_bytes(task.block_bytes),
-             answer.outcome.fallen);
-  print_rows(read, answer.outcome.simulated, task);
+  fmt::print("\nTried, the best first, in blocks of {}; {} more fell by their bound:\n",
+             approximate_bytes(task.block_bytes), answer.outcome.fallen);
+  std::vector<plan_candidate> ranked;
+  for (const std::size_t each : answer.outcome.ranked) ranked.push_back(answer.outcome.simulated[each]);
+  print_rows(read, ranked, task);
   if (read.left_out > 0) fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
 }
 

@@ -310,6 +310,11 @@ void plan_search::choose(search_outcome& outcome) const {
     }
   }
   if (outcome.best) outcome.nearest.reset();
+  outcome.ranked.resize(outcome.simulated.size());
+  std::iota(outcome.ranked.begin(), outcome.ranked.end(), std::size_t{0});
+  std::ranges::stable_sort(outcome.ranked, {}, [&](std::size_t i) {
+    return std::pair(!outcome.simulated[i].replicas, ranking_of(outcome.simulated[i]));
+  });
   const std::size_t count = goal_->objectives.size();
   if (count == 1) return;
   std::vector<ranking> rankings;

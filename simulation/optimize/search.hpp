@@ -75,6 +75,7 @@ struct plan_candidate {
 
 struct search_outcome {
   std::vector<plan_candidate> simulated;  ///< in the order of their setups, then of replicas
+  std::vector<std::size_t> ranked;        ///< of these, the best first, those that keep no level last
   std::optional<std::size_t> best;        ///< by the first objective; nothing: no setup keeps the level
   std::optional<std::size_t> nearest;     ///< without a best one: the smallest excess
   std::vector<std::size_t> front;  ///< of several objectives: those that none is as good as in all and beats in one
