@@ -179,6 +179,17 @@ def test_a_front_has_what_nothing_beats(objectives: tuple[str, str], signs: tupl
     assert value(answer["best"]) == min(everything)
 
 
+def test_the_table_begins_with_the_best() -> None:
+    arguments = (*DRAM, *NVME, *SLO, *PRICE)
+    answer = plan(TRACE, *arguments, *capacities(*POINTS))
+    table = run_plan(TRACE, *arguments, *capacities(*POINTS)).stdout.split("\nTried, ")[1].splitlines()
+    best = answer["best"]["capacity"]
+    assert table[2].split()[:2] == [str(best["dram"]), str(best["nvme"])]
+    prices = [float(row.split()[-1]) for row in table[2:] if "lru" in row]
+    assert len(prices) == 24
+    assert prices == sorted(prices)
+
+
 def test_hits_within_a_budget() -> None:
     tiers = (*DRAM, "--policies", "lru,fifo", *capacities(*POINTS), "--objective", "hits")
     best = plan(TRACE, *tiers, "--budget", f"{100 * SIZE * TOKEN_BYTES}B")
