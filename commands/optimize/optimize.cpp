@@ -12,6 +12,8 @@
 #include "commands/optimize/cost.hpp"
 #include "commands/optimize/curve.hpp"
 #include "commands/optimize/model.hpp"
+#include "commands/optimize/plan.hpp"
+#include "commands/optimize/rank.hpp"
 #include "tiers/eviction/policy.hpp"
 
 namespace cenote {
@@ -98,6 +100,20 @@ void add_analyze(CLI::App& family) {
   command->callback([options] { end_with(optimize::run_analyze(*options)); });
 }
 
+void add_plan(CLI::App& family) {
+  auto* command = family.add_subcommand("plan", "The cheapest tiers and replicas, as a fragment of cenote.toml");
+  auto options = std::make_shared<optimize::plan_options>();
+  options->add_to(*command);
+  command->callback([options] { end_with(optimize::run_plan(*options)); });
+}
+
+void add_rank(CLI::App& family) {
+  auto* command = family.add_subcommand("rank", "The service that gains most by memory, and a budget for all");
+  auto options = std::make_shared<optimize::rank_options>();
+  options->add_to(*command);
+  command->callback([options] { end_with(optimize::run_rank(*options)); });
+}
+
 }  // namespace
 
 void add_optimize(CLI::App& app) {
@@ -108,6 +124,8 @@ void add_optimize(CLI::App& app) {
   add_model(*family);
   add_cost(*family);
   add_calibrate(*family);
+  add_plan(*family);
+  add_rank(*family);
 }
 
 }  // namespace cenote

@@ -26,6 +26,10 @@ std::string block_tokens_text() {
 
 void trace_options::add_to(CLI::App& command) {
   command.add_option("trace", path, "Recorded requests: a .ctrace file, or a JSON object a line")->required();
+  add_reading_to(command);
+}
+
+void trace_options::add_reading_to(CLI::App& command) {
   command.add_option("--format", format, "How they are written; auto: told by the first line that is of one")
       ->check(CLI::IsMember(format_names()))
       ->capture_default_str();

@@ -23,6 +23,8 @@ struct trace_options {
   bool merge_instances = false;  ///< equal keys of different instances are equal blocks
 
   void add_to(CLI::App& command);
+  /// The same without the trace itself.
+  void add_reading_to(CLI::App& command);
 
   /// The trace, in full blocks unless a command wants all; a warning for each kind of strange line is printed. Errors
   /// as read_trace_file().

@@ -55,18 +55,23 @@ tier_stack stack_with(std::span<const tier_setup> tiers) {
   return stack;
 }
 
-result<void> run_tiers(const trace& requests, std::span<const tier_setup> tiers, replay_order order,
-                       const hit_listener& listener) {
+/// The blocks that came into each tier.
+result<std::vector<std::uint64_t>> run_tiers(const trace& requests, std::span<const tier_setup> tiers,
+                                             replay_order order, const hit_listener& listener) {
   if (tiers.size() == 1) {
     const auto sums = simulate(requests, tiers.front().policy, tiers.front().capacity, order, listener);
-    return sums ? result<void>() : std::unexpected(sums.error());
+    if (!sums) return std::unexpected(sums.error());
+    return std::vector{sums->inserts};
   }
   if (!requests.stores_all()) {
     return fail(error_code::invalid_argument,
                 "several tiers are for traces whose requests store what they ask for; take one --tier");
   }
   const auto sums = simulate(requests, stack_with(tiers), order, listener);
-  return sums ? result<void>() : std::unexpected(sums.error());
+  if (!sums) return std::unexpected(sums.error());
+  std::vector<std::uint64_t> written{sums->all.inserts};
+  for (const lower_sums& each : sums->lower) written.push_back(each.written);
+  return written;
 }
 
 }  // namespace
@@ -80,13 +85,19 @@ result<served_trace> serve_trace(const trace& trace, std::span<const tier_setup>
   request_collector collector(trace, links, cost, speed);
   if (present.empty()) {
     take_without_tiers(trace, collector);
-    return collector.served();
+    served_trace bare = collector.served();
+    bare.written.resize(tiers.size());
+    return bare;
   }
   const auto listener = [&](std::size_t request, std::span<const std::uint64_t> tokens) {
     collector.take(request, tokens);
   };
-  if (auto good = run_tiers(trace, present, order, listener); !good) return std::unexpected(good.error());
-  return collector.served();
+  const auto written = run_tiers(trace, present, order, listener);
+  if (!written) return std::unexpected(written.error());
+  served_trace served = collector.served();
+  std::size_t next = 0;
+  for (const tier_setup& each : tiers) served.written.push_back(each.capacity > 0 ? (*written)[next++] : 0);
+  return served;
 }
 
 }  // namespace cenote::simulation

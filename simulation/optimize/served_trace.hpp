@@ -30,7 +30,8 @@ struct served_trace {
   std::vector<queue_request> requests;  ///< that ask, in their order
   std::uint64_t hit_tokens = 0;
   std::uint64_t loaded_tokens = 0;
-  double gpu_s = 0;  ///< all service, loads included
+  double gpu_s = 0;                    ///< all service, loads included
+  std::vector<std::uint64_t> written;  ///< blocks that came into each of the tiers, 0 for one that is not there
 };
 
 /// Runs `trace` through `tiers`, the nearest first, and gives each request its service. Requests come `speed` times as

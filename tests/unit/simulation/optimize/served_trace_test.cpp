@@ -2,6 +2,7 @@
 
 #include <array>
 #include <boost/test/unit_test.hpp>
+#include <span>
 #include <vector>
 
 #include "simulation/optimize/price.hpp"
@@ -49,6 +50,21 @@ BOOST_AUTO_TEST_CASE(each_request_takes_its_load_and_what_is_left_to_compute) {
   BOOST_TEST(served->hit_tokens == 4'000U);
   BOOST_TEST(served->loaded_tokens == 4'000U);
   BOOST_TEST(served->requests[2].arrival == 2.0);
+}
+
+BOOST_AUTO_TEST_CASE(what_comes_into_each_tier_is_counted) {
+  const tier_setup absent{.link = fast_link};
+  const tier_setup upper{.link = fast_link, .capacity = 2};
+  const tier_setup lower{.link = slow_link, .capacity = 8};
+  const auto written_with = [](std::span<const tier_setup> tiers) {
+    return serve_trace(small_trace(), tiers, replay_order::reverse, plain, 1)->written;
+  };
+  // a, then b, which pushes a down; a comes up again, and b goes down.
+  BOOST_TEST(written_with(std::array{upper, lower}) == (std::vector<std::uint64_t>{6, 4}),
+             boost::test_tools::per_element());
+  BOOST_TEST(written_with(std::array{absent, lower}) == (std::vector<std::uint64_t>{0, 4}),
+             boost::test_tools::per_element());
+  BOOST_TEST(written_with(std::array{absent}) == (std::vector<std::uint64_t>{0}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_tier_without_room_is_not_there) {

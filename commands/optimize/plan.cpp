@@ -1,0 +1,414 @@
+#include "commands/optimize/plan.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "commands/common.hpp"
+#include "commands/optimize/capacities.hpp"
+#include "commands/optimize/plan_answer.hpp"
+#include "commands/replay/options.hpp"
+#include "commands/replay/parallel.hpp"
+#include "core/units.hpp"
+
+namespace cenote::optimize {
+
+namespace {
+
+using simulation::load_gate;
+using simulation::load_overlap;
+using simulation::objective;
+using simulation::plan_candidate;
+using simulation::plan_search;
+using simulation::replay_order;
+using simulation::search_space;
+using simulation::tier_setups;
+
+constexpr std::size_t most_setups = 5'000;
+constexpr std::size_t most_in_halves = 16;
+constexpr std::uint64_t most_plan_replicas = 1'000'000;
+constexpr double smaller_share = 0.8;
+constexpr double larger_share = 1.2;
+
+// ---------------------------------------------------------------------------------------------- the command line
+
+std::unexpected<error> refuse_plan(std::string message) {
+  return fail(error_code::invalid_argument, std::move(message));
+}
+
+bool has(const plan_task& task, objective name) {
+  return std::ranges::find(task.goal.objectives, name) != task.goal.objectives.end();
+}
+
+bool has_tier(std::span<const tier_choice> tiers, std::string_view name) {
+  return std::ranges::any_of(tiers, [&](const tier_choice& each) { return each.link.name == name; });
+}
+
+result<void> choose_objectives(const plan_options& options, std::span<const tier_choice> tiers, plan_task& task) {
+  task.goal.objectives.clear();
+  for (const std::string_view name : split(options.objectives, ',')) {
+    const auto wanted = enum_named<objective>(name);
+    if (!wanted || has(task, *wanted)) {
+      return refuse_plan(fmt::format("--objective `{}`: right are {}, each once", name,
+                                     fmt::join(enumerator_names<objective>(), ", ")));
+    }
+    task.goal.objectives.push_back(*wanted);
+  }
+  if (has(task, objective::cost) && (options.service_level.empty() || options.prices.empty())) {
+    return refuse_plan(
+        "--objective cost needs --slo, as in ttft_p90=2s, and --price, as in replica=98/h,dram=0.004/GiB/h");
+  }
+  if (has(task, objective::ttft) && !has(task, objective::cost) && !options.service_level.empty()) {
+    return refuse_plan("--objective ttft with --slo: give --replicas in place of --slo, or add the objective cost");
+  }
+  if (has(task, objective::writes) && !has_tier(tiers, "nvme")) {
+    return refuse_plan("--objective writes counts what comes into the tier nvme: add --tier nvme:LATENCY:BANDWIDTH");
+  }
+  return {};
+}
+
+result<void> choose_promise(const plan_options& options, std::span<const tier_choice> tiers, plan_task& task) {
+  const auto speed = parse_speed(options.speed);
+  if (!speed) return std::unexpected(speed.error());
+  task.goal.speed = *speed;
+  if (options.replicas > 0) task.goal.replicas = options.replicas;
+  if (!options.service_level.empty()) {
+    if (options.replicas > 0) {
+      return refuse_plan("--slo looks for the replicas that --replicas gives: leave one of them out");
+    }
+    const auto level = simulation::parse_service_level(options.service_level);
+    if (!level) return std::unexpected(level.error().in("--slo"));
+    task.goal.level = *level;
+    task.goal.ttft_percent = level->bounds.front().percent;
+    task.level_text = options.service_level;
+  }
+  if (options.prices.empty()) return {};
+  const auto prices = simulation::parse_prices(options.prices);
+  if (!prices) return std::unexpected(prices.error().in("--price"));
+  for (const auto& each : prices->tiers) {
+    if (!has_tier(tiers, each.name)) {
+      return refuse_plan(fmt::format("--price: {} is no --tier; a replica's price is that of replica", each.name));
+    }
+  }
+  task.goal.prices = *prices;
+  task.has_prices = true;
+  return {};
+}
+
+result<void> choose_lower(const plan_options& options, std::span<const tier_choice> tiers, search_space& space) {
+  if (tiers.size() < 2 && !(options.ingests.empty() && options.keeps_copies.empty())) {
+    return refuse_plan("--ingests and --keep-copies are for tiers below the first one: add a --tier");
+  }
+  if (!options.ingests.empty()) {
+    for (const std::string_view name : split(options.ingests, ',')) {
+      const auto moment = enum_named<ingest>(name);
+      if (!moment) {
+        return refuse_plan(
+            fmt::format("--ingests `{}`: right are {}", name, fmt::join(enumerator_names<ingest>(), ", ")));
+      }
+      space.ingests.push_back(*moment);
+    }
+  }
+  if (options.keeps_copies.empty()) return {};
+  for (const std::string_view name : split(options.keeps_copies, ',')) {
+    if (name != "true" && name != "false") {
+      return refuse_plan(fmt::format("--keep-copies `{}`: right are true, false, and both", name));
+    }
+    space.keeps_copies.push_back(name == "true" ? 1 : 0);
+  }
+  return {};
+}
+
+result<void> choose_policies(const plan_options& options, std::span<const tier_choice> tiers, search_space& space) {
+  if (!options.policies.empty()) {
+    for (const std::string_view name : split(options.policies, ',')) space.policies.emplace_back(name);
+  }
+  std::vector<std::string> all = space.policies;
+  for (const tier_choice& each : tiers) all.push_back(each.policy);
+  for (const std::string& each : all) {
+    if (auto good = simulation::check_simulated(each, replay_order::reverse); !good) return good;
+  }
+  return choose_lower(options, tiers, space);
+}
+
+/// The tiers without the capacities of their ranges.
+result<void> choose_plan_tiers(const plan_options& options, std::span<const tier_choice> tiers, plan_task& task) {
+  if (tiers.empty()) return refuse_plan("a tier is missing: give --tier, as in dram:0.5ms:20GB/s");
+  if (std::ranges::none_of(tiers, [](const tier_choice& each) { return each.capacity.empty(); })) {
+    return refuse_plan("no capacity is left to look for: take it out of a --tier, as in dram:0.5ms:20GB/s");
+  }
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    const tier_choice& tier = tiers[i];
+    if (i == 0 && (tier.ingest || !tier.keep_copy)) {
+      return refuse_plan("--tier: ingest and keep are for tiers below the first one, which gets all");
+    }
+    const ingest standard = i > 0 ? standard_ingest(tier.link.name, tiers[i - 1].link.name) : ingest::evicted;
+    search_space::tier_range range;
+    range.setup.link = tier.link;
+    range.setup.policy = tier.policy;
+    range.setup.ingest = tier.ingest.value_or(standard);
+    range.setup.keep_copy = tier.keep_copy;
+    range.setup.is_device = tier.link.name == "gpu";
+    task.space.tiers.push_back(std::move(range));
+  }
+  return choose_policies(options, tiers, task.space);
+}
+
+result<void> choose_engine(const plan_options& options, plan_task& task) {
+  const auto engine = options.engine.figures();
+  if (!engine) return std::unexpected(engine.error());
+  const auto prefill = engine->needed_prefill();
+  if (!prefill) return std::unexpected(prefill.error());
+  const auto bytes = engine->needed_bytes();
+  if (!bytes) return std::unexpected(bytes.error());
+  task.goal.cost = {.prefill = *prefill,
+                    .bytes_per_token = static_cast<double>(*bytes),
+                    .overlap = options.overlaps ? load_overlap::layer_wise : load_overlap::none,
+                    .gate = options.loads_always ? load_gate::open : load_gate::shut};
+  task.gpus = options.engine.gpus;
+  return {};
+}
+
+/// The value of --capacities that is this tier's; "" where there is none.
+result<std::string> range_text(const plan_options& options, std::span<const tier_choice> tiers,
+                               const tier_choice& tier) {
+  std::string range;
+  for (const std::string& each : options.capacities) {
+    const std::size_t equals = each.find('=');
+    const std::string name = equals == std::string::npos ? tier.link.name : each.substr(0, equals);
+    const auto place = std::ranges::find(tiers, name, [](const tier_choice& one) { return one.link.name; });
+    if (place == tiers.end() || !place->capacity.empty()) {
+      return refuse_plan(fmt::format("--capacities {}: {} is no --tier without a capacity of its own", each, name));
+    }
+    if (name != tier.link.name) continue;
+    if (!range.empty()) return refuse_plan(fmt::format("--capacities: {} has two lists", name));
+    range = equals == std::string::npos ? each : each.substr(equals + 1);
+    if (range.empty()) return refuse_plan(fmt::format("--capacities: the list of {} is empty", name));
+  }
+  return range;
+}
+
+/// All that depends on the trace.
+result<void> choose_sizes(const plan_options& options, std::span<const tier_choice> tiers,
+                          const simulation::trace& requests, plan_task& task) {
+  task.block_bytes = requests.block_tokens() * static_cast<std::uint64_t>(task.goal.cost.bytes_per_token);
+  if (!options.budget.empty()) {
+    const auto budget = parse_bytes(options.budget);
+    if (!budget) return std::unexpected(budget.error().in("--budget"));
+    task.space.most_blocks = *budget / std::max<std::uint64_t>(1, task.block_bytes);
+  }
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    auto& range = task.space.tiers[i];
+    if (!tiers[i].capacity.empty()) {
+      if (tiers[i].capacity == "0") continue;
+      const auto count = parse_block_count(tiers[i].capacity, task.block_bytes);
+      if (!count) return std::unexpected(count.error().in("--tier"));
+      range.setup.capacity = *count;
+      continue;
+    }
+    const auto text = range_text(options, tiers, tiers[i]);
+    if (!text) return std::unexpected(text.error());
+    const auto points = parse_points(*text, task.block_bytes);
+    if (!points) return std::unexpected(points.error().in("--capacities"));
+    range.capacities = points->empty() ? doubled_points(std::max(1U, requests.distinct())) : *points;
+    range.capacities.push_back(0);
+    std::ranges::sort(range.capacities);
+    const auto [last, end] = std::ranges::unique(range.capacities);
+    range.capacities.erase(last, end);
+  }
+  return {};
+}
+
+result<plan_task> task_with(const plan_options& options, std::span<const tier_choice> tiers) {
+  plan_task task;
+  if (auto good = choose_plan_tiers(options, tiers, task); !good) return std::unexpected(good.error());
+  if (auto good = choose_objectives(options, tiers, task); !good) return std::unexpected(good.error());
+  if (auto good = choose_promise(options, tiers, task); !good) return std::unexpected(good.error());
+  if (auto good = choose_engine(options, task); !good) return std::unexpected(good.error());
+  for (const tier_choice& each : tiers) {
+    // Lists that name no tier are found before a trace is read.
+    if (auto good = range_text(options, tiers, each); each.capacity.empty() && !good) {
+      return std::unexpected(good.error());
+    }
+  }
+  if (options.refines && (task.goal.objectives.size() > 1 || !has(task, objective::cost))) {
+    return refuse_plan("--refine looks for cheaper capacities between those tried: it needs --objective cost alone");
+  }
+  return task;
+}
+
+// ---------------------------------------------------------------------------------------------- the plan
+
+result<plan_candidate> first_candidate(const plan_search& search, const tier_setups& tiers) {
+  auto all = search.candidates_with(tiers);
+  if (!all) return std::unexpected(all.error());
+  return std::move(all->front());
+}
+
+std::vector<simulation::tier_link> links_in(const search_space& space) {
+  std::vector<simulation::tier_link> links;
+  for (const auto& each : space.tiers) links.push_back(each.setup.link);
+  return links;
+}
+
+/// `tiers` with a share of the capacity of one of them.
+tier_setups scaled(tier_setups tiers, std::size_t place, double share) {
+  const double blocks = std::clamp(std::round(tiers[place].capacity * share), 1.0, 2147483648.0);
+  tiers[place].capacity = static_cast<std::uint32_t>(blocks);
+  return tiers;
+}
+
+result<void> add_neighbours(const plan_search& search, const plan_task& task, plan_answer& answer) {
+  for (std::size_t i = 0; i < task.space.tiers.size(); ++i) {
+    if (task.space.tiers[i].capacities.empty() || answer.best->tiers[i].capacity == 0) continue;
+    if (!answer.reasons.halved) {
+      auto halved = first_candidate(search, scaled(answer.best->tiers, i, 0.5));
+      if (!halved) return std::unexpected(halved.error());
+      answer.reasons.halved = std::move(*halved);
+    }
+    auto smaller = first_candidate(search, scaled(answer.best->tiers, i, smaller_share));
+    if (!smaller) return std::unexpected(smaller.error());
+    auto larger = first_candidate(search, scaled(answer.best->tiers, i, larger_share));
+    if (!larger) return std::unexpected(larger.error());
+    answer.reasons.neighbours.push_back({std::move(*smaller), std::move(*larger)});
+  }
+  return {};
+}
+
+/// The best setups that were tried, the plan and no cache among them.
+std::vector<tier_setups> contenders(const plan_search& search, const plan_answer& answer) {
+  std::vector<const plan_candidate*> order;
+  for (const plan_candidate& each : answer.outcome.simulated) {
+    if (each.replicas) order.push_back(&each);
+  }
+  std::ranges::stable_sort(order, [&](const auto* one, const auto* other) { return search.is_better(*one, *other); });
+  std::vector<tier_setups> all{answer.best->tiers, answer.bare.tiers};
+  for (const plan_candidate* each : order) {
+    if (all.size() < most_in_halves) all.push_back(each->tiers);
+  }
+  return all;
+}
+
+result<void> add_halves(const plan_search& search, const plan_task& task, plan_answer& answer) {
+  const std::size_t count = search.requests().requests().size();
+  if (count < 2) return {};
+  const auto rivals = contenders(search, answer);
+  const auto links = links_in(task.space);
+  for (const auto& [first, last] : {std::pair(std::size_t{0}, count / 2), std::pair(count / 2, count)}) {
+    const simulation::trace part = simulation::part_of(search.requests(), first, last);
+    const auto local = plan_search::make(part, task.goal, links);
+    if (!local) return std::unexpected(local.error());
+    std::vector<result<plan_candidate>> made(rivals.size());
+    replay::run_all(rivals.size(), [&](std::size_t i) { made[i] = first_candidate(*local, rivals[i]); });
+    plan_reasons::half half;
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      if (!made[i]) return std::unexpected(made[i].error());
+      made[i]->place = i;
+      if (i == 0) half.plan = half.best = *made[i];
+      if (made[i]->replicas && (!half.best.replicas || local->is_better(*made[i], half.best))) half.best = *made[i];
+    }
+    answer.reasons.halves.push_back(std::move(half));
+  }
+  return {};
+}
+
+result<void> add_loads(const plan_search& search, const plan_task& task, plan_answer& answer) {
+  if (task.goal.speed <= 0) return {};
+  const auto links = links_in(task.space);
+  for (const double factor : {smaller_share, larger_share}) {
+    simulation::search_goal goal = task.goal;
+    goal.speed *= factor;
+    const auto other = plan_search::make(search.requests(), goal, links);
+    if (!other) return std::unexpected(other.error());
+    auto made = first_candidate(*other, answer.best->tiers);
+    if (!made) return std::unexpected(made.error());
+    answer.reasons.loads.push_back(std::move(*made));
+  }
+  return {};
+}
+
+result<plan_answer> answer_of(const simulation::trace& requests, const plan_task& task, bool refines) {
+  const auto setups = simulation::setups_in(task.space, most_setups);
+  if (!setups) return std::unexpected(error(error_code::invalid_argument, std::string(setups.error().message())));
+  if (setups->empty()) return refuse_plan("--budget: no setup is as small, as some --tier has a larger capacity");
+  const auto search = plan_search::make(requests, task.goal, links_in(task.space));
+  if (!search) return std::unexpected(search.error());
+  auto outcome = search->run(*setups, replay::run_all);
+  if (!outcome) return std::unexpected(outcome.error());
+  auto bare = first_candidate(*search, setups->front());
+  if (!bare) return std::unexpected(bare.error());
+  plan_answer answer{.bare = std::move(*bare), .best = {}, .outcome = std::move(*outcome), .reasons = {}};
+  if (!answer.outcome.best) return answer;
+  answer.best = answer.outcome.simulated[*answer.outcome.best];
+  if (refines) {
+    auto refined = search->refined(*answer.best, task.space);
+    if (!refined) return std::unexpected(refined.error());
+    answer.best = std::move(*refined);
+  }
+  for (const auto step : {&add_neighbours, &add_halves, &add_loads}) {
+    if (auto good = step(*search, task, answer); !good) return std::unexpected(good.error());
+  }
+  return answer;
+}
+
+void add_promises(CLI::App& command, plan_options& options) {
+  command.add_option("--slo", options.service_level,
+                     "The replicas are the fewest that keep it, as in ttft_p90=2s,ttft_p99=5s");
+  command.add_option("--price", options.prices, "Of an hour, as in replica=98/h,dram=0.004/GiB/h");
+  command.add_option("--replicas", options.replicas, "Engines in place of --slo; without both one")
+      ->check(CLI::Range(std::uint64_t{1}, most_plan_replicas));
+  command
+      .add_option("--speed", options.speed, "Requests come so many times as fast as recorded, as in 2x; max: at once")
+      ->capture_default_str();
+  command
+      .add_option("--objective", options.objectives,
+                  "cost, hits, ttft or writes into nvme; several, as in cost,ttft, for all that nothing beats in all")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void plan_options::add_to(CLI::App& command) {
+  trace.add_to(command);
+  engine.add_to(command);
+  tiers.add_to(command);
+  add_promises(command, *this);
+  command
+      .add_option("--capacities", capacities,
+                  "Of the tiers that have none: blocks, or bytes as in 64GiB, and FIRST:LAST:STEP; TIER=… for one of "
+                  "them. Without it eight that double up to all distinct blocks, and what is cheaper between them")
+      ->allow_extra_args(false);
+  command.add_option("--policies", policies,
+                     "Policies of the first tier, as in lru,arc; without it that of its --tier");
+  command.add_option("--ingests", ingests, "Of lower tiers, as in evicted,all; without it those of their --tier");
+  command.add_option("--keep-copies", keeps_copies,
+                     "Of lower tiers, as in true,false; without it those of their --tier");
+  command.add_option("--budget", budget, "Bytes that all tiers together may have, as in 512GiB");
+  command.add_flag("--refine", refines, "Look between given --capacities, too");
+  command.add_flag("--overlap", overlaps, "Load and compute at the same time, layer by layer");
+  command.add_flag("--no-gate", loads_always, "Load also where computing would be sooner");
+  command.add_flag("--json", as_json, "One object");
+}
+
+exit_code run_plan(const plan_options& options) {
+  const auto tiers = options.tiers.choices();
+  if (!tiers) return failed_with(tiers.error());
+  auto task = task_with(options, *tiers);
+  if (!task) return failed_with(task.error());
+  const auto read = options.trace.read();
+  if (!read) return failed_with(read.error());
+  if (auto good = choose_sizes(options, *tiers, read->requests, *task); !good) return failed_with(good.error());
+  const bool is_for_cost = task->goal.objectives == std::vector{objective::cost};
+  const auto answer = answer_of(read->requests, *task, is_for_cost && (options.refines || options.capacities.empty()));
+  if (!answer) return failed_with(answer.error());
+  if (options.as_json) fmt::print("{}\n", json_of_plan(*read, *answer, *task).dump());
+  if (!answer->best) return failed_with({error_code::limit_exceeded, unkept_text(*answer, *task)});
+  if (!options.as_json) print_plan(*read, *answer, *task);
+  return exit_code::orderly;
+}
+
+}  // namespace cenote::optimize

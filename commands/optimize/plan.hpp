@@ -1,0 +1,41 @@
+// `cenote optimize plan`: the best tiers and replicas for a trace, as configuration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "commands/optimize/prefill_options.hpp"
+#include "commands/optimize/tier_options.hpp"
+#include "commands/optimize/trace_options.hpp"
+#include "keeper/exit_code.hpp"
+
+namespace cenote::optimize {
+
+struct plan_options {
+  trace_options trace;
+  prefill_options engine;
+  tier_options tiers;
+  std::vector<std::string>
+      capacities;            ///< of all tiers without one, or TIER=…; none: some that double up to all blocks
+  std::string policies;      ///< of the first tier; empty: that of its --tier
+  std::string ingests;       ///< of lower tiers; empty: those of their --tier
+  std::string keeps_copies;  ///< the same
+  std::string objectives = "cost";
+  std::string budget;          ///< bytes of all tiers together; empty: any
+  std::uint64_t replicas = 0;  ///< 0: those that keep the service level, or one
+  std::string speed = "1x";
+  std::string service_level;
+  std::string prices;
+  bool refines = false;
+  bool overlaps = false;
+  bool loads_always = false;
+  bool as_json = false;
+
+  void add_to(CLI::App& command);
+};
+
+/// Prints the plan, or one line why there is none. Runs on all cores.
+[[nodiscard]] exit_code run_plan(const plan_options& options);
+
+}  // namespace cenote::optimize

@@ -1,0 +1,339 @@
+#include "commands/optimize/plan_answer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <ranges>
+
+#include "commands/optimize/figures_text.hpp"
+#include "commands/table.hpp"
+#include "core/units.hpp"
+
+namespace cenote::optimize {
+
+namespace {
+
+using nlohmann::ordered_json;
+using simulation::objective;
+using simulation::plan_candidate;
+using simulation::tier_setup;
+using simulation::tier_setups;
+
+constexpr std::size_t most_rows = 24;
+constexpr std::uint64_t smallest_dram = MiB;
+constexpr std::uint64_t smallest_nvme = 64 * MiB;
+constexpr std::uint64_t largest_tier = std::uint64_t{1} << 50;
+
+/// The bytes of so many blocks, or the largest number.
+std::uint64_t bytes_with(std::uint64_t blocks, std::uint64_t block_bytes) {
+  constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
+  return block_bytes > 0 && blocks > largest / block_bytes ? largest : blocks * block_bytes;
+}
+
+bool is_empty(const tier_setups& tiers) {
+  return std::ranges::all_of(tiers, [](const tier_setup& each) { return each.capacity == 0; });
+}
+
+std::string shown_name(const std::string& tier) {
+  return tier == "dram" ? "DRAM" : tier == "nvme" ? "NVMe" : tier == "gpu" ? "GPU memory" : tier;
+}
+
+/// "64.0 GiB of DRAM and 1.2 TiB of NVMe".
+std::string tiers_text(const tier_setups& tiers, std::uint64_t block_bytes) {
+  std::string text;
+  for (const tier_setup& each : tiers) {
+    if (each.capacity == 0) continue;
+    text += fmt::format("{}{} of {}", text.empty() ? "" : " and ",
+                        approximate_bytes(bytes_with(each.capacity, block_bytes)), shown_name(each.link.name));
+  }
+  return text.empty() ? "no cache" : text;
+}
+
+std::string replicas_text(std::size_t count) {
+  return fmt::format("{} replica{}", count, count == 1 ? "" : "s");
+}
+
+double hit_share(const read_trace& read, const plan_candidate& candidate) {
+  const auto tokens = static_cast<double>(read.requests.tokens());
+  return tokens > 0 ? static_cast<double>(candidate.hit_tokens) / tokens : 0;
+}
+
+// ---------------------------------------------------------------------------------------------- JSON
+
+ordered_json capacity_json(const tier_setups& tiers) {
+  if (tiers.size() == 1) return tiers.front().capacity;
+  ordered_json object = ordered_json::object();
+  for (const tier_setup& each : tiers) object[each.link.name] = each.capacity;
+  return object;
+}
+
+ordered_json lower_json(const tier_setups& tiers) {
+  ordered_json object = ordered_json::object();
+  for (const tier_setup& each : tiers | std::views::drop(1)) {
+    object[each.link.name] = {
+        {"policy", each.policy}, {"ingest", std::string(name_of(each.ingest))}, {"keep_copy", each.keep_copy}};
+  }
+  return object;
+}
+
+ordered_json json_of_candidate(const plan_candidate& candidate, const plan_task& task) {
+  const bool is_kept = candidate.replicas.has_value();
+  ordered_json object{{"capacity", capacity_json(candidate.tiers)},
+                      {"policy", candidate.tiers.front().policy},
+                      {"replicas", is_kept ? ordered_json(*candidate.replicas) : ordered_json(nullptr)}};
+  if (task.has_prices) object["cost_hour"] = is_kept ? ordered_json(candidate.hourly) : ordered_json(nullptr);
+  object["hit_tokens"] = candidate.hit_tokens;
+  object["loaded_tokens"] = candidate.loaded_tokens;
+  object["gpu_s"] = candidate.gpu_s;
+  object["ttft_p50"] = candidate.ttft_p50;
+  object["ttft_p90"] = candidate.ttft_p90;
+  object["ttft_p99"] = candidate.ttft_p99;
+  object["utilisation"] = is_kept ? ordered_json(candidate.utilisation) : ordered_json(nullptr);
+  if (candidate.tiers.size() > 1) object["lower"] = lower_json(candidate.tiers);
+  const auto is_nvme = [](const tier_setup& each) { return each.link.name == "nvme"; };
+  if (std::ranges::any_of(candidate.tiers, is_nvme)) {
+    object["nvme_written_bytes"] = bytes_with(candidate.written_blocks, task.block_bytes);
+  }
+  return object;
+}
+
+ordered_json reasons_json(const plan_reasons& reasons, const plan_task& task) {
+  ordered_json object{
+      {"neighbours", ordered_json::array()}, {"halves", ordered_json::array()}, {"loads", ordered_json::array()}};
+  for (const auto& [smaller, larger] : reasons.neighbours) {
+    object["neighbours"].push_back(json_of_candidate(smaller, task));
+    object["neighbours"].push_back(json_of_candidate(larger, task));
+  }
+  for (const auto& each : reasons.halves) {
+    object["halves"].push_back(
+        {{"chosen", json_of_candidate(each.plan, task)}, {"best", json_of_candidate(each.best, task)}});
+  }
+  for (const plan_candidate& each : reasons.loads) object["loads"].push_back(json_of_candidate(each, task));
+  return object;
+}
+
+// ---------------------------------------------------------------------------------------------- text
+
+/// "saves 11 of 30 replicas (88 GPUs, 1077.00 an hour) within ttft_p90=2s", behind the tiers.
+std::string saving_text(const plan_candidate& best, const plan_candidate& bare, const plan_task& task) {
+  const std::string within = fmt::format("within {}", task.level_text);
+  if (!bare.replicas) {
+    return fmt::format("with {} {}, which no number of them keeps without", replicas_text(*best.replicas), within);
+  }
+  const std::size_t saved = *bare.replicas > *best.replicas ? *bare.replicas - *best.replicas : 0;
+  std::string more = task.gpus > 0 ? fmt::format("{} GPUs", saved * task.gpus) : "";
+  if (task.has_prices) {
+    more += fmt::format("{}{:.2f} an hour", more.empty() ? "" : ", ", bare.hourly - best.hourly);
+  }
+  const auto is_there = [](const tier_setup& each) { return each.capacity > 0; };
+  const std::string_view verb = std::ranges::count_if(best.tiers, is_there) == 1 ? "saves" : "save";
+  return fmt::format("{} {} of {}{} {}", verb, saved, replicas_text(*bare.replicas),
+                     more.empty() ? "" : fmt::format(" ({})", more), within);
+}
+
+std::string halved_text(const plan_answer& answer) {
+  const auto& halved = answer.reasons.halved;
+  if (!halved || !answer.bare.replicas) return "";
+  const auto place =
+      std::ranges::mismatch(halved->tiers, answer.best->tiers, {}, &tier_setup::capacity, &tier_setup::capacity).in1;
+  if (place == halved->tiers.end()) return "";
+  const std::string name = shown_name(place->link.name);
+  if (!halved->replicas) return fmt::format("; half of the {} would not keep it", name);
+  const std::size_t saved = *answer.bare.replicas > *halved->replicas ? *answer.bare.replicas - *halved->replicas : 0;
+  return fmt::format("; half of the {} would save {}", name, saved);
+}
+
+std::string no_cache_text(const read_trace& read, const plan_answer& answer, const plan_task& task) {
+  const plan_candidate* rival = nullptr;
+  for (const plan_candidate& each : answer.outcome.simulated) {
+    if (is_empty(each.tiers) || !each.replicas) continue;
+    if (rival == nullptr || each.hourly < rival->hourly) rival = &each;
+  }
+  std::string text = "No cache is best: ";
+  text += task.goal.level ? fmt::format("{} keep {}", replicas_text(*answer.best->replicas), task.level_text)
+                          : fmt::format("{} of the tokens hit", percent(hit_share(read, *answer.best)));
+  if (!task.has_prices) return text + ".";
+  text += fmt::format(" for {:.2f} an hour", answer.best->hourly);
+  if (rival == nullptr) return text + ".";
+  return text + fmt::format("; {} would bring it to {:.2f} with {}.", tiers_text(rival->tiers, task.block_bytes),
+                            rival->hourly, replicas_text(*rival->replicas));
+}
+
+std::string sentence(const read_trace& read, const plan_answer& answer, const plan_task& task) {
+  if (is_empty(answer.best->tiers)) return no_cache_text(read, answer, task);
+  const std::string tiers = tiers_text(answer.best->tiers, task.block_bytes);
+  if (task.goal.level && task.goal.objectives.front() == objective::cost) {
+    return fmt::format("{} {}{}.", tiers, saving_text(*answer.best, answer.bare, task), halved_text(answer));
+  }
+  return fmt::format("{} hit {} of the tokens (without: {}), with a ttft_p{:g} of {} (without: {}) on {}.", tiers,
+                     percent(hit_share(read, *answer.best)), percent(hit_share(read, answer.bare)),
+                     task.goal.ttft_percent, seconds_text(answer.best->ttft), seconds_text(answer.bare.ttft),
+                     replicas_text(answer.best->replicas.value_or(1)));
+}
+
+/// "3 replicas, 6.78 an hour", or what is measured where replicas are given.
+std::string worth_text(const plan_candidate& candidate, const plan_task& task) {
+  if (!candidate.replicas) return "keeps the bounds with no number of replicas";
+  std::string text = replicas_text(*candidate.replicas);
+  if (task.has_prices) text += fmt::format(", {:.2f} an hour", candidate.hourly);
+  return text + fmt::format(", ttft_p{:g} {}, {:.3f} s of GPU", task.goal.ttft_percent, seconds_text(candidate.ttft),
+                            candidate.gpu_s);
+}
+
+void print_reasons(const plan_answer& answer, const plan_task& task) {
+  table rows({"WHY", "TIERS", "WORTH"});
+  const auto add = [&](std::string name, const plan_candidate& each) {
+    rows.add({std::move(name), tiers_text(each.tiers, task.block_bytes), worth_text(each, task)});
+  };
+  add("the plan", *answer.best);
+  add("no cache", answer.bare);
+  for (const auto& [smaller, larger] : answer.reasons.neighbours) {
+    add("20 % less of it", smaller);
+    add("20 % more of it", larger);
+  }
+  constexpr std::array names{"first", "second"};
+  for (std::size_t i = 0; i < answer.reasons.halves.size(); ++i) {
+    add(fmt::format("{} half of the trace", names[i]), answer.reasons.halves[i].plan);
+    add(fmt::format("{} half, its best", names[i]), answer.reasons.halves[i].best);
+  }
+  constexpr std::array loads{"20 % less load", "20 % more load"};
+  for (std::size_t i = 0; i < answer.reasons.loads.size(); ++i) add(loads[i], answer.reasons.loads[i]);
+  fmt::print("\n{}", rows.text());
+}
+
+std::vector<std::string> row_of(const read_trace& read, const plan_candidate& candidate, const plan_task& task) {
+  std::vector<std::string> row;
+  for (const tier_setup& tier : candidate.tiers) row.push_back(fmt::format("{}", tier.capacity));
+  row.push_back(candidate.tiers.front().policy);
+  if (candidate.tiers.size() > 1) {
+    const tier_setup& lower = candidate.tiers.back();
+    row.push_back(fmt::format("{}{}", name_of(lower.ingest), lower.keep_copy ? "" : ", no copy"));
+  }
+  row.push_back(percent(hit_share(read, candidate)));
+  row.push_back(fmt::format("{:.3f} s", candidate.gpu_s));
+  row.push_back(seconds_text(candidate.ttft));
+  row.push_back(candidate.replicas ? fmt::format("{}", *candidate.replicas) : "none");
+  if (task.has_prices) row.push_back(candidate.replicas ? fmt::format("{:.4f}", candidate.hourly) : "none");
+  return row;
+}
+
+void print_rows(const read_trace& read, std::span<const plan_candidate> candidates, const plan_task& task) {
+  std::vector<std::string> heading;
+  for (const tier_setup& each : candidates.front().tiers) heading.push_back(">" + shown_name(each.link.name));
+  heading.emplace_back("POLICY");
+  if (candidates.front().tiers.size() > 1) heading.emplace_back("INGEST");
+  heading.insert(heading.end(),
+                 {">HITS", ">GPU TIME", fmt::format(">TTFT P{:g}", task.goal.ttft_percent), ">REPLICAS"});
+  if (task.has_prices) heading.emplace_back(">AN HOUR");
+  table rows(std::move(heading));
+  for (const plan_candidate& each : candidates | std::views::take(most_rows)) rows.add(row_of(read, each, task));
+  fmt::print("{}", rows.text());
+  if (candidates.size() > most_rows) {
+    fmt::print("  and {} more: --json has all of them\n", candidates.size() - most_rows);
+  }
+}
+
+// ---------------------------------------------------------------------------------------------- cenote.toml
+
+std::string size_text(const tier_setup& tier, std::uint64_t block_bytes, std::uint64_t smallest) {
+  const std::uint64_t bytes = std::clamp(bytes_with(tier.capacity, block_bytes), smallest, largest_tier);
+  return format_bytes((bytes + MiB - 1) / MiB * MiB);
+}
+
+std::string toml_of_lower(const tier_setup& tier) {
+  return fmt::format("ingest = \"{}\"\nkeep_copy = {}\n", name_of(tier.ingest), tier.keep_copy);
+}
+
+std::string toml_of_tier(const tier_setup& tier, bool is_lower, std::uint64_t block_bytes) {
+  const std::string& name = tier.link.name;
+  const std::string bytes = format_bytes(bytes_with(tier.capacity, block_bytes));
+  if (name == "dram") {
+    return fmt::format("[dram]\ncapacity = \"{}\"\npolicy = \"{}\"\n", size_text(tier, block_bytes, smallest_dram),
+                       tier.policy);
+  }
+  if (name == "nvme") {
+    const bool is_own_policy = tier.policy != "auto" && tier.policy != "tblru";
+    return fmt::format("[nvme]\n# paths = [\"/mnt/nvme\"]\ncapacity = \"{}\"\n{}policy = \"{}\"\n{}",
+                       size_text(tier, block_bytes, smallest_nvme),
+                       is_own_policy ? "" : "# not a policy of NVMe: ", tier.policy,
+                       is_lower ? toml_of_lower(tier) : "");
+  }
+  if (name == "remote") {
+    return fmt::format("[remote]\n# {} in all\n{}", bytes, is_lower ? toml_of_lower(tier) : "");
+  }
+  return fmt::format("# {}: {}, which is not the node's\n", name, bytes);
+}
+
+}  // namespace
+
+std::string toml_of(const plan_candidate& best, std::uint64_t block_bytes) {
+  if (is_empty(best.tiers)) return "# no cache is best: no node is needed\n";
+  std::string text;
+  bool is_lower = false;
+  for (const tier_setup& each : best.tiers) {
+    if (each.capacity == 0) {
+      if (each.link.name == "dram") text += "# the plan is without DRAM, of which a node has at least a little\n";
+      continue;
+    }
+    text += toml_of_tier(each, is_lower, block_bytes);
+    is_lower = true;
+  }
+  return text;
+}
+
+std::string unkept_text(const plan_answer& answer, const plan_task& task) {
+  const plan_candidate& nearest = answer.outcome.simulated[answer.outcome.nearest.value_or(0)];
+  return fmt::format(
+      "nothing keeps {}: {} come nearest, with a ttft_p50 of {}, p90 of {} and p99 of {} for requests that never wait, "
+      "{:.3g} times the bound",
+      task.level_text, tiers_text(nearest.tiers, task.block_bytes), seconds_text(nearest.ttft_p50),
+      seconds_text(nearest.ttft_p90), seconds_text(nearest.ttft_p99), nearest.excess);
+}
+
+ordered_json json_of_plan(const read_trace& read, const plan_answer& answer, const plan_task& task) {
+  ordered_json object{
+      {"format", read.format},
+      {"lines", read.lines},
+      {"left_out", read.left_out},
+      {"tokens", read.requests.tokens()},
+      {"block_tokens", read.requests.block_tokens()},
+      {"bytes_per_token", task.goal.cost.bytes_per_token},
+      {"best", answer.best ? json_of_candidate(*answer.best, task) : ordered_json(nullptr)},
+      {"without", json_of_candidate(answer.bare, task)},
+      {"candidates", ordered_json::array()},
+      {"fallen", answer.outcome.fallen},
+      {"config", answer.best ? ordered_json(toml_of(*answer.best, task.block_bytes)) : ordered_json(nullptr)}};
+  for (const plan_candidate& each : answer.outcome.simulated)
+    object["candidates"].push_back(json_of_candidate(each, task));
+  if (answer.outcome.nearest) {
+    object["nearest"] = json_of_candidate(answer.outcome.simulated[*answer.outcome.nearest], task);
+  }
+  if (task.goal.objectives.size() > 1) {
+    object["pareto"] = ordered_json::array();
+    for (const std::size_t each : answer.outcome.front) {
+      object["pareto"].push_back(json_of_candidate(answer.outcome.simulated[each], task));
+    }
+  }
+  if (answer.best) object["why"] = reasons_json(answer.reasons, task);
+  return object;
+}
+
+void print_plan(const read_trace& read, const plan_answer& answer, const plan_task& task) {
+  fmt::print("{}\n\n{}", sentence(read, answer, task), toml_of(*answer.best, task.block_bytes));
+  print_reasons(answer, task);
+  if (!answer.outcome.front.empty()) {
+    std::vector<plan_candidate> front;
+    for (const std::size_t each : answer.outcome.front) front.push_back(answer.outcome.simulated[each]);
+    fmt::print("\nNothing beats these in all objectives; capacities in blocks:\n");
+    print_rows(read, front, task);
+  }
+  fmt::print("\nTried, the best first, in blocks of {}; {} more fell by their bound:\n",
+             approximate_bytes(task.block_bytes), answer.outcome.fallen);
+  std::vector<plan_candidate> ranked;
+  for (const std::size_t each : answer.outcome.ranked) ranked.push_back(answer.outcome.simulated[each]);
+  print_rows(read, ranked, task);
+  if (read.left_out > 0) fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
+}
+
+}  // namespace cenote::optimize
