@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "core/key_sample.hpp"
 #include "tiers/eviction/registry.hpp"
 
 namespace cenote::eviction {
@@ -13,10 +14,7 @@ namespace {
 constexpr std::uint32_t brought_at_once = 1'024;  // less than a millisecond
 constexpr std::uint8_t most_counted_uses = 255;   // all that its place has room for
 
-/// The upper half of a product with this depends on all bits of the other number.
-constexpr std::uint64_t spread = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio
-constexpr std::uint64_t salt = 0x2545f4914f6cdd1dULL;    // or 0 would be in every sample
-constexpr unsigned spread_bits = 32;
+constexpr std::uint64_t salt = 0x2545f4914f6cdd1dULL;  // or 0 would be in every sample
 
 }  // namespace
 
@@ -156,7 +154,7 @@ void automatic::watch(const request& request, std::uint32_t now) {
 }
 
 bool automatic::is_sampled(std::uint64_t id) const noexcept {
-  return (((id + salt) * spread >> spread_bits) & (thinning_ - 1)) == 0;
+  return (sample_place(id, salt) & (thinning_ - 1)) == 0;
 }
 
 /// How many of the sampled blocks are among those that lead the request and are here.
