@@ -21,7 +21,7 @@ namespace cenote::simulation {
 namespace {
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
-constexpr std::uint64_t seeds = 100;
+constexpr std::uint64_t sample_seeds = 100;
 
 std::uint64_t salt_of(std::uint64_t seed) {
   return std::mt19937_64(seed)();
@@ -75,7 +75,7 @@ void check_seeds(const trace& requests, std::uint64_t largest, double bound) {
   BOOST_REQUIRE(exact.has_value());
   std::map<std::uint64_t, int> outside;
   double sum = 0;
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+  for (std::uint64_t seed = 0; seed < sample_seeds; ++seed) {
     const auto sample = sample_of(requests, {.largest = largest, .half_life = 0, .salt = salt_of(seed)});
     BOOST_REQUIRE(sample.rate() < 1);
     const auto all = compare(requests, *exact, sample);
@@ -87,7 +87,7 @@ void check_seeds(const trace& requests, std::uint64_t largest, double bound) {
       BOOST_TEST(count <= 1);
     }
   }
-  BOOST_TEST(sum / seeds < bound);
+  BOOST_TEST(sum / sample_seeds < bound);
 }
 
 void check_bounded(const sampled_curve& sample) {
