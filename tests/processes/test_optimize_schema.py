@@ -133,7 +133,7 @@ def test_an_answer_has_the_members_of_its_schema_and_no_others(case: str, folder
 
 def renamed(value: Any) -> list[Any]:
     """The value once for each member anywhere in it, with that one's name changed; of a list, its first item only."""
-    made = []
+    made: list[Any] = []
     if isinstance(value, list):
         made = [[item, *value[1:]] for item in renamed(value[0])] if value else []
     elif isinstance(value, dict):
