@@ -34,7 +34,7 @@ class search {
 
 }  // namespace
 
-trace::trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids, std::uint64_t block_tokens)
+trace::trace(std::span<const arrival> requests, const huge_vector<std::uint64_t>& ids, std::uint64_t block_tokens)
     : block_tokens_(block_tokens) {
   requests_.reserve(requests.size());
   std::size_t first = 0;

@@ -58,7 +58,7 @@ class trace {
   /// An empty one of blocks of `block_tokens` tokens, at least 1.
   explicit trace(std::uint64_t block_tokens) : block_tokens_(block_tokens) {}
   /// All of `requests`, in the order of their times; `ids` are theirs, one after the other.
-  trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids,
+  trace(std::span<const arrival> requests, const huge_vector<std::uint64_t>& ids,
         std::uint64_t block_tokens = tokens_per_block);
   /// All of `parts`, without looking for an identity.
   explicit trace(numbered parts);

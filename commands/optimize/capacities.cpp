@@ -13,6 +13,13 @@ namespace {
 constexpr unsigned doublings = 8;
 constexpr std::size_t most_points = 1000;
 
+std::unexpected<error> refuse_zero(std::string_view range) {
+  return fail(error_code::invalid_argument,
+              fmt::format("--capacities: `{0}` begins with 0; right is `0,` and a range that begins higher, as in "
+                          "0,1k:256k:2x",
+                          range));
+}
+
 }  // namespace
 
 result<std::vector<std::uint32_t>> parse_points(std::string_view text, std::uint64_t block_bytes) {
@@ -23,6 +30,7 @@ result<std::vector<std::uint32_t>> parse_points(std::string_view text, std::uint
       all.push_back(0);
       continue;
     }
+    if (part.starts_with("0:")) return refuse_zero(part);
     const auto some = parse_capacities(part, block_bytes);
     if (!some) return std::unexpected(some.error());
     all.insert(all.end(), some->begin(), some->end());

@@ -94,6 +94,14 @@ result<void> choose_promise(const plan_options& options, std::span<const tier_ch
       return refuse_plan(fmt::format("--price: {} is no --tier; a replica's price is that of replica", each.name));
     }
   }
+  for (const auto& each : tiers) {
+    if (std::ranges::find(prices->tiers, each.link.name, &simulation::price_list::tier_price::name) ==
+        prices->tiers.end())
+      return refuse_plan(
+          fmt::format("--price: tier `{0}` has none; right is {0}=0.004/GiB/h, or {0}=0/GiB/h where it "
+                      "costs nothing",
+                      each.link.name));
+  }
   task.goal.prices = *prices;
   task.has_prices = true;
   return {};
@@ -347,6 +355,11 @@ result<plan_answer> answer_of(const simulation::trace& requests, const plan_task
   if (refines) {
     auto refined = search->refined(*answer.best, task.space);
     if (!refined) return std::unexpected(refined.error());
+    if (search->is_better(*refined, *answer.best)) {
+      answer.outcome.ranked.insert(answer.outcome.ranked.begin(), answer.outcome.simulated.size());
+      answer.outcome.best = answer.outcome.simulated.size();
+      answer.outcome.simulated.push_back(*refined);
+    }
     answer.best = std::move(*refined);
   }
   for (const auto step : {&add_neighbours, &add_halves, &add_loads}) {

@@ -151,8 +151,10 @@ std::string no_cache_text(const read_trace& read, const plan_answer& answer, con
     if (rival == nullptr || each.hourly < rival->hourly) rival = &each;
   }
   std::string text = "No cache is best: ";
-  text += task.goal.level ? fmt::format("{} keep {}", replicas_text(*answer.best->replicas), task.level_text)
-                          : fmt::format("{} of the tokens hit", percent(hit_share(read, *answer.best)));
+  const std::size_t replicas = *answer.best->replicas;
+  text += task.goal.level
+              ? fmt::format("{} {} {}", replicas_text(replicas), replicas == 1 ? "keeps" : "keep", task.level_text)
+              : fmt::format("{} of the tokens hit", percent(hit_share(read, *answer.best)));
   if (!task.has_prices) return text + ".";
   text += fmt::format(" for {:.2f} an hour", answer.best->hourly);
   if (rival == nullptr) return text + ".";

@@ -52,7 +52,7 @@ result<model_spec> read_spec(const std::string& model) {
   if (!text) return std::unexpected(text.error());
   if (!*text) {
     return refuse_model(fmt::format("--model: `{}` is no file, and none of the presets {}", model,
-                              names_in(simulation::model_presets())));
+                                    names_in(simulation::model_presets())));
   }
   if ((*text)->size() > longest_config) {
     return fail(error_code::malformed,
@@ -106,7 +106,8 @@ result<void> add_given(const prefill_options& options, engine_figures& figures) 
     figures.bytes_per_token = *bytes;
   }
   if (figures.bytes_per_token && *figures.bytes_per_token > most_token_bytes) {
-    return refuse_model(fmt::format("a token of {} bytes: at most {} are right", *figures.bytes_per_token, most_token_bytes));
+    return refuse_model(
+        fmt::format("a token of {} bytes: at most {} are right", *figures.bytes_per_token, most_token_bytes));
   }
   if (options.pivot == "off") {
     figures.pivot = std::numeric_limits<double>::infinity();
@@ -157,7 +158,8 @@ result<void> add_rate(const prefill_options& options, engine_figures& figures) {
     prefill.constant = std::chrono::duration<double>(*time).count();
   }
   if (options.prefill.empty() && !figures.gpu) {
-    if (!options.constant.empty()) return refuse_model("--constant is a part of a prefill: give --prefill or --gpu, too");
+    if (!options.constant.empty())
+      return refuse_model("--constant is a part of a prefill: give --prefill or --gpu, too");
     return {};
   }
   if (!options.prefill.empty() && figures.gpu) {

@@ -67,7 +67,7 @@ double queue_times::percentile(double percent) const {
 }
 
 double queue_times::utilisation() const noexcept {
-  return span_ > 0 ? busy_ / (static_cast<double>(replicas_) * span_) : 0;
+  return span_ > 0 ? std::min(1.0, busy_ / (static_cast<double>(replicas_) * span_)) : 0;
 }
 
 double nearest_rank(std::span<const double> sorted, double percent) noexcept {

@@ -15,7 +15,8 @@ namespace {
 
 constexpr double slack = 1 - 1e-9;  // a bound stays one whatever the last digits are
 constexpr std::size_t refinement = 64;
-constexpr std::size_t most_extra = 64;  // replicas above the fewest, doubling
+constexpr std::size_t most_levels = 64;  // of replicas above those of a gap's end, where the other end has none
+constexpr std::size_t most_extra = 64;   // replicas above the fewest, doubling
 
 std::uint64_t blocks_in(const tier_setups& tiers) {
   std::uint64_t sum = 0;
@@ -405,26 +406,37 @@ result<plan_candidate> plan_search::smallest_with(const plan_candidate& large, s
   return best;
 }
 
+/// Money grows with replicas and with capacity, so the lower end of the gap bounds what is in it.
+result<void> plan_search::refine_gap(plan_candidate& best, std::size_t tier, const plan_candidate& small,
+                                     const plan_candidate& large) const {
+  if (!large.replicas) return {};
+  const std::uint32_t low = small.tiers[tier].capacity;
+  const std::size_t most = small.replicas ? *small.replicas : *large.replicas + most_levels;
+  for (std::size_t replicas = *large.replicas; replicas < most || replicas == *large.replicas; ++replicas) {
+    if (price_of(replicas, small.tiers) >= best.hourly) return {};
+    auto smallest = smallest_with(large, tier, low, replicas);
+    if (!smallest) return std::unexpected(smallest.error());
+    if (is_better(*smallest, best)) best = std::move(*smallest);
+  }
+  return {};
+}
+
 result<plan_candidate> plan_search::refined(plan_candidate best, const search_space& space) const {
   for (std::size_t i = 0; i < space.tiers.size(); ++i) {
-    const std::set<std::uint32_t> grid(space.tiers[i].capacities.begin(), space.tiers[i].capacities.end());
-    const std::uint32_t capacity = best.tiers[i].capacity;
-    if (grid.empty() || !best.replicas) continue;
-    const auto larger = grid.upper_bound(capacity);
-    const auto same = grid.lower_bound(capacity);
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> gaps;
-    if (capacity > 0) gaps.emplace_back(same == grid.begin() ? 0 : *std::prev(same), capacity);
-    if (larger != grid.end() && blocks_in(best.tiers) - capacity + *larger <= space.most_blocks) {
-      gaps.emplace_back(capacity, *larger);
-    }
+    if (space.tiers[i].capacities.empty() || !best.replicas) continue;
+    std::set<std::uint32_t> grid(space.tiers[i].capacities.begin(), space.tiers[i].capacities.end());
+    grid.insert(0);
     const plan_candidate base = best;
-    for (const auto& [low, high] : gaps) {
-      auto large = at_capacity(base, i, high);
+    const std::uint64_t largest = space.most_blocks - (blocks_in(base.tiers) - base.tiers[i].capacity);
+    auto small = at_capacity(base, i, 0);
+    if (!small) return small;
+    for (auto end = std::next(grid.begin()); end != grid.end(); ++end) {
+      const auto capacity = static_cast<std::uint32_t>(std::min<std::uint64_t>(*end, largest));
+      if (capacity <= small->tiers[i].capacity) break;
+      auto large = at_capacity(base, i, capacity);
       if (!large) return large;
-      if (!large->replicas) continue;
-      auto smallest = smallest_with(*large, i, low, *large->replicas);
-      if (!smallest) return smallest;
-      if (is_better(*smallest, best)) best = std::move(*smallest);
+      if (auto done = refine_gap(best, i, *small, *large); !done) return std::unexpected(done.error());
+      small = std::move(large);
     }
   }
   return best;

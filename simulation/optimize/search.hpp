@@ -103,8 +103,8 @@ class plan_search {
   /// A candidate, or several with more replicas where the time to first token is one of several objectives.
   [[nodiscard]] result<std::vector<plan_candidate>> candidates_with(const tier_setups& tiers) const;
   [[nodiscard]] result<search_outcome> run(std::span<const tier_setups> setups, const executor& execute) const;
-  /// `best` with a capacity of each tier of `space` between its neighbours there: the smallest with as few replicas,
-  /// and the smallest with those of the next larger one, to 1/64 of the gap; where that is cheaper. For `cost` alone.
+  /// `best` with capacities between those of `space`, a tier after the other: in each gap the smallest one for each
+  /// number of replicas that the gap's ends leave, to 1/64 of the gap; where that is cheaper. For `cost` alone.
   [[nodiscard]] result<plan_candidate> refined(plan_candidate best, const search_space& space) const;
   /// Whether `one` comes before `other`: by the objectives in their order, then money, blocks, place.
   [[nodiscard]] bool is_better(const plan_candidate& one, const plan_candidate& other) const;
@@ -132,6 +132,8 @@ class plan_search {
                                                    std::uint32_t capacity) const;
   [[nodiscard]] result<plan_candidate> smallest_with(const plan_candidate& large, std::size_t tier, std::uint32_t low,
                                                      std::size_t replicas) const;
+  [[nodiscard]] result<void> refine_gap(plan_candidate& best, std::size_t tier, const plan_candidate& small,
+                                        const plan_candidate& large) const;
   void choose(search_outcome& outcome) const;
 
   const trace* requests_;

@@ -81,6 +81,7 @@ result<served_trace> serve_trace(const trace& trace, std::span<const tier_setup>
   std::vector<tier_setup> present;
   std::ranges::copy_if(tiers, std::back_inserter(present), [](const tier_setup& tier) { return tier.capacity > 0; });
   std::vector<tier_link> links;
+  links.reserve(present.size());
   for (const tier_setup& each : present) links.push_back(each.link);
   request_collector collector(trace, links, cost, speed);
   if (present.empty()) {

@@ -21,6 +21,7 @@ DRAM = ("--tier", "dram:0.5ms:20GB/s")
 NVME = ("--tier", "nvme:2ms:3GB/s")
 SLO = ("--slo", "ttft_p90=500ms", "--speed", "100x")
 PRICE = ("--price", "replica=2/h,dram=8/GiB/h")
+PRICES = ("--price", "replica=2/h,dram=8/GiB/h,nvme=0/GiB/h")
 POINTS = [0, 10, 20, 40, 60, 100, 200, 400]
 with_cases = pytest.mark.skipif(not CASES.exists(), reason="the contract's cases are not beside the checkout")
 
@@ -115,7 +116,7 @@ def test_what_falls_by_its_bound_is_no_better() -> None:
     ],
 )
 def test_a_node_takes_the_fragment_as_its_configuration(tiers: tuple[tuple[str, ...], ...], tmp_path: Path) -> None:
-    cheap = ("--price", "replica=1000/h,dram=0.001/GiB/h")
+    cheap = ("--price", "replica=1000/h,dram=0.001/GiB/h" + (",nvme=0/GiB/h" if NVME[1] in tiers[0] else ""))
     arguments = (*tiers[0], *tiers[1], *SLO, *cheap)
     answer = plan(TRACE, *arguments)
     fragment = tmp_path / "cenote.toml"
@@ -165,7 +166,7 @@ def test_a_promise_that_nothing_keeps_ends_with_1_and_what_comes_nearest() -> No
 def test_a_front_has_what_nothing_beats(objectives: tuple[str, str], signs: tuple[int, int]) -> None:
     names = {"cost": "cost_hour", "ttft": "ttft_p90", "hits": "hit_tokens", "writes": "nvme_written_bytes"}
     tiers = (*DRAM, *NVME, "--capacities", "dram=0,40,200", "--capacities", "nvme=0,400")
-    answer = plan(TRACE, *tiers, *SLO, *PRICE, "--objective", ",".join(objectives))
+    answer = plan(TRACE, *tiers, *SLO, *PRICES, "--objective", ",".join(objectives))
 
     def value(candidate: dict[str, Any]) -> tuple[float, float]:
         one, other = (sign * candidate[names[each]] for each, sign in zip(objectives, signs, strict=True))
@@ -180,7 +181,7 @@ def test_a_front_has_what_nothing_beats(objectives: tuple[str, str], signs: tupl
 
 
 def test_the_table_begins_with_the_best() -> None:
-    arguments = (*DRAM, *NVME, *SLO, *PRICE)
+    arguments = (*DRAM, *NVME, *SLO, *PRICES)
     answer = plan(TRACE, *arguments, *capacities(*POINTS))
     table = run_plan(TRACE, *arguments, *capacities(*POINTS)).stdout.split("\nTried, ")[1].splitlines()
     best = answer["best"]["capacity"]
@@ -246,12 +247,13 @@ def test_the_service_that_gains_most_by_a_gib_comes_first(tmp_path: Path) -> Non
         ((*DRAM, *SLO, "--objective", "ttft"), "--replicas in place of --slo"),
         ((*DRAM, *SLO, *PRICE, "--policies", "none"), "unknown eviction policy"),
         ((*DRAM, *SLO, *PRICE, "--ingests", "all"), "below the first one"),
-        ((*DRAM, *NVME, *SLO, *PRICE, "--ingests", "never"), "evicted"),
+        ((*DRAM, *NVME, *SLO, *PRICES, "--ingests", "never"), "evicted"),
         ((*DRAM, *SLO, *PRICE, "--capacities", "nvme=5"), "nvme is no --tier"),
         ((*DRAM, *SLO, *PRICE, "--capacities", "1", "--capacities", "2"), "two lists"),
         ((*DRAM, *SLO, *PRICE, "--capacities", "x"), "--capacities"),
-        ((*DRAM, *NVME, *SLO, *PRICE, "--capacities", "1:900:1"), "take fewer capacities"),
+        ((*DRAM, *NVME, *SLO, *PRICES, "--capacities", "1:900:1"), "take fewer capacities"),
         ((*DRAM, *SLO, *PRICE, "--budget", "much"), "--budget"),
+        ((*DRAM, *NVME, *SLO, *PRICE), "--price: tier `nvme` has none"),
         ((*DRAM, "--objective", "hits", "--refine"), "--refine"),
     ],
 )

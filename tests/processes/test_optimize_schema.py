@@ -67,6 +67,7 @@ def complaints(value: Any, schema: dict[str, Any], root: dict[str, Any], place: 
 ENGINE = ("--model", "llama-3-8b", "--prefill", "8000@4096")
 DRAM, NVME = ("--tier", "dram:0.5ms:20GB/s"), ("--tier", "nvme:2ms:3GB/s")
 PRICE = ("--price", "replica=98/h,dram=0.004/GiB/h")
+PRICES = ("--price", "replica=98/h,dram=0.004/GiB/h,nvme=0.0001/GiB/h")
 SLO = ("--speed", "100x", "--slo", "ttft_p90=500ms")
 UNMET = ("--speed", "100x", "--slo", "ttft_p90=1ms")
 COST = (*ENGINE, *DRAM, *SLO, *PRICE)
@@ -92,7 +93,7 @@ CASES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "calibrate": (("calibrate", "measured.csv", "--model", "llama-3-8b", "--gpu", "h100", "--gpus", "8"), set()),
     "calibrate without a model": (("calibrate", "measured.csv"), set()),
     "plan": (("plan", MOONCAKE, *COST), {"why"}),
-    "plan of two tiers": (("plan", MOONCAKE, *COST, *NVME, "--capacities", "0,100"), {"why"}),
+    "plan of two tiers": (("plan", MOONCAKE, *ENGINE, *SLO, *DRAM, *NVME, *PRICES, "--capacities", "0,100"), {"why"}),
     "plan --objective": (("plan", MOONCAKE, *COST, "--objective", "cost,ttft"), {"why", "pareto"}),
     "plan unmet": (("plan", MOONCAKE, *ENGINE, *DRAM, *UNMET, *PRICE), {"nearest"}),
     "rank": (("rank", MOONCAKE, TAIR, *ENGINE, *DRAM), set()),
