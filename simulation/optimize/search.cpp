@@ -14,7 +14,7 @@ namespace cenote::simulation {
 namespace {
 
 constexpr double slack = 1 - 1e-9;  // a bound stays one whatever the last digits are
-constexpr std::size_t refinement = 64;
+constexpr std::uint32_t refinement = 64;
 constexpr std::size_t most_levels = 64;  // of replicas above those of a gap's end, where the other end has none
 constexpr std::size_t most_extra = 64;   // replicas above the fewest, doubling
 
