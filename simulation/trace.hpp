@@ -65,6 +65,8 @@ class trace {
 
   /// A request at `time_ms` of `tokens` input tokens; time that goes back is taken as standing still.
   void add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std::uint64_t> ids);
+  /// All of a request but its ids, for another trace.
+  [[nodiscard]] static arrival arrival_of(const entry& request) noexcept;
   /// The same with all that a request has; its `count` is that of `ids`.
   void add(const arrival& request, std::span<const std::uint64_t> ids);
 
@@ -103,7 +105,6 @@ class trace {
   huge_vector<std::uint32_t> blocks_;
   huge_vector<std::uint64_t> identities_;
   void add_entry(const arrival& request, std::size_t first);
-  [[nodiscard]] static arrival arrival_of(const entry& request) noexcept;
   std::uint32_t number_of(std::uint64_t id);
   void place_all(std::size_t places);
   /// By identity, plus one; 0 is a free place. Open addressing, at most half full.

@@ -14,6 +14,7 @@
 
 #include "commands/bench/plain_loops.hpp"
 #include "commands/bench/support.hpp"
+#include "commands/bench/trace_lines.hpp"
 #include "commands/programs.hpp"
 #include "commands/replay/trace.hpp"
 #include "keeper/child_process.hpp"
@@ -54,17 +55,6 @@ trace make_trace() {
     made.add(time_ms, session.size() * trace::tokens_per_block, session);
   }
   return made;
-}
-
-result<void> write_lines(const trace& trace, const std::string& path) {
-  std::ofstream file(path);
-  for (const trace::entry& each : trace.requests()) {
-    file << fmt::format("{{\"timestamp\": {}, \"input_length\": {}, \"output_length\": 1, \"hash_ids\": [{}]}}\n",
-                        each.time_ms, each.tokens, fmt::join(trace.ids(each), ", "));
-  }
-  file.close();
-  if (!file) return fail_errno("write", path);
-  return {};
 }
 
 /// The least that a pass does: each request's number is written for each of its blocks.
@@ -161,9 +151,7 @@ result<void> measure_file(const trace& trace, const std::string& path, report& o
 
 /// The limit: a pass with a hash table for each cell of the grid, on all cores.
 result<void> measure_grid(const trace& trace, const std::string& path, report& out) {
-  std::vector<std::uint64_t> identities;
-  identities.reserve(trace.stream().size());
-  for (const std::uint32_t block : trace.stream()) identities.push_back(trace.identities()[block]);
+  const auto identities = identities_of(trace);
   std::vector<std::uint32_t> capacities;
   for (unsigned i = 1; i <= grid_capacities; ++i)
     capacities.push_back(

@@ -1,13 +1,11 @@
 // What a block access costs in the simulation of a policy, beside a pass with a hash table over the same identities:
 // the same objects that order the tiers' blocks.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <random>
 #include <span>
@@ -17,6 +15,7 @@
 
 #include "commands/bench/plain_loops.hpp"
 #include "commands/bench/support.hpp"
+#include "commands/bench/trace_lines.hpp"
 #include "commands/replay/trace.hpp"
 #include "core/unique_fd.hpp"
 #include "simulation/simulation.hpp"
@@ -80,14 +79,6 @@ trace make_trace() {
   return made;
 }
 
-/// The identities of all blocks of all requests, one after the other.
-std::vector<std::uint64_t> identities_of(const trace& trace) {
-  std::vector<std::uint64_t> all;
-  all.reserve(trace.stream().size());
-  for (const std::uint32_t block : trace.stream()) all.push_back(trace.identities()[block]);
-  return all;
-}
-
 /// The least that any policy does: a block is found by its identity, and its last use is written down.
 double time_hash_table(const trace& trace, std::span<const std::uint64_t> identities) {
   volatile std::uint64_t kept = 0;  // or nothing would be computed
@@ -120,13 +111,7 @@ class trace_file {
     const unique_fd fd(::mkstemp(made.path_.data()));
     if (fd.get() < 0) return fail_errno("make", made.path_);
     made.owned_ = true;
-    std::ofstream file(made.path_);
-    for (const trace::entry& each : trace.requests()) {
-      file << fmt::format("{{\"timestamp\": {}, \"input_length\": {}, \"output_length\": 1, \"hash_ids\": [{}]}}\n",
-                          each.time_ms, each.tokens, fmt::join(trace.ids(each), ", "));
-    }
-    file.close();
-    if (!file) return fail_errno("write", made.path_);
+    if (auto written = write_lines(trace, made.path_); !written) return std::unexpected(written.error());
     return made;
   }
 

@@ -12,6 +12,7 @@
 #include "commands/common.hpp"
 #include "commands/optimize/capacities.hpp"
 #include "commands/optimize/figures_text.hpp"
+#include "commands/optimize/refusal.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/replay/parallel.hpp"
 #include "commands/table.hpp"
@@ -25,14 +26,10 @@ namespace {
 
 using nlohmann::ordered_json;
 using simulation::cost_model;
-using simulation::load_gate;
-using simulation::load_overlap;
 using simulation::queue_times;
 using simulation::replay_order;
 using simulation::served_trace;
 using simulation::tier_setup;
-
-constexpr std::uint64_t most_replicas = 1'000'000;
 
 // ---------------------------------------------------------------------------------------------- the command line
 
@@ -42,29 +39,23 @@ struct cost_plan {
   std::vector<tier_choice> tiers;
   std::optional<std::size_t> swept;  ///< the tier whose capacity is tried
   replay_order order = replay_order::reverse;
-  double speed = 1;
+  serving_terms terms;
   std::size_t replicas = 1;
-  std::optional<simulation::service_level> level;
-  std::optional<simulation::price_list> prices;
 };
-
-std::unexpected<error> refuse_cost(std::string message) {
-  return fail(error_code::invalid_argument, std::move(message));
-}
 
 result<void> choose_tiers(const cost_options& options, cost_plan& plan) {
   auto tiers = options.tiers.choices();
   if (!tiers) return std::unexpected(tiers.error());
-  if (tiers->empty()) return refuse_cost("a tier is missing: give --tier, as in dram:0.5ms:20GB/s");
+  if (tiers->empty()) return refuse("a tier is missing: give --tier, as in dram:0.5ms:20GB/s");
   const auto is_open = [](const tier_choice& each) { return each.capacity.empty(); };
   if (std::ranges::count_if(*tiers, is_open) > 1) {
-    return refuse_cost("--capacities are those of one tier: give all other ones theirs, as in nvme:2ms:3GB/s:100k");
+    return refuse("--capacities are those of one tier: give all other ones theirs, as in nvme:2ms:3GB/s:100k");
   }
   const auto open = std::ranges::find_if(*tiers, is_open);
   if (open != tiers->end()) {
     plan.swept = static_cast<std::size_t>(open - tiers->begin());
   } else if (!options.capacities.empty()) {
-    return refuse_cost("--capacities are those of a tier without one of its own: take it out of one --tier");
+    return refuse("--capacities are those of a tier without one of its own: take it out of one --tier");
   }
   for (std::size_t i = 0; i < tiers->size(); ++i) {
     tier_choice& tier = (*tiers)[i];
@@ -72,35 +63,10 @@ result<void> choose_tiers(const cost_options& options, cost_plan& plan) {
     if (auto known = simulation::check_simulated(tier.policy, order); !known) return known;
     if (!tier.ingest && i > 0) tier.ingest = standard_ingest(tier.link.name, (*tiers)[i - 1].link.name);
     if (i == 0 && (tier.ingest || !tier.keep_copy)) {
-      return refuse_cost("--tier: ingest and keep are for tiers below the first one, which gets all");
+      return refuse("--tier: ingest and keep are for tiers below the first one, which gets all");
     }
   }
   plan.tiers = std::move(*tiers);
-  return {};
-}
-
-result<void> choose_load(const cost_options& options, cost_plan& plan) {
-  const auto speed = parse_speed(options.speed);
-  if (!speed) return std::unexpected(speed.error());
-  plan.speed = *speed;
-  if (options.replicas > 0) plan.replicas = options.replicas;
-  if (!options.service_level.empty()) {
-    if (options.replicas > 0)
-      return refuse_cost("--slo looks for the replicas that --replicas gives: leave one of them out");
-    const auto level = simulation::parse_service_level(options.service_level);
-    if (!level) return std::unexpected(level.error().in("--slo"));
-    plan.level = *level;
-  }
-  if (options.prices.empty()) return {};
-  const auto prices = simulation::parse_prices(options.prices);
-  if (!prices) return std::unexpected(prices.error().in("--price"));
-  for (const auto& each : prices->tiers) {
-    const auto has_name = [&](const tier_choice& tier) { return tier.link.name == each.name; };
-    if (!std::ranges::any_of(plan.tiers, has_name)) {
-      return refuse_cost(fmt::format("--price: {} is no --tier; a replica's price is that of replica", each.name));
-    }
-  }
-  plan.prices = *prices;
   return {};
 }
 
@@ -108,17 +74,13 @@ result<cost_plan> plan_with(const cost_options& options) {
   cost_plan plan;
   plan.order = options.order == "fwd" ? replay_order::forward : replay_order::reverse;
   if (auto good = choose_tiers(options, plan); !good) return std::unexpected(good.error());
-  if (auto good = choose_load(options, plan); !good) return std::unexpected(good.error());
-  const auto engine = options.engine.figures();
-  if (!engine) return std::unexpected(engine.error());
-  const auto prefill = engine->needed_prefill();
-  if (!prefill) return std::unexpected(prefill.error());
-  const auto bytes = engine->needed_bytes();
-  if (!bytes) return std::unexpected(bytes.error());
-  plan.cost = {.prefill = *prefill,
-               .bytes_per_token = static_cast<double>(*bytes),
-               .overlap = options.overlaps ? load_overlap::layer_wise : load_overlap::none,
-               .gate = options.loads_always ? load_gate::open : load_gate::shut};
+  auto terms = options.serving.terms(plan.tiers);
+  if (!terms) return std::unexpected(terms.error());
+  plan.terms = std::move(*terms);
+  plan.replicas = std::max<std::size_t>(1, options.serving.replicas);
+  const auto cost = options.serving.cost(options.engine);
+  if (!cost) return std::unexpected(cost.error());
+  plan.cost = *cost;
   return plan;
 }
 
@@ -141,14 +103,10 @@ struct cost_point {
 result<std::vector<tier_setup>> setups_with(const cost_plan& plan, std::uint64_t block_bytes) {
   std::vector<tier_setup> all;
   for (const tier_choice& each : plan.tiers) {
-    std::uint32_t capacity = 0;
-    if (!each.capacity.empty() && each.capacity != "0") {
-      const auto count = parse_block_count(each.capacity, block_bytes);
-      if (!count) return std::unexpected(count.error().in("--tier"));
-      capacity = *count;
-    }
+    const auto capacity = own_capacity(each, block_bytes);
+    if (!capacity) return std::unexpected(capacity.error());
     all.push_back({.link = each.link,
-                   .capacity = capacity,
+                   .capacity = *capacity,
                    .policy = each.policy,
                    .ingest = each.ingest.value_or(ingest::evicted),
                    .keep_copy = each.keep_copy,
@@ -166,13 +124,14 @@ class point_maker {
         block_bytes_(static_cast<double>(requests.block_tokens()) * plan.cost.bytes_per_token) {}
 
   [[nodiscard]] result<cost_point> point_of(std::span<const tier_setup> tiers) const {
-    const auto served = simulation::serve_trace(requests_, tiers, plan_.order, plan_.cost, plan_.speed);
+    const auto served = simulation::serve_trace(requests_, tiers, plan_.order, plan_.cost, plan_.terms.speed);
     if (!served) return std::unexpected(served.error());
     cost_point point{.hit_tokens = served->hit_tokens,
                      .loaded_tokens = served->loaded_tokens,
                      .gpu_s = served->gpu_s,
                      .replicas = {}};
-    point.replicas = plan_.level ? simulation::fewest_replicas(served->requests, *plan_.level) : plan_.replicas;
+    point.replicas =
+        plan_.terms.level ? simulation::fewest_replicas(served->requests, *plan_.terms.level) : plan_.replicas;
     // Where no number keeps the level, the times are those without waiting.
     const std::size_t replicas = point.replicas.value_or(std::max<std::size_t>(1, served->requests.size()));
     const queue_times times(served->requests, replicas);
@@ -180,7 +139,8 @@ class point_maker {
     point.ttft_p90 = times.percentile(90);
     point.ttft_p99 = times.percentile(99);
     point.utilisation = times.utilisation();
-    if (plan_.prices && point.replicas) point.hourly = plan_.prices->hourly(*point.replicas, sizes_of(tiers));
+    if (plan_.terms.prices && point.replicas)
+      point.hourly = plan_.terms.prices->hourly(*point.replicas, sizes_of(tiers));
     return point;
   }
 
@@ -244,7 +204,7 @@ ordered_json json_of_point(const cost_point& point, const cost_plan& plan) {
                       {"ttft_p99", point.ttft_p99},
                       {"replicas", point.replicas ? ordered_json(*point.replicas) : ordered_json(nullptr)},
                       {"utilisation", point.replicas ? ordered_json(point.utilisation) : ordered_json(nullptr)}};
-  if (plan.prices) object["cost_hour"] = point.replicas ? ordered_json(point.hourly) : ordered_json(nullptr);
+  if (plan.terms.prices) object["cost_hour"] = point.replicas ? ordered_json(point.hourly) : ordered_json(nullptr);
   return object;
 }
 
@@ -276,7 +236,7 @@ std::vector<std::string> row_of_point(std::string capacity, const cost_point& po
                                seconds_text(point.ttft_p99),
                                or_none(std::to_string(point.replicas.value_or(0))),
                                or_none(percent(point.utilisation))};
-  if (plan.prices) row.push_back(or_none(fmt::format("{:.4f}", point.hourly)));
+  if (plan.terms.prices) row.push_back(or_none(fmt::format("{:.4f}", point.hourly)));
   return row;
 }
 
@@ -287,12 +247,12 @@ void print_costs(const read_trace& read, const cost_answer& answer, const cost_p
   fmt::print("prefill: {:.1f} tokens/s without context, pivot {}\n\n", prefill.rate, pivot_text(prefill.pivot));
   std::vector<std::string> heading{">CAPACITY", ">HIT TOKENS", ">GPU TIME", ">TTFT P50",
                                    ">P90",      ">P99",        ">REPLICAS", ">UTILISATION"};
-  if (plan.prices) heading.emplace_back(">AN HOUR");
+  if (plan.terms.prices) heading.emplace_back(">AN HOUR");
   table rows(std::move(heading));
   rows.add(row_of_point("no tiers", answer.bare, plan));
   for (const cost_point& each : answer.points) rows.add(row_of_point(std::to_string(each.capacity), each, plan));
   fmt::print("COST by blocks of {}\n{}", plan.tiers[plan.swept.value_or(0)].link.name, rows.text());
-  if (plan.level && std::ranges::any_of(answer.points, [](const cost_point& each) { return !each.replicas; })) {
+  if (plan.terms.level && std::ranges::any_of(answer.points, [](const cost_point& each) { return !each.replicas; })) {
     fmt::print(
         "\nnone: some requests take longer than --slo allows with no other one before them; the times are those "
         "without waiting\n");
@@ -312,14 +272,7 @@ void cost_options::add_to(CLI::App& command) {
   command.add_option("--order", order, "How a request uses its blocks: fwd is head to tail, rev tail to head")
       ->check(CLI::IsMember({"fwd", "rev"}))
       ->capture_default_str();
-  command.add_option("--replicas", replicas, "Engines, each with one prefill at a time; without it one")
-      ->check(CLI::Range(std::uint64_t{1}, most_replicas));
-  command.add_option("--slo", service_level, "Find the fewest replicas that keep it, as in ttft_p90=2s,ttft_p99=5s");
-  command.add_option("--speed", speed, "Requests come so many times as fast as recorded, as in 2x; max: all at once")
-      ->capture_default_str();
-  command.add_option("--price", prices, "Say the cost of an hour, as in replica=98/h,dram=0.004/GiB/h");
-  command.add_flag("--overlap", overlaps, "Load and compute at the same time, layer by layer");
-  command.add_flag("--no-gate", loads_always, "Load also where computing would be sooner");
+  serving.add_to(command);
   command.add_flag("--json", as_json, "One object");
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "commands/optimize/prefill_options.hpp"
+#include "commands/optimize/serving_options.hpp"
 #include "commands/optimize/tier_options.hpp"
 #include "commands/optimize/trace_options.hpp"
 #include "keeper/exit_code.hpp"
@@ -17,12 +18,7 @@ struct cost_options {
   tier_options tiers;
   std::string capacities;  ///< empty: some that double up to all blocks
   std::string order = "rev";
-  std::uint64_t replicas = 0;  ///< 0: one
-  std::string speed = "1x";
-  std::string service_level;
-  std::string prices;
-  bool overlaps = false;
-  bool loads_always = false;
+  serving_options serving;
   bool as_json = false;
 
   void add_to(CLI::App& command);

@@ -14,6 +14,7 @@
 #include "commands/common.hpp"
 #include "commands/optimize/capacities.hpp"
 #include "commands/optimize/instances.hpp"
+#include "commands/optimize/refusal.hpp"
 #include "commands/optimize/trace_summary.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/replay/parallel.hpp"
@@ -358,10 +359,6 @@ std::string answer_text(const read_trace& read, const curve_answer& answer) {
 }
 
 // ---------------------------------------------------------------------------------------------- the command
-
-std::unexpected<error> refuse(std::string text) {
-  return fail(error_code::invalid_argument, std::move(text));
-}
 
 result<void> check_together(const curve_options& options) {
   const bool apart = options.by_instance || !options.quota.empty();

@@ -11,6 +11,7 @@
 #include "commands/common.hpp"
 #include "commands/optimize/capacities.hpp"
 #include "commands/optimize/plan_answer.hpp"
+#include "commands/optimize/refusal.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/replay/parallel.hpp"
 #include "core/units.hpp"
@@ -19,8 +20,6 @@ namespace cenote::optimize {
 
 namespace {
 
-using simulation::load_gate;
-using simulation::load_overlap;
 using simulation::objective;
 using simulation::plan_candidate;
 using simulation::plan_search;
@@ -30,15 +29,10 @@ using simulation::tier_setups;
 
 constexpr std::size_t most_setups = 5'000;
 constexpr std::size_t most_in_halves = 16;
-constexpr std::uint64_t most_plan_replicas = 1'000'000;
 constexpr double smaller_share = 0.8;
 constexpr double larger_share = 1.2;
 
 // ---------------------------------------------------------------------------------------------- the command line
-
-std::unexpected<error> refuse_plan(std::string message) {
-  return fail(error_code::invalid_argument, std::move(message));
-}
 
 bool has(const plan_task& task, objective name) {
   return std::ranges::find(task.goal.objectives, name) != task.goal.objectives.end();
@@ -53,70 +47,56 @@ result<void> choose_objectives(const plan_options& options, std::span<const tier
   for (const std::string_view name : split(options.objectives, ',')) {
     const auto wanted = enum_named<objective>(name);
     if (!wanted || has(task, *wanted)) {
-      return refuse_plan(fmt::format("--objective `{}`: right are {}, each once", name,
-                                     fmt::join(enumerator_names<objective>(), ", ")));
+      return refuse(fmt::format("--objective `{}`: right are {}, each once", name,
+                                fmt::join(enumerator_names<objective>(), ", ")));
     }
     task.goal.objectives.push_back(*wanted);
   }
-  if (has(task, objective::cost) && (options.service_level.empty() || options.prices.empty())) {
-    return refuse_plan(
-        "--objective cost needs --slo, as in ttft_p90=2s, and --price, as in replica=98/h,dram=0.004/GiB/h");
+  if (has(task, objective::cost) && (options.serving.service_level.empty() || options.serving.prices.empty())) {
+    return refuse("--objective cost needs --slo, as in ttft_p90=2s, and --price, as in replica=98/h,dram=0.004/GiB/h");
   }
-  if (has(task, objective::ttft) && !has(task, objective::cost) && !options.service_level.empty()) {
-    return refuse_plan("--objective ttft with --slo: give --replicas in place of --slo, or add the objective cost");
+  if (has(task, objective::ttft) && !has(task, objective::cost) && !options.serving.service_level.empty()) {
+    return refuse("--objective ttft with --slo: give --replicas in place of --slo, or add the objective cost");
   }
   if (has(task, objective::writes) && !has_tier(tiers, "nvme")) {
-    return refuse_plan("--objective writes counts what comes into the tier nvme: add --tier nvme:LATENCY:BANDWIDTH");
+    return refuse("--objective writes counts what comes into the tier nvme: add --tier nvme:LATENCY:BANDWIDTH");
   }
   return {};
 }
 
 result<void> choose_promise(const plan_options& options, std::span<const tier_choice> tiers, plan_task& task) {
-  const auto speed = parse_speed(options.speed);
-  if (!speed) return std::unexpected(speed.error());
-  task.goal.speed = *speed;
-  if (options.replicas > 0) task.goal.replicas = options.replicas;
-  if (!options.service_level.empty()) {
-    if (options.replicas > 0) {
-      return refuse_plan("--slo looks for the replicas that --replicas gives: leave one of them out");
-    }
-    const auto level = simulation::parse_service_level(options.service_level);
-    if (!level) return std::unexpected(level.error().in("--slo"));
-    task.goal.level = *level;
-    task.goal.ttft_percent = level->bounds.front().percent;
-    task.level_text = options.service_level;
+  auto terms = options.serving.terms(tiers);
+  if (!terms) return std::unexpected(terms.error());
+  task.goal.speed = terms->speed;
+  if (options.serving.replicas > 0) task.goal.replicas = options.serving.replicas;
+  if (terms->level) {
+    task.goal.level = std::move(*terms->level);
+    task.goal.ttft_percent = task.goal.level->bounds.front().percent;
+    task.level_text = options.serving.service_level;
   }
-  if (options.prices.empty()) return {};
-  const auto prices = simulation::parse_prices(options.prices);
-  if (!prices) return std::unexpected(prices.error().in("--price"));
-  for (const auto& each : prices->tiers) {
-    if (!has_tier(tiers, each.name)) {
-      return refuse_plan(fmt::format("--price: {} is no --tier; a replica's price is that of replica", each.name));
-    }
-  }
+  if (!terms->prices) return {};
+  const auto& priced = terms->prices->tiers;
   for (const auto& each : tiers) {
-    if (std::ranges::find(prices->tiers, each.link.name, &simulation::price_list::tier_price::name) ==
-        prices->tiers.end())
-      return refuse_plan(
-          fmt::format("--price: tier `{0}` has none; right is {0}=0.004/GiB/h, or {0}=0/GiB/h where it "
-                      "costs nothing",
-                      each.link.name));
+    if (std::ranges::find(priced, each.link.name, &simulation::price_list::tier_price::name) != priced.end()) continue;
+    return refuse(
+        fmt::format("--price: tier `{0}` has none; right is {0}=0.004/GiB/h, or {0}=0/GiB/h where it "
+                    "costs nothing",
+                    each.link.name));
   }
-  task.goal.prices = *prices;
+  task.goal.prices = std::move(*terms->prices);
   task.has_prices = true;
   return {};
 }
 
 result<void> choose_lower(const plan_options& options, std::span<const tier_choice> tiers, search_space& space) {
   if (tiers.size() < 2 && !(options.ingests.empty() && options.keeps_copies.empty())) {
-    return refuse_plan("--ingests and --keep-copies are for tiers below the first one: add a --tier");
+    return refuse("--ingests and --keep-copies are for tiers below the first one: add a --tier");
   }
   if (!options.ingests.empty()) {
     for (const std::string_view name : split(options.ingests, ',')) {
       const auto moment = enum_named<ingest>(name);
       if (!moment) {
-        return refuse_plan(
-            fmt::format("--ingests `{}`: right are {}", name, fmt::join(enumerator_names<ingest>(), ", ")));
+        return refuse(fmt::format("--ingests `{}`: right are {}", name, fmt::join(enumerator_names<ingest>(), ", ")));
       }
       space.ingests.push_back(*moment);
     }
@@ -124,7 +104,7 @@ result<void> choose_lower(const plan_options& options, std::span<const tier_choi
   if (options.keeps_copies.empty()) return {};
   for (const std::string_view name : split(options.keeps_copies, ',')) {
     if (name != "true" && name != "false") {
-      return refuse_plan(fmt::format("--keep-copies `{}`: right are true, false, and both", name));
+      return refuse(fmt::format("--keep-copies `{}`: right are true, false, and both", name));
     }
     space.keeps_copies.push_back(name == "true" ? 1 : 0);
   }
@@ -145,14 +125,14 @@ result<void> choose_policies(const plan_options& options, std::span<const tier_c
 
 /// The tiers without the capacities of their ranges.
 result<void> choose_plan_tiers(const plan_options& options, std::span<const tier_choice> tiers, plan_task& task) {
-  if (tiers.empty()) return refuse_plan("a tier is missing: give --tier, as in dram:0.5ms:20GB/s");
+  if (tiers.empty()) return refuse("a tier is missing: give --tier, as in dram:0.5ms:20GB/s");
   if (std::ranges::none_of(tiers, [](const tier_choice& each) { return each.capacity.empty(); })) {
-    return refuse_plan("no capacity is left to look for: take it out of a --tier, as in dram:0.5ms:20GB/s");
+    return refuse("no capacity is left to look for: take it out of a --tier, as in dram:0.5ms:20GB/s");
   }
   for (std::size_t i = 0; i < tiers.size(); ++i) {
     const tier_choice& tier = tiers[i];
     if (i == 0 && (tier.ingest || !tier.keep_copy)) {
-      return refuse_plan("--tier: ingest and keep are for tiers below the first one, which gets all");
+      return refuse("--tier: ingest and keep are for tiers below the first one, which gets all");
     }
     const ingest standard = i > 0 ? standard_ingest(tier.link.name, tiers[i - 1].link.name) : ingest::evicted;
     search_space::tier_range range;
@@ -167,16 +147,9 @@ result<void> choose_plan_tiers(const plan_options& options, std::span<const tier
 }
 
 result<void> choose_engine(const plan_options& options, plan_task& task) {
-  const auto engine = options.engine.figures();
-  if (!engine) return std::unexpected(engine.error());
-  const auto prefill = engine->needed_prefill();
-  if (!prefill) return std::unexpected(prefill.error());
-  const auto bytes = engine->needed_bytes();
-  if (!bytes) return std::unexpected(bytes.error());
-  task.goal.cost = {.prefill = *prefill,
-                    .bytes_per_token = static_cast<double>(*bytes),
-                    .overlap = options.overlaps ? load_overlap::layer_wise : load_overlap::none,
-                    .gate = options.loads_always ? load_gate::open : load_gate::shut};
+  const auto cost = options.serving.cost(options.engine);
+  if (!cost) return std::unexpected(cost.error());
+  task.goal.cost = *cost;
   task.gpus = options.engine.gpus;
   return {};
 }
@@ -190,12 +163,12 @@ result<std::string> range_text(const plan_options& options, std::span<const tier
     const std::string name = equals == std::string::npos ? tier.link.name : each.substr(0, equals);
     const auto place = std::ranges::find(tiers, name, [](const tier_choice& one) { return one.link.name; });
     if (place == tiers.end() || !place->capacity.empty()) {
-      return refuse_plan(fmt::format("--capacities {}: {} is no --tier without a capacity of its own", each, name));
+      return refuse(fmt::format("--capacities {}: {} is no --tier without a capacity of its own", each, name));
     }
     if (name != tier.link.name) continue;
-    if (!range.empty()) return refuse_plan(fmt::format("--capacities: {} has two lists", name));
+    if (!range.empty()) return refuse(fmt::format("--capacities: {} has two lists", name));
     range = equals == std::string::npos ? each : each.substr(equals + 1);
-    if (range.empty()) return refuse_plan(fmt::format("--capacities: the list of {} is empty", name));
+    if (range.empty()) return refuse(fmt::format("--capacities: the list of {} is empty", name));
   }
   return range;
 }
@@ -212,10 +185,9 @@ result<void> choose_sizes(const plan_options& options, std::span<const tier_choi
   for (std::size_t i = 0; i < tiers.size(); ++i) {
     auto& range = task.space.tiers[i];
     if (!tiers[i].capacity.empty()) {
-      if (tiers[i].capacity == "0") continue;
-      const auto count = parse_block_count(tiers[i].capacity, task.block_bytes);
-      if (!count) return std::unexpected(count.error().in("--tier"));
-      range.setup.capacity = *count;
+      const auto capacity = own_capacity(tiers[i], task.block_bytes);
+      if (!capacity) return std::unexpected(capacity.error());
+      range.setup.capacity = *capacity;
       continue;
     }
     const auto text = range_text(options, tiers, tiers[i]);
@@ -244,7 +216,7 @@ result<plan_task> task_with(const plan_options& options, std::span<const tier_ch
     }
   }
   if (options.refines && (task.goal.objectives.size() > 1 || !has(task, objective::cost))) {
-    return refuse_plan("--refine looks for cheaper capacities between those tried: it needs --objective cost alone");
+    return refuse("--refine looks for cheaper capacities between those tried: it needs --objective cost alone");
   }
   return task;
 }
@@ -342,7 +314,7 @@ result<void> add_loads(const plan_search& search, const plan_task& task, plan_an
 result<plan_answer> answer_of(const simulation::trace& requests, const plan_task& task, bool refines) {
   const auto setups = simulation::setups_in(task.space, most_setups);
   if (!setups) return std::unexpected(error(error_code::invalid_argument, std::string(setups.error().message())));
-  if (setups->empty()) return refuse_plan("--budget: no setup is as small, as some --tier has a larger capacity");
+  if (setups->empty()) return refuse("--budget: no setup is as small, as some --tier has a larger capacity");
   const auto search = plan_search::make(requests, task.goal, links_in(task.space));
   if (!search) return std::unexpected(search.error());
   auto outcome = search->run(*setups, replay::run_all);
@@ -368,28 +340,17 @@ result<plan_answer> answer_of(const simulation::trace& requests, const plan_task
   return answer;
 }
 
-void add_promises(CLI::App& command, plan_options& options) {
-  command.add_option("--slo", options.service_level,
-                     "The replicas are the fewest that keep it, as in ttft_p90=2s,ttft_p99=5s");
-  command.add_option("--price", options.prices, "Of an hour, as in replica=98/h,dram=0.004/GiB/h");
-  command.add_option("--replicas", options.replicas, "Engines in place of --slo; without both one")
-      ->check(CLI::Range(std::uint64_t{1}, most_plan_replicas));
-  command
-      .add_option("--speed", options.speed, "Requests come so many times as fast as recorded, as in 2x; max: at once")
-      ->capture_default_str();
-  command
-      .add_option("--objective", options.objectives,
-                  "cost, hits, ttft or writes into nvme; several, as in cost,ttft, for all that nothing beats in all")
-      ->capture_default_str();
-}
-
 }  // namespace
 
 void plan_options::add_to(CLI::App& command) {
   trace.add_to(command);
   engine.add_to(command);
   tiers.add_to(command);
-  add_promises(command, *this);
+  serving.add_to(command);
+  command
+      .add_option("--objective", objectives,
+                  "cost, hits, ttft or writes into nvme; several, as in cost,ttft, for all that nothing beats in all")
+      ->capture_default_str();
   command
       .add_option("--capacities", capacities,
                   "Of the tiers that have none: blocks, or bytes as in 64GiB, and FIRST:LAST:STEP; TIER=… for one of "
@@ -402,8 +363,6 @@ void plan_options::add_to(CLI::App& command) {
                      "Of lower tiers, as in true,false; without it those of their --tier");
   command.add_option("--budget", budget, "Bytes that all tiers together may have, as in 512GiB");
   command.add_flag("--refine", refines, "Look between given --capacities, too");
-  command.add_flag("--overlap", overlaps, "Load and compute at the same time, layer by layer");
-  command.add_flag("--no-gate", loads_always, "Load also where computing would be sooner");
   command.add_flag("--json", as_json, "One object");
 }
 

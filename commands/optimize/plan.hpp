@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands/optimize/prefill_options.hpp"
+#include "commands/optimize/serving_options.hpp"
 #include "commands/optimize/tier_options.hpp"
 #include "commands/optimize/trace_options.hpp"
 #include "keeper/exit_code.hpp"
@@ -22,14 +23,9 @@ struct plan_options {
   std::string ingests;       ///< of lower tiers; empty: those of their --tier
   std::string keeps_copies;  ///< the same
   std::string objectives = "cost";
-  std::string budget;          ///< bytes of all tiers together; empty: any
-  std::uint64_t replicas = 0;  ///< 0: those that keep the service level, or one
-  std::string speed = "1x";
-  std::string service_level;
-  std::string prices;
+  std::string budget;  ///< bytes of all tiers together; empty: any
+  serving_options serving;
   bool refines = false;
-  bool overlaps = false;
-  bool loads_always = false;
   bool as_json = false;
 
   void add_to(CLI::App& command);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string_view>
 
+#include "commands/optimize/refusal.hpp"
 #include "core/units.hpp"
 #include "core/whole_file.hpp"
 
@@ -25,15 +26,11 @@ constexpr std::uint64_t most_gpus = 1'000'000;
 constexpr double smallest_number = 1e-6;  // no quotient becomes infinite
 constexpr double largest_number = 1e15;
 
-std::unexpected<error> refuse_model(std::string message) {
-  return fail(error_code::invalid_argument, std::move(message));
-}
-
 result<double> positive_number(std::string_view option, std::string_view text, double largest = largest_number) {
   double number = 0;
   const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (bad != std::errc() || end != text.data() + text.size() || !(number >= smallest_number) || number > largest) {
-    return refuse_model(fmt::format("{}: `{}` is no number from {} to {}", option, text, smallest_number, largest));
+    return refuse(fmt::format("{}: `{}` is no number from {} to {}", option, text, smallest_number, largest));
   }
   return number;
 }
@@ -51,8 +48,8 @@ result<model_spec> read_spec(const std::string& model) {
   const auto text = read_whole(model, longest_config);
   if (!text) return std::unexpected(text.error());
   if (!*text) {
-    return refuse_model(fmt::format("--model: `{}` is no file, and none of the presets {}", model,
-                                    names_in(simulation::model_presets())));
+    return refuse(fmt::format("--model: `{}` is no file, and none of the presets {}", model,
+                              names_in(simulation::model_presets())));
   }
   if ((*text)->size() > longest_config) {
     return fail(error_code::malformed,
@@ -74,8 +71,8 @@ result<void> add_parameters(const prefill_options& options, engine_figures& figu
 /// The figures of a model's shape, with the options that change them.
 result<void> add_model(const prefill_options& options, engine_figures& figures) {
   if (options.model.empty()) {
-    if (!options.kv_dtype.empty()) return refuse_model("--kv-dtype changes a model: give --model");
-    if (options.ranks > 1) return refuse_model("--tensor-parallel divides a model: give --model");
+    if (!options.kv_dtype.empty()) return refuse("--kv-dtype changes a model: give --model");
+    if (options.ranks > 1) return refuse("--tensor-parallel divides a model: give --model");
     return add_parameters(options, figures);
   }
   auto spec = read_spec(options.model);
@@ -106,8 +103,7 @@ result<void> add_given(const prefill_options& options, engine_figures& figures) 
     figures.bytes_per_token = *bytes;
   }
   if (figures.bytes_per_token && *figures.bytes_per_token > most_token_bytes) {
-    return refuse_model(
-        fmt::format("a token of {} bytes: at most {} are right", *figures.bytes_per_token, most_token_bytes));
+    return refuse(fmt::format("a token of {} bytes: at most {} are right", *figures.bytes_per_token, most_token_bytes));
   }
   if (options.pivot == "off") {
     figures.pivot = std::numeric_limits<double>::infinity();
@@ -123,8 +119,8 @@ result<void> add_given(const prefill_options& options, engine_figures& figures) 
 
 result<void> add_gpus(const prefill_options& options, engine_figures& figures) {
   if (options.gpu.empty()) {
-    if (options.gpus > 0) return refuse_model("--gpus counts those of --gpu: give it, too");
-    if (!options.mfu.empty()) return refuse_model("--mfu is a share of the peak of --gpu: give it, too");
+    if (options.gpus > 0) return refuse("--gpus counts those of --gpu: give it, too");
+    if (!options.mfu.empty()) return refuse("--mfu is a share of the peak of --gpu: give it, too");
     return {};
   }
   auto gpu = simulation::find_gpu(options.gpu);
@@ -158,21 +154,20 @@ result<void> add_rate(const prefill_options& options, engine_figures& figures) {
     prefill.constant = std::chrono::duration<double>(*time).count();
   }
   if (options.prefill.empty() && !figures.gpu) {
-    if (!options.constant.empty())
-      return refuse_model("--constant is a part of a prefill: give --prefill or --gpu, too");
+    if (!options.constant.empty()) return refuse("--constant is a part of a prefill: give --prefill or --gpu, too");
     return {};
   }
   if (!options.prefill.empty() && figures.gpu) {
-    return refuse_model("--prefill and --gpu are two rates: leave one of them out");
+    return refuse("--prefill and --gpu are two rates: leave one of them out");
   }
   if (!figures.pivot) {
-    return refuse_model(
+    return refuse(
         "no attention pivot follows from this model, as its sizes are not all there: give --attention-pivot (off for "
         "none) or --active-parameters");
   }
   prefill.pivot = *figures.pivot;
   if (figures.gpu) {
-    if (figures.active_parameters <= 0) return refuse_model("--gpu needs --model or --active-parameters for a rate");
+    if (figures.active_parameters <= 0) return refuse("--gpu needs --model or --active-parameters for a rate");
     prefill.rate = figures.peak_flops * figures.gpu->mfu / (2 * figures.active_parameters);
   } else {
     const auto rate = measured_rate(options.prefill, *figures.pivot);
@@ -187,12 +182,12 @@ result<void> add_rate(const prefill_options& options, engine_figures& figures) {
 
 result<prefill_model> engine_figures::needed_prefill() const {
   if (prefill) return *prefill;
-  return refuse_model("a rate of prefill is missing: give --prefill RATE@LENGTH, or --gpu with --model");
+  return refuse("a rate of prefill is missing: give --prefill RATE@LENGTH, or --gpu with --model");
 }
 
 result<std::uint64_t> engine_figures::needed_bytes() const {
   if (bytes_per_token) return *bytes_per_token;
-  return refuse_model("the bytes of a token are missing: give --model or --bytes-per-token");
+  return refuse("the bytes of a token are missing: give --model or --bytes-per-token");
 }
 
 void add_model_options(CLI::App& command, prefill_options& options) {
@@ -226,6 +221,16 @@ result<engine_figures> prefill_options::figures() const {
     if (auto good = step(*this, all); !good) return std::unexpected(good.error());
   }
   return all;
+}
+
+result<simulation::cost_model> prefill_options::cost() const {
+  const auto engine = figures();
+  if (!engine) return std::unexpected(engine.error());
+  const auto needed = engine->needed_prefill();
+  if (!needed) return std::unexpected(needed.error());
+  const auto bytes = engine->needed_bytes();
+  if (!bytes) return std::unexpected(bytes.error());
+  return simulation::cost_model{.prefill = *needed, .bytes_per_token = static_cast<double>(*bytes)};
 }
 
 }  // namespace cenote::optimize

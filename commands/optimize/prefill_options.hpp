@@ -46,6 +46,9 @@ struct prefill_options {
   void add_to(CLI::App& command);
   /// Reads the model's file. Errors: invalid_argument for options, malformed and system for the file.
   [[nodiscard]] result<engine_figures> figures() const;
+  /// A model of the figures, without which nothing is served. Errors: as figures(), and invalid_argument that names the
+  /// option which gives a missing one.
+  [[nodiscard]] result<simulation::cost_model> cost() const;
 };
 
 /// The options for `cenote optimize calibrate`: of the model and the GPUs only.

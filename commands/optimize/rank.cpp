@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "commands/common.hpp"
+#include "commands/optimize/refusal.hpp"
 #include "commands/replay/parallel.hpp"
 #include "commands/table.hpp"
 #include "core/text.hpp"
@@ -46,27 +47,18 @@ struct rank_task {
   double budget = std::numeric_limits<double>::infinity();
 };
 
-std::unexpected<error> refuse_rank(std::string message) {
-  return fail(error_code::invalid_argument, std::move(message));
-}
-
 result<rank_task> rank_with(const rank_options& options) {
-  if (options.paths.size() > most_services) return refuse_rank(fmt::format("over {} traces", most_services));
+  if (options.paths.size() > most_services) return refuse(fmt::format("over {} traces", most_services));
   const auto tiers = options.tiers.choices();
   if (!tiers) return std::unexpected(tiers.error());
   if (tiers->size() != 1 || !tiers->front().capacity.empty() || tiers->front().policy != "lru") {
-    return refuse_rank(
+    return refuse(
         "rank divides one tier of LRU without a capacity of its own: give one --tier, as in "
         "dram:0.5ms:20GB/s");
   }
-  const auto engine = options.engine.figures();
-  if (!engine) return std::unexpected(engine.error());
-  const auto prefill = engine->needed_prefill();
-  if (!prefill) return std::unexpected(prefill.error());
-  const auto bytes = engine->needed_bytes();
-  if (!bytes) return std::unexpected(bytes.error());
-  rank_task task{.cost = {.prefill = *prefill, .bytes_per_token = static_cast<double>(*bytes)},
-                 .link = tiers->front().link};
+  const auto cost = options.engine.cost();
+  if (!cost) return std::unexpected(cost.error());
+  rank_task task{.cost = *cost, .link = tiers->front().link};
   if (options.budget.empty()) return task;
   const auto budget = parse_bytes(options.budget);
   if (!budget) return std::unexpected(budget.error().in("--budget"));

@@ -73,6 +73,13 @@ result<tier_choice> parse_tier_choice(std::string_view text) {
   return tier;
 }
 
+result<std::uint32_t> own_capacity(const tier_choice& tier, std::uint64_t block_bytes) {
+  if (tier.capacity.empty() || tier.capacity == "0") return 0U;
+  const auto count = parse_block_count(tier.capacity, block_bytes);
+  if (!count) return std::unexpected(count.error().in("--tier"));
+  return *count;
+}
+
 void tier_options::add_to(CLI::App& command) {
   command
       .add_option("--tier", tiers,

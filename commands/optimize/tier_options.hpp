@@ -33,6 +33,9 @@ struct tier_options {
   [[nodiscard]] result<std::vector<tier_choice>> choices() const;
 };
 
+/// Blocks of the capacity that `tier` has of its own; 0 without one. Errors: invalid_argument.
+[[nodiscard]] result<std::uint32_t> own_capacity(const tier_choice& tier, std::uint64_t block_bytes);
+
 /// "name:latency:bandwidth[:capacity][:policy][:ingest][:keep]", as "nvme:2ms:3GB/s:100k". Errors: invalid_argument.
 [[nodiscard]] result<tier_choice> parse_tier_choice(std::string_view text);
 

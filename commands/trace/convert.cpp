@@ -60,12 +60,8 @@ trace from_zero(const trace& requests) {
   parts.requests.reserve(requests.requests().size());
   const std::uint64_t start = requests.requests().front().time_ms;
   for (const trace::entry& each : requests.requests()) {
-    parts.requests.push_back({.time_ms = each.time_ms - start,
-                              .tokens = each.tokens,
-                              .count = each.count,
-                              .access = each.access,
-                              .instance = each.instance,
-                              .session = each.session});
+    parts.requests.push_back(trace::arrival_of(each));
+    parts.requests.back().time_ms -= start;
   }
   return trace(std::move(parts));
 }

@@ -237,12 +237,7 @@ trace larger_blocks(const trace& fine, std::uint64_t factor) {
     const auto all = fine.ids(each);
     ids.clear();
     for (std::size_t i = factor; i <= all.size(); i += factor) ids.push_back(all[i - 1]);
-    made.add({.time_ms = each.time_ms,
-              .tokens = each.tokens,
-              .access = each.access,
-              .instance = each.instance,
-              .session = each.session},
-             ids);
+    made.add(trace::arrival_of(each), ids);
   }
   return made;
 }

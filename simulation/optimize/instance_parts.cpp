@@ -27,13 +27,7 @@ trace instance_parts::part(std::size_t place) const {
   trace made(whole_.block_tokens());
   for (std::size_t i = begins_[place]; i < begins_[place + 1]; ++i) {
     const trace::entry& each = whole_.requests()[order_[i]];
-    made.add({.time_ms = each.time_ms,
-              .tokens = each.tokens,
-              .count = each.count,
-              .access = each.access,
-              .instance = each.instance,
-              .session = each.session},
-             whole_.ids(each));
+    made.add(trace::arrival_of(each), whole_.ids(each));
   }
   return made;
 }

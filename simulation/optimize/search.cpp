@@ -446,13 +446,7 @@ trace part_of(const trace& requests, std::size_t first, std::size_t last) {
   trace part(requests.block_tokens());
   const auto all = requests.requests();
   for (const trace::entry& each : all.subspan(first, last - first)) {
-    part.add({.time_ms = each.time_ms,
-              .tokens = each.tokens,
-              .count = each.count,
-              .access = each.access,
-              .instance = each.instance,
-              .session = each.session},
-             requests.ids(each));
+    part.add(trace::arrival_of(each), requests.ids(each));
   }
   return part;
 }

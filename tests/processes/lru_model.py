@@ -10,6 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from node import ROOT
+
+TRACES = ROOT / "tests/data/optimizer"
+CASES = ROOT.parent / "shared/cases/optimizer"  # the contract's, where they are beside the checkout
+SIZE = 16  # tokens of a block in both
+
 
 @dataclass(frozen=True)
 class Request:
@@ -67,6 +73,14 @@ def of_tair_log(path: Path, size: int) -> list[Request]:
     for source, time, keys in started.values():
         add(time + 100_000, source, keys, asks=False)
     return [request for _, request in sorted(events, key=lambda event: event[0])]
+
+
+READERS = {
+    "mooncake": of_mooncake,
+    "bailian": of_bailian,
+    "tair-log": of_tair_log,
+    "tair-schema": of_tair_schema,
+}
 
 
 def hits(requests: list[Request], capacity: int, order: str, size: int) -> tuple[int, int]:

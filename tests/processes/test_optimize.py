@@ -8,18 +8,9 @@ from typing import Any
 
 import lru_model
 import pytest
-from lru_model import Request
-from node import ROOT, run_cenote
+from lru_model import CASES, READERS, SIZE, TRACES, Request
+from node import run_cenote
 
-TRACES = ROOT / "tests/data/optimizer"
-CASES = ROOT.parent / "shared/cases/optimizer"
-SIZE = 16
-READERS = {
-    "mooncake": lru_model.of_mooncake,
-    "bailian": lru_model.of_bailian,
-    "tair-log": lru_model.of_tair_log,
-    "tair-schema": lru_model.of_tair_schema,
-}
 TENANTS = ("tair-log", "tair-schema")
 
 

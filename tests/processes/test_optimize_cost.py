@@ -9,11 +9,9 @@ from typing import Any
 
 import lru_model
 import pytest
+from lru_model import CASES, SIZE, TRACES
 from node import ROOT, run_cenote
 
-TRACES = ROOT / "tests/data/optimizer"
-CASES = ROOT.parent / "shared/cases/optimizer"
-SIZE = 16
 TOKEN_BYTES, PIVOT, RATE = 131072, 40000, 8000 * (1 + 4096 / 80000)
 ENGINE = ("--prefill", "8000@4096", "--attention-pivot", "40000", "--bytes-per-token", "131072")
 DRAM = ("--tier", "dram:0.5ms:20GB/s")
