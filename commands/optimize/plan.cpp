@@ -231,6 +231,7 @@ result<plan_candidate> first_candidate(const plan_search& search, const tier_set
 
 std::vector<simulation::tier_link> links_in(const search_space& space) {
   std::vector<simulation::tier_link> links;
+  links.reserve(space.tiers.size());
   for (const auto& each : space.tiers) links.push_back(each.setup.link);
   return links;
 }

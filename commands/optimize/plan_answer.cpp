@@ -220,6 +220,14 @@ std::vector<std::string> row_of(const read_trace& read, const plan_candidate& ca
   return row;
 }
 
+std::vector<plan_candidate> candidates_at(const simulation::search_outcome& outcome,
+                                          std::span<const std::size_t> places) {
+  std::vector<plan_candidate> candidates;
+  candidates.reserve(places.size());
+  for (const std::size_t each : places) candidates.push_back(outcome.simulated[each]);
+  return candidates;
+}
+
 void print_rows(const read_trace& read, std::span<const plan_candidate> candidates, const plan_task& task) {
   std::vector<std::string> heading;
   for (const tier_setup& each : candidates.front().tiers) heading.push_back(">" + shown_name(each.link.name));
@@ -325,16 +333,12 @@ void print_plan(const read_trace& read, const plan_answer& answer, const plan_ta
   fmt::print("{}\n\n{}", sentence(read, answer, task), toml_of(*answer.best, task.block_bytes));
   print_reasons(answer, task);
   if (!answer.outcome.front.empty()) {
-    std::vector<plan_candidate> front;
-    for (const std::size_t each : answer.outcome.front) front.push_back(answer.outcome.simulated[each]);
     fmt::print("\nNothing beats these in all objectives; capacities in blocks:\n");
-    print_rows(read, front, task);
+    print_rows(read, candidates_at(answer.outcome, answer.outcome.front), task);
   }
   fmt::print("\nTried, the best first, in blocks of {}; {} more fell by their bound:\n",
              approximate_bytes(task.block_bytes), answer.outcome.fallen);
-  std::vector<plan_candidate> ranked;
-  for (const std::size_t each : answer.outcome.ranked) ranked.push_back(answer.outcome.simulated[each]);
-  print_rows(read, ranked, task);
+  print_rows(read, candidates_at(answer.outcome, answer.outcome.ranked), task);
   if (read.left_out > 0) fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
 }
 

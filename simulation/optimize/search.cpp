@@ -319,6 +319,7 @@ void plan_search::choose(search_outcome& outcome) const {
   const std::size_t count = goal_->objectives.size();
   if (count == 1) return;
   std::vector<ranking> rankings;
+  rankings.reserve(outcome.simulated.size());
   for (const plan_candidate& each : outcome.simulated) rankings.push_back(ranking_of(each));
   for (std::size_t i = 0; i < rankings.size(); ++i) {
     const auto beats = [&](std::size_t other) {
@@ -344,6 +345,7 @@ std::vector<std::size_t> take_batch(std::vector<open_setup>& open, bool is_first
   // At first from the smallest bound to the largest one: what large capacities need is a bound for smaller ones.
   const auto chosen = spread(is_first ? open.size() : std::min(open.size(), plan_search::batch), plan_search::batch);
   std::vector<std::size_t> places;
+  places.reserve(chosen.size());
   for (const std::size_t each : chosen) places.push_back(open[each].place);
   std::erase_if(open, [&](const open_setup& each) { return std::ranges::find(places, each.place) != places.end(); });
   return places;
