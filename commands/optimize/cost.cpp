@@ -215,7 +215,7 @@ ordered_json json_of_costs(const read_trace& read, const cost_answer& answer, co
                       {"left_out", read.left_out},
                       {"tokens", read.requests.tokens()},
                       {"block_tokens", read.requests.block_tokens()},
-                      {"bytes_per_token", plan.cost.bytes_per_token},
+                      {"bytes_per_token", static_cast<std::uint64_t>(plan.cost.bytes_per_token)},
                       {"rate", prefill.rate},
                       {"pivot", number_or_null(prefill.pivot)},
                       {"constant", prefill.constant},

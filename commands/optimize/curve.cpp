@@ -337,7 +337,7 @@ std::string shares_text(const all_curves& all) {
   if (all.capacity_for.empty()) return "";
   table rows({">SHARE", ">CAPACITY"});
   for (const share_capacity& each : all.capacity_for) rows.add({percent(each.share), std::to_string(each.capacity)});
-  return "SMALLEST CAPACITY with a share of what an endless cache hits (lru rev)\n" + rows.text();
+  return "\nSMALLEST CAPACITY with a share of what an endless cache hits (lru rev)\n" + rows.text();
 }
 
 std::string answer_text(const read_trace& read, const curve_answer& answer) {
@@ -346,7 +346,7 @@ std::string answer_text(const read_trace& read, const curve_answer& answer) {
     text += fmt::format("The first {} requests fill the cache and are left out of the sums: {} tokens count\n\n",
                         answer.warm_up, answer.all.counted.tokens);
   }
-  text += "PREFIX-TOKEN HITS by capacity in blocks\n" + curves_text(answer.all) + "\n" + shares_text(answer.all);
+  text += "PREFIX-TOKEN HITS by capacity in blocks\n" + curves_text(answer.all) + shares_text(answer.all);
   for (const instance_curves& each : answer.by_instance) {
     text += fmt::format(
         "\nINSTANCE {}, with a cache of its own: {} requests, {} tokens; {} full blocks, {} of them distinct\n",

@@ -16,6 +16,13 @@ namespace cenote::optimize {
   return fmt::format("{:.1f} us", seconds * 1e6);
 }
 
+/// "20.00 GB/s", "1.00 KB/s".
+[[nodiscard]] inline std::string bandwidth_text(double bytes_per_second) {
+  if (bytes_per_second >= 1e9) return fmt::format("{:.2f} GB/s", bytes_per_second / 1e9);
+  if (bytes_per_second >= 1e6) return fmt::format("{:.2f} MB/s", bytes_per_second / 1e6);
+  return fmt::format("{:.2f} KB/s", bytes_per_second / 1e3);
+}
+
 /// A pivot for people.
 [[nodiscard]] inline std::string pivot_text(double pivot) {
   return std::isinf(pivot) ? "off: attention is free" : fmt::format("{:.0f} tokens of context", pivot);

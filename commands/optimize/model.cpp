@@ -138,7 +138,7 @@ void print_model(const model_answer& answer) {
   table rows({"TIER", ">LATENCY", ">BANDWIDTH", ">TOKENS"});
   for (const tier_choice& each : answer.tiers) {
     const auto tokens = break_even(answer, each);
-    rows.add({each.link.name, seconds_text(each.link.latency), fmt::format("{:.2f} GB/s", each.link.bandwidth / 1e9),
+    rows.add({each.link.name, seconds_text(each.link.latency), bandwidth_text(each.link.bandwidth),
               tokens ? std::to_string(*tokens) : "never"});
   }
   fmt::print("\nSHORTEST LOAD that is sooner than computing its tokens\n{}", rows.text());

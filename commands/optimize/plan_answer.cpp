@@ -8,6 +8,7 @@
 
 #include "commands/optimize/figures_text.hpp"
 #include "commands/table.hpp"
+#include "core/count_text.hpp"
 #include "core/units.hpp"
 
 namespace cenote::optimize {
@@ -51,7 +52,7 @@ std::string tiers_text(const tier_setups& tiers, std::uint64_t block_bytes) {
 }
 
 std::string replicas_text(std::size_t count) {
-  return fmt::format("{} replica{}", count, count == 1 ? "" : "s");
+  return count_text(count, "replica");
 }
 
 double hit_share(const read_trace& read, const plan_candidate& candidate) {
@@ -158,8 +159,10 @@ std::string no_cache_text(const read_trace& read, const plan_answer& answer, con
   if (!task.has_prices) return text + ".";
   text += fmt::format(" for {:.2f} an hour", answer.best->hourly);
   if (rival == nullptr) return text + ".";
-  return text + fmt::format("; {} would bring it to {:.2f} with {}.", tiers_text(rival->tiers, task.block_bytes),
-                            rival->hourly, replicas_text(*rival->replicas));
+  const std::string money = fmt::format("{:.2f}", rival->hourly);
+  const bool is_equal = money == fmt::format("{:.2f}", answer.best->hourly);
+  return text + fmt::format("; {} would {} with {}.", tiers_text(rival->tiers, task.block_bytes),
+                            is_equal ? "cost as much" : "bring it to " + money, replicas_text(*rival->replicas));
 }
 
 std::string sentence(const read_trace& read, const plan_answer& answer, const plan_task& task) {
@@ -308,7 +311,7 @@ ordered_json json_of_plan(const read_trace& read, const plan_answer& answer, con
       {"left_out", read.left_out},
       {"tokens", read.requests.tokens()},
       {"block_tokens", read.requests.block_tokens()},
-      {"bytes_per_token", task.goal.cost.bytes_per_token},
+      {"bytes_per_token", static_cast<std::uint64_t>(task.goal.cost.bytes_per_token)},
       {"best", answer.best ? json_of_candidate(*answer.best, task) : ordered_json(nullptr)},
       {"without", json_of_candidate(answer.bare, task)},
       {"candidates", ordered_json::array()},

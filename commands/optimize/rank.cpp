@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
 #include <utility>
 
 #include "commands/common.hpp"
@@ -47,8 +50,20 @@ struct rank_task {
   double budget = std::numeric_limits<double>::infinity();
 };
 
+/// A service that is there twice would get its share of the budget twice.
+result<void> check_distinct(const std::vector<std::string>& paths) {
+  std::set<std::filesystem::path> files;
+  for (const std::string& path : paths) {
+    std::error_code none;
+    if (files.insert(std::filesystem::weakly_canonical(path, none)).second) continue;
+    return refuse(fmt::format("{} is there twice; each service has a trace of its own", path));
+  }
+  return {};
+}
+
 result<rank_task> rank_with(const rank_options& options) {
   if (options.paths.size() > most_services) return refuse(fmt::format("over {} traces", most_services));
+  if (const auto distinct = check_distinct(options.paths); !distinct) return std::unexpected(distinct.error());
   const auto tiers = options.tiers.choices();
   if (!tiers) return std::unexpected(tiers.error());
   if (tiers->size() != 1 || !tiers->front().capacity.empty() || tiers->front().policy != "lru") {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/count_text.hpp"
+
 namespace cenote::optimize {
 
 using simulation::chain_access;
@@ -36,7 +38,7 @@ nlohmann::ordered_json summary_json(const read_trace& read) {
 std::string summary_text(const read_trace& read) {
   const trace& requests = read.requests;
   const trace_counts counts = counts_of(requests);
-  std::string text = fmt::format("{}: {} requests", read.format, counts.requests);
+  std::string text = fmt::format("{}: {}", read.format, count_text(counts.requests, "request"));
   if (counts.instances > 1) text += fmt::format(" of {} instances", counts.instances);
   if (counts.sessions > 1) text += fmt::format(" in {} sessions", counts.sessions);
   return text + fmt::format(", {} tokens; {} full blocks of {} tokens, {} of them distinct", requests.tokens(),

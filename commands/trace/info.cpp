@@ -14,6 +14,7 @@
 #include "commands/replay/ctrace_file.hpp"
 #include "commands/replay/input.hpp"
 #include "commands/replay/line.hpp"
+#include "core/count_text.hpp"
 
 namespace cenote::traces {
 
@@ -50,9 +51,11 @@ ordered_json json_of(const summary& all) {
 }
 
 std::string text_of(const summary& all) {
-  std::string text = fmt::format("{}{}: {} requests", all.format, all.anonymised ? ", anonymised" : "", all.requests);
-  if (all.writes > 0) text += fmt::format(" and {} writes", all.writes);
-  text += fmt::format(" of {} instances in {} sessions, {} tokens\n", all.instances, all.sessions, all.tokens);
+  std::string text =
+      fmt::format("{}{}: {}", all.format, all.anonymised ? ", anonymised" : "", count_text(all.requests, "request"));
+  if (all.writes > 0) text += " and " + count_text(all.writes, "write");
+  text += fmt::format(" of {} in {}, {} tokens\n", count_text(all.instances, "instance"),
+                      count_text(all.sessions, "session"), all.tokens);
   text += fmt::format("{} references to {} blocks of {} tokens{}; the longest request has {} blocks\n", all.references,
                       all.distinct, all.block_tokens, all.full_blocks ? ", full ones only" : "", all.longest);
   text += fmt::format("from {:.1f} s to {:.1f} s\n", static_cast<double>(all.first_ms) / 1e3,

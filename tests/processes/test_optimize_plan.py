@@ -271,6 +271,10 @@ def test_a_rank_needs_one_tier_and_times(tmp_path: Path) -> None:
     ended = run_cenote("optimize", "rank", trace, *ENGINE, *DRAM)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "come at once" in ended.stderr
+    again = TRACE.parent / "." / ".." / TRACE.parent.name / TRACE.name
+    ended = run_cenote("optimize", "rank", TRACE, again, *ENGINE, *DRAM)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "is there twice" in ended.stderr
 
 
 @with_cases
