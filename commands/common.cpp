@@ -46,6 +46,14 @@ config::config_sources config_options::sources() const {
   return out;
 }
 
+result<config::node_config> config_options::load() const {
+  const config::config_sources from = sources();
+  for (std::string& each : config::near_misses(from.environment)) {
+    complain({error_code::invalid_config, std::move(each)});
+  }
+  return config::load(from);
+}
+
 std::vector<std::string> config_options::as_arguments() const {
   std::vector<std::string> out;
   if (!file.empty()) out = {"--config", std::filesystem::absolute(file).native()};

@@ -53,7 +53,7 @@ void reconfigure(keeper_options& keeper, const std::string& running) {
 }
 
 exit_code run_node(const node_options& options) {
-  const auto loaded = config::load(options.config.sources());
+  const auto loaded = options.config.load();
   if (!loaded) return failed_with(loaded.error());
   if (auto pages = memory::check_kernel_pages(); !pages) return failed_with(pages.error());
   const bool resumed = options.resume_fd >= 0;

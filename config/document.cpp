@@ -18,7 +18,8 @@ every key has a default. What overrides it, weakest first:
 
 1. a TOML file: `cenote node --config cenote.toml`;
 2. environment variables: `CENOTE_DRAM__CAPACITY=4GiB` sets `dram.capacity` (a double underscore is a dot, upper case
-   becomes lower case); variables without a double underscore, as `CENOTE_SOCKET`, are not keys;
+   becomes lower case); variables without a double underscore, as `CENOTE_SOCKET`, are not keys, and one that
+   is almost a key (`CENOTE_DRAM_CAPACITY`) has a line on standard error;
 3. options: `--set dram.capacity=4GiB`. The value is TOML, else a string; lists need no quotes: `--set 'key=[/a,/b]'`.
 
 Sizes: a number with B, KiB, MiB, GiB, TiB, PiB (powers of 1024) or kB, MB, GB, TB, PB (powers of 1000); a plain number

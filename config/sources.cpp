@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "config/schema.hpp"
 #include "config/toml_reader.hpp"
 #include "core/text.hpp"
 
@@ -47,6 +49,41 @@ std::optional<std::string> key_of_variable(std::string_view name) {
   return key;
 }
 
+std::string upper_case(std::string_view text) {
+  std::string upper;
+  for (const char c : text) upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return upper;
+}
+
+/// "DRAM_HIGH_WATER" of "dram.high_water", with `dot` for each dot.
+std::string variable_of(std::string_view key, std::string_view dot) {
+  std::string name;
+  for (const char c : key) name += c == '.' ? std::string(dot) : std::string(1, c);
+  return upper_case(name);
+}
+
+/// The variable of the key that `name` is but for underscores and the case of letters. The part of a key that users
+/// name may be anything, so that such keys are compared by what stands around it.
+std::optional<std::string> near_variable(std::string_view name) {
+  std::string bare = upper_case(name);
+  const auto is_repeated = [](char a, char b) { return a == '_' && b == '_'; };
+  bare.erase(std::unique(bare.begin(), bare.end(), is_repeated), bare.end());
+  for (const key_schema& each : all_keys()) {
+    const std::string flat = variable_of(each.name, "_");
+    const auto begin = flat.find('<');
+    if (begin == std::string::npos) {
+      if (bare == flat) return variable_of(each.name, "__");
+      continue;
+    }
+    const std::string_view head = std::string_view(flat).substr(0, begin);
+    const std::string_view tail = std::string_view(flat).substr(flat.find('>') + 1);
+    if (bare.size() <= head.size() + tail.size() || !bare.starts_with(head) || !bare.ends_with(tail)) continue;
+    const std::string chosen = bare.substr(head.size(), bare.size() - head.size() - tail.size());
+    return fmt::format("{}__{}__{}", head.substr(0, head.size() - 1), chosen, tail.substr(1));
+  }
+  return std::nullopt;
+}
+
 /// `groups."team a".quota` -> `groups.team a.quota`, as the file's reader gives it.
 std::string without_quotes(std::string_view key) {
   std::string bare;
@@ -71,6 +108,21 @@ std::vector<std::pair<std::string, std::string>> process_environment() {
     variables.emplace_back(text.substr(0, equals), text.substr(equals + 1));
   }
   return variables;
+}
+
+std::vector<std::string> near_misses(const std::vector<std::pair<std::string, std::string>>& environment) {
+  constexpr std::string_view prefix = "CENOTE_";
+  std::vector<std::string> sentences;
+  for (const auto& [name, value] : environment) {
+    if (!upper_case(name).starts_with(prefix) || key_of_variable(name)) continue;
+    if (name == "CENOTE_CONFIG") {
+      sentences.emplace_back("the environment variable CENOTE_CONFIG does nothing: name the file with --config");
+    } else if (const auto near = near_variable(std::string_view(name).substr(prefix.size()))) {
+      sentences.push_back(fmt::format("the environment variable {} does nothing; did you mean CENOTE_{}?",
+                                      printable(name), printable(*near)));
+    }
+  }
+  return sentences;
 }
 
 result<std::vector<raw_entry>> gather(const config_sources& sources) {

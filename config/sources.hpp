@@ -22,6 +22,11 @@ struct config_sources {
 /// This process's environment. Not thread-safe against setenv.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> process_environment();
 
+/// A sentence for each variable that someone most likely meant as a key and that is none: one that becomes a key where
+/// underscores are doubled or letters made upper case, and CENOTE_CONFIG. What Kubernetes sets for a Service is left
+/// alone. Thread-safe.
+[[nodiscard]] std::vector<std::string> near_misses(const std::vector<std::pair<std::string, std::string>>& environment);
+
 /// All entries of all sources, weakest first, not yet checked against the schema. `CENOTE_DRAM__CAPACITY` is
 /// `dram.capacity`; names without a double underscore and CENOTE_TEST_* are not configuration. Fails with
 /// invalid_config if the file cannot be read or is not TOML, or an option is not key=value.

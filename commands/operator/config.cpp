@@ -14,7 +14,7 @@ namespace cenote {
 namespace {
 
 exit_code run_show(const config_options& options) {
-  const auto loaded = config::load(options.sources());
+  const auto loaded = options.load();
   if (!loaded) return failed_with(loaded.error());
   fmt::print("{}", config::to_toml(config::effective(*loaded)));
   return exit_code::orderly;
@@ -22,7 +22,7 @@ exit_code run_show(const config_options& options) {
 
 // What `cenote node` checks before it starts.
 exit_code run_check(const config_options& options) {
-  const auto loaded = config::load(options.sources());
+  const auto loaded = options.load();
   if (!loaded) return failed_with(loaded.error());
   if (auto fits = check_capacity(loaded->dram.capacity); !fits) return failed_with(fits.error());
   if (auto known = check_numa_node(loaded->dram.numa_node); !known) return failed_with(known.error());

@@ -236,7 +236,7 @@ std::string_view word_of(level severity) {
 }
 
 exit_code run_doctor(const config_options& options) {
-  const auto loaded = config::load(options.sources());
+  const auto loaded = options.load();
   if (!loaded) return failed_with(loaded.error());
   const auto findings = examine({.capacity = loaded->dram.capacity,
                                  .populate = loaded->dram.populate,

@@ -23,7 +23,7 @@ namespace {
 
 void reload(indexer::indexer_process& service, const config_options& options) {
   const auto log = logger("indexer");
-  const auto loaded = config::load(options.sources());
+  const auto loaded = options.load();
   const auto taken = loaded ? service.reload(*loaded) : std::unexpected(loaded.error());
   if (!taken) {
     log_warn(log, "the configuration is not reloaded", {{"reason", taken.error().message()}});
@@ -34,7 +34,7 @@ void reload(indexer::indexer_process& service, const config_options& options) {
 }
 
 exit_code run_indexer(const config_options& options) {
-  const auto loaded = config::load(options.sources());
+  const auto loaded = options.load();
   if (!loaded) return failed_with(loaded.error());
   if (auto logging = init_logging(loaded->log.level, loaded->log.format); !logging) return failed_with(logging.error());
   const sigset_t signals = block_service_signals();
@@ -61,7 +61,7 @@ exit_code run_indexer(const config_options& options) {
 }
 
 exit_code check_configuration(const config_options& options) {
-  const auto loaded = config::load(options.sources());
+  const auto loaded = options.load();
   if (!loaded) return failed_with(loaded.error());
   if (auto checked = config::check_indexer(*loaded); !checked) return failed_with(checked.error());
   fmt::print("the configuration is valid; {} publishers are configured\n", loaded->publishers.size());

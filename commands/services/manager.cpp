@@ -19,7 +19,7 @@ namespace cenote {
 namespace {
 
 exit_code run_manager(const config_options& options) {
-  const auto loaded = config::load(options.sources());
+  const auto loaded = options.load();
   if (!loaded) return failed_with(loaded.error());
   if (auto logging = init_logging(loaded->log.level, loaded->log.format); !logging) return failed_with(logging.error());
   const sigset_t signals = block_service_signals();
@@ -31,7 +31,7 @@ exit_code run_manager(const config_options& options) {
   for (int number = 0; number != SIGTERM && number != SIGINT;) {
     number = next_service_signal(signals);
     if (number != SIGHUP) continue;
-    const auto again = config::load(options.sources());
+    const auto again = options.load();
     const auto levels = again ? set_levels(again->log.level) : std::unexpected(again.error());
     if (!levels) log_warn(logger("manager"), "the levels are not reloaded", {{"reason", levels.error().message()}});
   }
@@ -41,7 +41,7 @@ exit_code run_manager(const config_options& options) {
 }
 
 exit_code check_manager_keys(const config_options& options) {
-  const auto loaded = config::load(options.sources());
+  const auto loaded = options.load();
   if (!loaded) return failed_with(loaded.error());
   if (auto checked = config::check_manager(*loaded); !checked) return failed_with(checked.error());
   const std::string state_dir = config::manager_state_dir(*loaded);

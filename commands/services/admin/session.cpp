@@ -24,7 +24,7 @@ constexpr const char* default_account = "admin";
 /// --manager, else the configuration's port on loopback.
 result<std::vector<endpoint>> admin_addresses(const admin_options& options) {
   if (!options.managers.empty()) return manager::parse_addresses(options.managers);
-  const auto loaded = config::load(options.config.sources());
+  const auto loaded = options.config.load();
   if (!loaded) return std::unexpected(loaded.error());
   const std::uint16_t port = loaded->manager.admin_rpc_port;
   if (port == 0) {

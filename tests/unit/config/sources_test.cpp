@@ -83,6 +83,35 @@ BOOST_AUTO_TEST_CASE(variables_that_are_not_configuration_are_left_alone) {
                  .has_value());
 }
 
+BOOST_AUTO_TEST_CASE(a_variable_that_is_almost_a_key_has_a_sentence) {
+  const auto sentence_for = [](std::string name) {
+    const auto all = near_misses({{std::move(name), "1"}});
+    return all.empty() ? "" : all.front();
+  };
+  const std::string start = "the environment variable ";
+  BOOST_TEST(sentence_for("CENOTE_DRAM_CAPACITY") ==
+             start + "CENOTE_DRAM_CAPACITY does nothing; did you mean CENOTE_DRAM__CAPACITY?");
+  BOOST_TEST(sentence_for("CENOTE_DRAM_HIGH_WATER") ==
+             start + "CENOTE_DRAM_HIGH_WATER does nothing; did you mean CENOTE_DRAM__HIGH_WATER?");
+  BOOST_TEST(sentence_for("cenote_dram__capacity") ==
+             start + "cenote_dram__capacity does nothing; did you mean CENOTE_DRAM__CAPACITY?");
+  BOOST_TEST(sentence_for("CENOTE_GROUPS_TEAM_A_QUOTA") ==
+             start + "CENOTE_GROUPS_TEAM_A_QUOTA does nothing; did you mean CENOTE_GROUPS__TEAM_A__QUOTA?");
+  BOOST_TEST(sentence_for("CENOTE_CONFIG") == start + "CENOTE_CONFIG does nothing: name the file with --config");
+}
+
+BOOST_AUTO_TEST_CASE(variables_of_other_purposes_and_those_of_services_have_no_sentence) {
+  BOOST_TEST(near_misses({{"CENOTE_DRAM__CAPACITY", "1GiB"},
+                          {"CENOTE_SOCKET", "/x"},
+                          {"CENOTE_LIBRARY", "/y"},
+                          {"CENOTE_PORT", "tcp://10.0.0.1:9400"},
+                          {"CENOTE_SERVICE_HOST", "10.0.0.1"},
+                          {"CENOTE_PORT_9400_TCP_ADDR", "10.0.0.1"},
+                          {"CENOTE_GROUPS_QUOTA", "1"},
+                          {"DRAM_CAPACITY", "1GiB"}})
+                 .empty());
+}
+
 BOOST_AUTO_TEST_CASE(the_process_environment_is_read_with_equals_signs_in_values) {
   ::setenv("CENOTE_TEST_VALUE", "a=b", 1);
   bool found = false;
