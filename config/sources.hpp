@@ -22,7 +22,7 @@ struct config_sources {
 /// This process's environment. Not thread-safe against setenv.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> process_environment();
 
-/// A sentence for each variable that someone most likely meant as a key and that is none: one that becomes a key where
+/// A sentence for each variable that is most likely meant as a key and is none: one that becomes a key where
 /// underscores are doubled or letters made upper case, and CENOTE_CONFIG. What Kubernetes sets for a Service is left
 /// alone. Thread-safe.
 [[nodiscard]] std::vector<std::string> near_misses(const std::vector<std::pair<std::string, std::string>>& environment);
