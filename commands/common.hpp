@@ -35,7 +35,7 @@ struct config_options {
 
   /// With this process's environment.
   [[nodiscard]] config::config_sources sources() const;
-  /// What the sources say; complains of environment variables that are almost keys.
+  /// The configuration of the sources. Prints a line for each environment variable that is almost a key.
   [[nodiscard]] result<config::node_config> load() const;
 
   /// The same options for another process of this program; the file's path is absolute.
