@@ -117,7 +117,7 @@ std::string instances_html(const ordered_json& answer) {
          replay::html_table(rows);
 }
 
-report_sentence sentence_on(const ordered_json& answer) {
+report_sentence curve_sentence(const ordered_json& answer) {
   const ordered_json& curve = answer.at("curves").front();
   const ordered_json& points = curve.at("points");
   const auto capacity = [](const ordered_json& each) { return each.at("capacity").get<std::uint64_t>(); };
@@ -138,7 +138,7 @@ report_sentence sentence_on(const ordered_json& answer) {
 report_page curve_page(const std::string& trace, const ordered_json& answer) {
   return {.command = "curve",
           .trace = trace,
-          .sentence = sentence_on(answer),
+          .sentence = curve_sentence(answer),
           .body = facts_html(answer) + hits_by_capacity(answer) + shares_table(answer) + points_table(answer) +
                   instances_html(answer),
           .data = answer};

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import html.parser
 import json
 import re
@@ -13,7 +14,7 @@ from lru_model import SIZE, TRACES
 from node import run_cenote
 from test_replay_report import check_drawn, embedded
 
-VOID = {"meta", "circle", "line", "polyline", "br"}
+VOID = {"meta"}
 MOONCAKE = TRACES / "mooncake.jsonl"
 SCHEMA = TRACES / "tair-schema.jsonl"
 CURVE = ("--block-tokens", str(SIZE), "--policies", "lru,arc,belady", "--capacities", "0,20,40,80,160")
@@ -38,7 +39,7 @@ class Reader(html.parser.HTMLParser):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in VOID
+        assert tag not in {"div", "script", "table"}
         self.attributes += attrs
 
     def handle_endtag(self, tag: str) -> None:
@@ -79,7 +80,12 @@ def test_the_page_of_curve_has_the_numbers_of_its_object(tmp_path: Path) -> None
     reader = check_page(page)
     for each in answer["curves"]:
         for point in each["points"]:
-            row = [str(point["capacity"]), share(point["hit_ratio"]), str(point["hit_tokens"]), str(point["hit_blocks"])]
+            row = [
+                str(point["capacity"]),
+                share(point["hit_ratio"]),
+                str(point["hit_tokens"]),
+                str(point["hit_blocks"]),
+            ]
             assert any(reader.cells[i : i + 4] == row for i in range(len(reader.cells))), row
     for each in answer["capacity_for"]:
         assert f"{each['capacity']} blocks" in reader.cells
@@ -138,3 +144,52 @@ def test_a_failed_command_leaves_the_old_page(tmp_path: Path) -> None:
         assert run_cenote("optimize", "curve", trace, "--report", page).returncode == 1
         assert (page.read_text() if page.exists() else None) == old
     assert sorted(each.name for each in tmp_path.iterdir()) == ["page.html", "trace.jsonl"]
+
+
+SERVED = ("--block-tokens", str(SIZE), "--model", "llama-3-8b", "--gpu", "h100", "--gpus", "1")
+MONEY = ("--slo", "ttft_p90=50ms", "--price", "replica=2/h,dram=0.004/GiB/h")
+DRAM = ("--tier", "dram:0.5ms:20GB/s")
+
+
+def test_the_page_of_cost_has_the_numbers_of_its_object(tmp_path: Path) -> None:
+    page = tmp_path / "cost.html"
+    answer = reported("cost", MOONCAKE, page, *SERVED, *DRAM, *MONEY, "--capacities", "20,40,80")
+    reader = check_page(page)
+    for point in answer["points"]:
+        start = reader.cells.index(str(point["capacity"]))
+        row = reader.cells[start : start + 11]
+        assert row[2:5] == [str(point["hit_tokens"]), str(point["loaded_tokens"]), f"{point['gpu_s']:.3f} s"]
+        assert row[5:8] == [f"{1000 * point[f'ttft_p{each}']:.2f} ms" for each in (50, 90, 99)]
+        assert row[8] == str(point["replicas"])
+        assert row[10] == f"{point['cost_hour']:.4f}"
+    check_drawn(
+        page,
+        tmp_path,
+        "Time to first token by capacity",
+        "Replicas by capacity",
+        "Money an hour by capacity",
+        "Seconds of GPU by capacity",
+    )
+
+
+def test_the_page_of_plan_has_the_sentence_the_fragment_and_what_was_tried(tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    arguments = (*SERVED, *DRAM, *MONEY, "--capacities", "20,40,80", "--objective", "cost,ttft")
+    answer = reported("plan", MOONCAKE, page, *arguments)
+    reader = check_page(page)
+    text = page.read_text()
+    assert html.escape(answer["config"]) in text
+    for candidate in answer["pareto"]:
+        assert f"{candidate['cost_hour']:.4f}" in reader.cells
+    spoken = run_cenote("optimize", "plan", MOONCAKE, *arguments).stdout.splitlines()[0]
+    assert f"<b>{html.escape(spoken)}</b>" in text
+    check_drawn(page, tmp_path, "Money an hour by capacity of all tiers", "Pareto front")
+
+
+def test_a_plan_that_nothing_keeps_has_a_page_that_warns(tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    level = ("--slo", "ttft_p90=1us", "--price", "replica=2/h,dram=0.004/GiB/h")
+    ended = run_cenote("optimize", "plan", MOONCAKE, *SERVED, *DRAM, *level, "--json", "--report", page)
+    assert ended.returncode == 1
+    assert '<p class="bad"><b>nothing keeps ttft_p90=1us' in page.read_text()
+    assert embedded(page) == json.loads(ended.stdout)
