@@ -77,20 +77,20 @@ std::string costs_table(const ordered_json& answer) {
   table rows({">BLOCKS", ">CAPACITY", ">HIT TOKENS", ">LOADED TOKENS", ">GPU TIME", ">TTFT P50", ">TTFT P90",
               ">TTFT P99", ">REPLICAS", ">UTILISATION", has_money ? ">AN HOUR" : ""});
   const std::uint64_t block_bytes = block_bytes_in(answer);
-  const auto add = [&](std::string blocks, std::string capacity, const ordered_json& each) {
-    const auto seconds = [&](const char* name) { return seconds_text(each.at(name).get<double>()); };
-    const bool is_kept = each.at("replicas").is_number();
+  const auto add = [&](std::string blocks, std::string capacity, const ordered_json& point) {
+    const auto seconds = [&](const char* name) { return seconds_text(point.at(name).get<double>()); };
+    const bool is_kept = point.at("replicas").is_number();
     std::vector<std::string> row{std::move(blocks),
                                  std::move(capacity),
-                                 each.at("hit_tokens").dump(),
-                                 each.at("loaded_tokens").dump(),
-                                 fmt::format("{:.3f} s", each.at("gpu_s").get<double>()),
+                                 point.at("hit_tokens").dump(),
+                                 point.at("loaded_tokens").dump(),
+                                 fmt::format("{:.3f} s", point.at("gpu_s").get<double>()),
                                  seconds("ttft_p50"),
                                  seconds("ttft_p90"),
                                  seconds("ttft_p99"),
-                                 is_kept ? each.at("replicas").dump() : "none",
-                                 is_kept ? percent(each.at("utilisation").get<double>()) : "none"};
-    if (has_money) row.push_back(is_kept ? fmt::format("{:.4f}", each.at("cost_hour").get<double>()) : "none");
+                                 is_kept ? point.at("replicas").dump() : "none",
+                                 is_kept ? percent(point.at("utilisation").get<double>()) : "none"};
+    if (has_money) row.push_back(is_kept ? fmt::format("{:.4f}", point.at("cost_hour").get<double>()) : "none");
     rows.add(std::move(row));
   };
   add("no tiers", "-", answer.at("without"));

@@ -98,6 +98,7 @@ void add_analyze(CLI::App& family) {
                       "Of a cache with other block sizes, in the trace's blocks; without it a quarter of the distinct "
                       "ones");
   command->add_flag("--json", options->as_json, "One object");
+  options->report.add_to(*command);
   command->callback([options] { end_with(optimize::run_analyze(*options)); });
 }
 

@@ -238,9 +238,10 @@ chart_axis duration_axis(const std::vector<chart_series>& us) {
 }
 
 chart_axis capacity_axis(const std::vector<double>& blocks, std::uint64_t block_bytes) {
-  const auto text = [block_bytes](double at) {
-    if (block_bytes == 0) return fmt::format("{:.0f}", at);
-    return approximate_bytes(static_cast<std::uint64_t>(std::min(at * static_cast<double>(block_bytes), most_bytes)));
+  const auto text = [block_bytes](double value) {
+    if (block_bytes == 0) return fmt::format("{:.0f}", value);
+    return approximate_bytes(
+        static_cast<std::uint64_t>(std::min(value * static_cast<double>(block_bytes), most_bytes)));
   };
   chart_axis axis{.label = "capacity, logarithmic", .low = 1, .high = 10, .logarithmic = true};
   if (block_bytes == 0) axis.label = "capacity in blocks, logarithmic";
@@ -254,8 +255,9 @@ chart_axis capacity_axis(const std::vector<double>& blocks, std::uint64_t block_
   }
   for (const double each : blocks) axis.ticks.push_back({each, text(each)});
   std::ranges::sort(axis.ticks, {}, &chart_tick::value);
-  axis.show = [text, block_bytes](double at) {
-    return block_bytes == 0 ? fmt::format("{:.0f} blocks", at) : fmt::format("{} ({:.0f} blocks)", text(at), at);
+  axis.show = [text, block_bytes](double value) {
+    return block_bytes == 0 ? fmt::format("{:.0f} blocks", value)
+                            : fmt::format("{} ({:.0f} blocks)", text(value), value);
   };
   return axis;
 }

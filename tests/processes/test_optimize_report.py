@@ -193,3 +193,27 @@ def test_a_plan_that_nothing_keeps_has_a_page_that_warns(tmp_path: Path) -> None
     assert ended.returncode == 1
     assert '<p class="bad"><b>nothing keeps ttft_p90=1us' in page.read_text()
     assert embedded(page) == json.loads(ended.stdout)
+
+
+def test_the_page_of_analyze_has_the_numbers_of_its_object(tmp_path: Path) -> None:
+    page = tmp_path / "analyze.html"
+    answer = reported("analyze", MOONCAKE, page, "--block-tokens", str(SIZE), "--over-time", "2s", "--top", "5")
+    reader = check_page(page)
+    for run in answer["hot"]:
+        row = [str(run[name]) for name in ("run", "depth", "blocks", "uses", "tokens_saved")]
+        assert any(reader.cells[i : i + 5] == row for i in range(len(reader.cells))), row
+    references = answer["reuse_distance"]["cold"] + sum(count for _, count in answer["reuse_distance"]["below"])
+    total = 0
+    for limit, count in answer["reuse_distance"]["below"]:
+        total += count
+        start = reader.cells.index(f"{limit} blocks")
+        assert reader.cells[start + 1] == share(total / references)
+    check_drawn(
+        page,
+        tmp_path,
+        "Hits over time",
+        "Capacity over time that keeps every block",
+        "Reuse distance: other blocks since a block's last use",
+        "Time since a block's last use",
+        "Uses of a block",
+    )
