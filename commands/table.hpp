@@ -14,6 +14,8 @@ class table {
 
   /// Missing cells are empty, surplus ones are dropped. What would steer a terminal is escaped (core/text).
   void add(std::vector<std::string> row);
+  /// The heading with its signs, then the cells as they were added.
+  [[nodiscard]] const std::vector<std::vector<std::string>>& rows() const noexcept { return rows_; }
   [[nodiscard]] bool empty() const noexcept { return rows_.size() == 1; }
 
   /// Two blanks between columns, each line indented by `indent`, none ends in blanks.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "commands/common.hpp"
+#include "commands/optimize/analyze_page.hpp"
 #include "commands/optimize/figures_output.hpp"
 #include "commands/optimize/instances.hpp"
 #include "commands/optimize/trace_figures.hpp"
@@ -72,7 +73,7 @@ struct analysis {
   figure_form form;
 };
 
-std::string json_text(const analysis& all) {
+ordered_json json_of(const analysis& all) {
   ordered_json object = summary_json(all.read);
   add_figures(object, all.read, all.figures, all.form);
   if (all.parts != nullptr) {
@@ -83,7 +84,7 @@ std::string json_text(const analysis& all) {
       object["by_instance"].push_back(std::move(member));
     });
   }
-  return object.dump() + "\n";
+  return object;
 }
 
 std::string tables_text(const analysis& all) {
@@ -109,6 +110,7 @@ exit_code run_analyze(const analyze_options& options) {
   if (!options.tree_file.empty()) {
     if (auto ok = check_tree_file(options.tree_file); !ok) return failed_with(ok.error());
   }
+  if (auto ok = options.report.check(options.trace.path); !ok) return failed_with(ok.error());
   const auto read = options.trace.read();
   if (!read) return failed_with(read.error());
   std::optional<simulation::instance_parts> parts;
@@ -123,9 +125,15 @@ exit_code run_analyze(const analyze_options& options) {
       .figures = figures,
       .choice = *choice,
       .form = {.top = options.top, .bytes_per_token = options.bytes_per_token, .has_windows = !options.window.empty()}};
-  const std::string text = options.as_json ? json_text(all) : tables_text(all);
+  const bool has_page = options.report.is_given();
+  const ordered_json object = options.as_json || has_page ? json_of(all) : ordered_json();
+  const std::string tables = !options.as_json || has_page ? tables_text(all) : "";
   if (auto ok = write_tree(options, *read, figures); !ok) return failed_with(ok.error());
-  fmt::print("{}", text);
+  if (options.report.is_given()) {
+    const auto page = analyze_page(options.trace.path, object, tables);
+    if (auto ok = options.report.write(page); !ok) return failed_with(ok.error());
+  }
+  fmt::print("{}", options.as_json ? object.dump() + "\n" : tables);
   return exit_code::orderly;
 }
 

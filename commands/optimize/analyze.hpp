@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "commands/optimize/report.hpp"
 #include "commands/optimize/trace_options.hpp"
 #include "keeper/exit_code.hpp"
 
@@ -18,6 +19,7 @@ struct analyze_options {
   std::string capacity;               ///< of other block sizes, in the trace's blocks; empty: a quarter of the distinct
   std::uint64_t bytes_per_token = 0;  ///< 0: not known
   bool as_json = false;
+  report_option report;
 };
 
 /// Prints the analyses, or one line why not; then it has written no file either.

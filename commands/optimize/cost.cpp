@@ -11,6 +11,7 @@
 
 #include "commands/common.hpp"
 #include "commands/optimize/capacities.hpp"
+#include "commands/optimize/cost_page.hpp"
 #include "commands/optimize/figures_text.hpp"
 #include "commands/optimize/refusal.hpp"
 #include "commands/replay/options.hpp"
@@ -274,17 +275,23 @@ void cost_options::add_to(CLI::App& command) {
       ->capture_default_str();
   serving.add_to(command);
   command.add_flag("--json", as_json, "One object");
+  report.add_to(command);
 }
 
 exit_code run_cost(const cost_options& options) {
   const auto plan = plan_with(options);
   if (!plan) return failed_with(plan.error());
+  if (auto ok = options.report.check(options.trace.path); !ok) return failed_with(ok.error());
   const auto read = options.trace.read();
   if (!read) return failed_with(read.error());
   const auto answer = measure_costs(read->requests, *plan, options.capacities);
   if (!answer) return failed_with(answer.error());
+  const ordered_json object = json_of_costs(*read, *answer, *plan);
+  if (options.report.is_given()) {
+    if (auto ok = options.report.write(cost_page(options.trace.path, object)); !ok) return failed_with(ok.error());
+  }
   if (options.as_json) {
-    fmt::print("{}\n", json_of_costs(*read, *answer, *plan).dump());
+    fmt::print("{}\n", object.dump());
   } else {
     print_costs(*read, *answer, *plan);
   }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "commands/optimize/prefill_options.hpp"
+#include "commands/optimize/report.hpp"
 #include "commands/optimize/serving_options.hpp"
 #include "commands/optimize/tier_options.hpp"
 #include "commands/optimize/trace_options.hpp"
@@ -20,6 +21,7 @@ struct cost_options {
   std::string order = "rev";
   serving_options serving;
   bool as_json = false;
+  report_option report;
 
   void add_to(CLI::App& command);
 };

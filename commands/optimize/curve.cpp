@@ -13,6 +13,7 @@
 
 #include "commands/common.hpp"
 #include "commands/optimize/capacities.hpp"
+#include "commands/optimize/curve_page.hpp"
 #include "commands/optimize/instances.hpp"
 #include "commands/optimize/refusal.hpp"
 #include "commands/optimize/trace_summary.hpp"
@@ -428,11 +429,17 @@ result<curve_answer> answer_of(const read_trace& read, curve_request request, co
 exit_code run_curve(const curve_options& options) {
   auto request = parse(options);
   if (!request) return failed_with(request.error());
+  if (auto ok = options.report.check(options.trace.path); !ok) return failed_with(ok.error());
   const auto read = options.trace.read();
   if (!read) return failed_with(read.error());
   const auto answer = answer_of(*read, std::move(*request), options);
   if (!answer) return failed_with(answer.error());
-  fmt::print("{}", options.as_json ? json_of(*read, *answer).dump() + "\n" : answer_text(*read, *answer));
+  const bool has_object = options.as_json || options.report.is_given();
+  const ordered_json object = has_object ? json_of(*read, *answer) : ordered_json();
+  if (options.report.is_given()) {
+    if (auto ok = options.report.write(curve_page(options.trace.path, object)); !ok) return failed_with(ok.error());
+  }
+  fmt::print("{}", options.as_json ? object.dump() + "\n" : answer_text(*read, *answer));
   return exit_code::orderly;
 }
 

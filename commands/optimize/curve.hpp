@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "commands/optimize/report.hpp"
 #include "commands/optimize/trace_options.hpp"
 #include "keeper/exit_code.hpp"
 
@@ -17,6 +18,7 @@ struct curve_options {
   bool by_instance = false;
   double warm_up = 0;  ///< percent of the requests
   bool as_json = false;
+  report_option report;
 };
 
 /// Prints the curves, or one line why not. Runs on all cores.

@@ -54,6 +54,7 @@ void add_curve(CLI::App& family) {
       ->transform(percent_number)
       ->check(CLI::Range(0.0, most_warm_up));
   command->add_flag("--json", options->as_json, "One object");
+  options->report.add_to(*command);
   command->footer("belady goes from head to tail and tblru in an order of its own, whatever --order says.");
   command->callback([options] { end_with(optimize::run_curve(*options)); });
 }
@@ -97,6 +98,7 @@ void add_analyze(CLI::App& family) {
                       "Of a cache with other block sizes, in the trace's blocks; without it a quarter of the distinct "
                       "ones");
   command->add_flag("--json", options->as_json, "One object");
+  options->report.add_to(*command);
   command->callback([options] { end_with(optimize::run_analyze(*options)); });
 }
 

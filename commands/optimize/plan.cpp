@@ -10,6 +10,7 @@
 
 #include "commands/common.hpp"
 #include "commands/optimize/capacities.hpp"
+#include "commands/optimize/cost_page.hpp"
 #include "commands/optimize/plan_answer.hpp"
 #include "commands/optimize/refusal.hpp"
 #include "commands/replay/options.hpp"
@@ -365,6 +366,7 @@ void plan_options::add_to(CLI::App& command) {
   command.add_option("--budget", budget, "Bytes that all tiers together may have, as in 512GiB");
   command.add_flag("--refine", refines, "Look between given --capacities, too");
   command.add_flag("--json", as_json, "One object");
+  report.add_to(command);
 }
 
 exit_code run_plan(const plan_options& options) {
@@ -372,12 +374,17 @@ exit_code run_plan(const plan_options& options) {
   if (!tiers) return failed_with(tiers.error());
   auto task = task_with(options, *tiers);
   if (!task) return failed_with(task.error());
+  if (auto ok = options.report.check(options.trace.path); !ok) return failed_with(ok.error());
   const auto read = options.trace.read();
   if (!read) return failed_with(read.error());
   if (auto good = choose_sizes(options, *tiers, read->requests, *task); !good) return failed_with(good.error());
   const bool is_for_cost = task->goal.objectives == std::vector{objective::cost};
   const auto answer = answer_of(read->requests, *task, is_for_cost && (options.refines || options.capacities.empty()));
   if (!answer) return failed_with(answer.error());
+  if (options.report.is_given()) {
+    const auto page = plan_page(options.trace.path, *read, *answer, *task);
+    if (auto ok = options.report.write(page); !ok) return failed_with(ok.error());
+  }
   if (options.as_json) fmt::print("{}\n", json_of_plan(*read, *answer, *task).dump());
   if (!answer->best) return failed_with({error_code::limit_exceeded, unkept_text(*answer, *task)});
   if (!options.as_json) print_plan(*read, *answer, *task);

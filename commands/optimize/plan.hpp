@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands/optimize/prefill_options.hpp"
+#include "commands/optimize/report.hpp"
 #include "commands/optimize/serving_options.hpp"
 #include "commands/optimize/tier_options.hpp"
 #include "commands/optimize/trace_options.hpp"
@@ -27,6 +28,7 @@ struct plan_options {
   serving_options serving;
   bool refines = false;
   bool as_json = false;
+  report_option report;
 
   void add_to(CLI::App& command);
 };

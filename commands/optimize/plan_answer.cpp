@@ -165,18 +165,6 @@ std::string no_cache_text(const read_trace& read, const plan_answer& answer, con
                             is_equal ? "cost as much" : "bring it to " + money, replicas_text(*rival->replicas));
 }
 
-std::string sentence(const read_trace& read, const plan_answer& answer, const plan_task& task) {
-  if (is_empty(answer.best->tiers)) return no_cache_text(read, answer, task);
-  const std::string tiers = tiers_text(answer.best->tiers, task.block_bytes);
-  if (task.goal.level && task.goal.objectives.front() == objective::cost) {
-    return fmt::format("{} {}{}.", tiers, saving_text(*answer.best, answer.bare, task), halved_text(answer));
-  }
-  return fmt::format("{} hit {} of the tokens (without: {}), with a ttft_p{:g} of {} (without: {}) on {}.", tiers,
-                     percent(hit_share(read, *answer.best)), percent(hit_share(read, answer.bare)),
-                     task.goal.ttft_percent, seconds_text(answer.best->ttft), seconds_text(answer.bare.ttft),
-                     replicas_text(answer.best->replicas.value_or(1)));
-}
-
 /// "3 replicas, 6.78 an hour", or what is measured where replicas are given.
 std::string worth_text(const plan_candidate& candidate, const plan_task& task) {
   if (!candidate.replicas) return "keeps the bounds with no number of replicas";
@@ -184,27 +172,6 @@ std::string worth_text(const plan_candidate& candidate, const plan_task& task) {
   if (task.has_prices) text += fmt::format(", {:.2f} an hour", candidate.hourly);
   return text + fmt::format(", ttft_p{:g} {}, {:.3f} s of GPU", task.goal.ttft_percent, seconds_text(candidate.ttft),
                             candidate.gpu_s);
-}
-
-void print_reasons(const plan_answer& answer, const plan_task& task) {
-  table rows({"WHY", "TIERS", "WORTH"});
-  const auto add = [&](std::string name, const plan_candidate& each) {
-    rows.add({std::move(name), tiers_text(each.tiers, task.block_bytes), worth_text(each, task)});
-  };
-  add("the plan", *answer.best);
-  add("no cache", answer.bare);
-  for (const auto& [smaller, larger] : answer.reasons.neighbours) {
-    add("20 % less of it", smaller);
-    add("20 % more of it", larger);
-  }
-  constexpr std::array names{"first", "second"};
-  for (std::size_t i = 0; i < answer.reasons.halves.size(); ++i) {
-    add(fmt::format("{} half of the trace", names[i]), answer.reasons.halves[i].plan);
-    add(fmt::format("{} half, its best", names[i]), answer.reasons.halves[i].best);
-  }
-  constexpr std::array loads{"20 % less load", "20 % more load"};
-  for (std::size_t i = 0; i < answer.reasons.loads.size(); ++i) add(loads[i], answer.reasons.loads[i]);
-  fmt::print("\n{}", rows.text());
 }
 
 std::vector<std::string> row_of(const read_trace& read, const plan_candidate& candidate, const plan_task& task) {
@@ -232,16 +199,8 @@ std::vector<plan_candidate> candidates_at(const simulation::search_outcome& outc
 }
 
 void print_rows(const read_trace& read, std::span<const plan_candidate> candidates, const plan_task& task) {
-  std::vector<std::string> heading;
-  for (const tier_setup& each : candidates.front().tiers) heading.push_back(">" + shown_name(each.link.name));
-  heading.emplace_back("POLICY");
-  if (candidates.front().tiers.size() > 1) heading.emplace_back("INGEST");
-  heading.insert(heading.end(),
-                 {">HITS", ">GPU TIME", fmt::format(">TTFT P{:g}", task.goal.ttft_percent), ">REPLICAS"});
-  if (task.has_prices) heading.emplace_back(">AN HOUR");
-  table rows(std::move(heading));
-  for (const plan_candidate& each : candidates | std::views::take(most_rows)) rows.add(row_of(read, each, task));
-  fmt::print("{}", rows.text());
+  const auto first = candidates.first(std::min(candidates.size(), most_rows));
+  fmt::print("{}", candidates_table(read, first, task).text());
   if (candidates.size() > most_rows) {
     fmt::print("  and {} more: --json has all of them\n", candidates.size() - most_rows);
   }
@@ -279,6 +238,52 @@ std::string toml_of_tier(const tier_setup& tier, bool is_lower, std::uint64_t bl
 }
 
 }  // namespace
+
+std::string plan_sentence(const read_trace& read, const plan_answer& answer, const plan_task& task) {
+  if (is_empty(answer.best->tiers)) return no_cache_text(read, answer, task);
+  const std::string tiers = tiers_text(answer.best->tiers, task.block_bytes);
+  if (task.goal.level && task.goal.objectives.front() == objective::cost) {
+    return fmt::format("{} {}{}.", tiers, saving_text(*answer.best, answer.bare, task), halved_text(answer));
+  }
+  return fmt::format("{} hit {} of the tokens (without: {}), with a ttft_p{:g} of {} (without: {}) on {}.", tiers,
+                     percent(hit_share(read, *answer.best)), percent(hit_share(read, answer.bare)),
+                     task.goal.ttft_percent, seconds_text(answer.best->ttft), seconds_text(answer.bare.ttft),
+                     replicas_text(answer.best->replicas.value_or(1)));
+}
+
+table reasons_table(const plan_answer& answer, const plan_task& task) {
+  table rows({"WHY", "TIERS", "WORTH"});
+  const auto add = [&](std::string name, const plan_candidate& each) {
+    rows.add({std::move(name), tiers_text(each.tiers, task.block_bytes), worth_text(each, task)});
+  };
+  add("the plan", *answer.best);
+  add("no cache", answer.bare);
+  for (const auto& [smaller, larger] : answer.reasons.neighbours) {
+    add("20 % less of it", smaller);
+    add("20 % more of it", larger);
+  }
+  constexpr std::array names{"first", "second"};
+  for (std::size_t i = 0; i < answer.reasons.halves.size(); ++i) {
+    add(fmt::format("{} half of the trace", names[i]), answer.reasons.halves[i].plan);
+    add(fmt::format("{} half, its best", names[i]), answer.reasons.halves[i].best);
+  }
+  constexpr std::array loads{"20 % less load", "20 % more load"};
+  for (std::size_t i = 0; i < answer.reasons.loads.size(); ++i) add(loads[i], answer.reasons.loads[i]);
+  return rows;
+}
+
+table candidates_table(const read_trace& read, std::span<const plan_candidate> candidates, const plan_task& task) {
+  std::vector<std::string> heading;
+  for (const tier_setup& each : candidates.front().tiers) heading.push_back(">" + shown_name(each.link.name));
+  heading.emplace_back("POLICY");
+  if (candidates.front().tiers.size() > 1) heading.emplace_back("INGEST");
+  heading.insert(heading.end(),
+                 {">HITS", ">GPU TIME", fmt::format(">TTFT P{:g}", task.goal.ttft_percent), ">REPLICAS"});
+  if (task.has_prices) heading.emplace_back(">AN HOUR");
+  table rows(std::move(heading));
+  for (const plan_candidate& each : candidates) rows.add(row_of(read, each, task));
+  return rows;
+}
 
 std::string toml_of(const plan_candidate& best, std::uint64_t block_bytes) {
   if (is_empty(best.tiers)) return "# no cache is best: no node is needed\n";
@@ -333,8 +338,8 @@ ordered_json json_of_plan(const read_trace& read, const plan_answer& answer, con
 }
 
 void print_plan(const read_trace& read, const plan_answer& answer, const plan_task& task) {
-  fmt::print("{}\n\n{}", sentence(read, answer, task), toml_of(*answer.best, task.block_bytes));
-  print_reasons(answer, task);
+  fmt::print("{}\n\n{}", plan_sentence(read, answer, task), toml_of(*answer.best, task.block_bytes));
+  fmt::print("\n{}", reasons_table(answer, task).text());
   if (!answer.outcome.front.empty()) {
     fmt::print("\nNothing beats these in all objectives; capacities in blocks:\n");
     print_rows(read, candidates_at(answer.outcome, answer.outcome.front), task);

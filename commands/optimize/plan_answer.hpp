@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "commands/replay/trace.hpp"
+#include "commands/table.hpp"
 #include "simulation/optimize/search.hpp"
 
 namespace cenote::optimize {
@@ -46,6 +48,13 @@ struct plan_answer {
                                                   const plan_task& task);
 /// The answer in a sentence, the fragment, the reasons, what was tried.
 void print_plan(const read_trace& read, const plan_answer& answer, const plan_task& task);
+/// The answer in a sentence; there is a best one.
+[[nodiscard]] std::string plan_sentence(const read_trace& read, const plan_answer& answer, const plan_task& task);
+/// The best one under other conditions, beside no cache.
+[[nodiscard]] table reasons_table(const plan_answer& answer, const plan_task& task);
+/// A row for each, of which there is one at least.
+[[nodiscard]] table candidates_table(const read_trace& read, std::span<const simulation::plan_candidate> candidates,
+                                     const plan_task& task);
 /// A sentence on a service level that nothing keeps.
 [[nodiscard]] std::string unkept_text(const plan_answer& answer, const plan_task& task);
 /// The configuration of a node; only comments where it is not worth one. Ends with a line feed.

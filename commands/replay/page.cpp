@@ -2,18 +2,23 @@
 
 #include <fmt/format.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <span>
 #include <sstream>
 #include <thread>
 
-#include "commands/table.hpp"
 #include "core/machine.hpp"
+#include "core/text.hpp"
 #include "core/units.hpp"
 
 namespace cenote::replay {
@@ -51,6 +56,8 @@ div.wide{overflow-x:auto}
 .tick,.label{fill:var(--soft);font-size:12px}
 pre{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:12px;overflow-x:auto;font-size:13px}
 )";
+
+constexpr double most_bytes = 9e18;  // of an axis
 
 /// JSON that may stand in a page: nothing in it ends the element.
 std::string embedded(const nlohmann::ordered_json& data) {
@@ -104,6 +111,26 @@ std::string host_class() {
                      memory ? static_cast<double>(memory->total) / GiB : 0.0, system.sysname, system.release);
 }
 
+/// The file that a page is to be, and the one that is written first: the same one where it is no plain file.
+struct page_place {
+  std::filesystem::path target;
+  std::filesystem::path fresh;
+};
+
+page_place place_of(const std::string& path) {
+  std::error_code unknown;
+  const auto state = std::filesystem::status(path, unknown);
+  const bool is_plain = !std::filesystem::exists(state) || std::filesystem::is_regular_file(state);
+  if (!is_plain || path.starts_with("/dev/")) return {path, path};
+  std::filesystem::path target(path);
+  if (std::filesystem::exists(state)) {
+    if (auto real = std::filesystem::canonical(path, unknown); !unknown) target = std::move(real);
+  }
+  std::filesystem::path fresh = target;
+  fresh += fmt::format(".{}.new", ::getpid());
+  return {std::move(target), std::move(fresh)};
+}
+
 }  // namespace
 
 std::string html_of(const page& what) {
@@ -115,17 +142,24 @@ std::string html_of(const page& what) {
 }
 
 result<void> write_page(const std::string& path, const std::string& html) {
-  std::ofstream file(path, std::ios::trunc);
+  const page_place place = place_of(path);
+  std::ofstream file(place.fresh, std::ios::trunc);
   file << html;
   file.close();
-  if (!file) return fail_errno("write", path);
-  return {};
+  if (file && (place.fresh == place.target || ::rename(place.fresh.c_str(), place.target.c_str()) == 0)) return {};
+  auto failed = fail_errno("write", path);
+  if (place.fresh != place.target) ::unlink(place.fresh.c_str());
+  return failed;
 }
 
 result<void> check_writable(const std::string& path) {
   if (path.empty()) return {};
-  const std::ofstream file(path, std::ios::app);
+  const page_place place = place_of(path);
+  std::error_code unknown;
+  if (std::filesystem::is_directory(place.target, unknown)) return fail_errno(EISDIR, "open", path);
+  const std::ofstream file(place.fresh, std::ios::app);
   if (!file) return fail_errno("open", path);
+  if (place.fresh != place.target) ::unlink(place.fresh.c_str());
   return {};
 }
 
@@ -138,6 +172,27 @@ std::string html_table(const std::vector<std::vector<std::string>>& rows) {
     out += "</tr>";
   }
   return out + "</table></div>\n";
+}
+
+std::string html_table(const table& rows) {
+  auto cells = rows.rows();
+  for (std::string& name : cells.front()) {
+    if (name.starts_with('>')) name.erase(0, 1);
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  }
+  for (auto& row : cells) {
+    row.resize(cells.front().size());
+    for (std::string& cell : row) cell = printable(cell);
+  }
+  return html_table(cells);
+}
+
+std::string html_of(std::span<const page_card> cards) {
+  std::string out = "<div class=\"cards\">";
+  for (const page_card& each : cards) {
+    out += fmt::format("<div><b>{}</b><span>{}</span></div>", escape_html(each.value), escape_html(each.name));
+  }
+  return out + "</div>\n";
 }
 
 std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t indent) {
@@ -183,16 +238,27 @@ chart_axis duration_axis(const std::vector<chart_series>& us) {
 }
 
 chart_axis capacity_axis(const std::vector<double>& blocks, std::uint64_t block_bytes) {
-  const auto text = [block_bytes](double at) {
-    return approximate_bytes(static_cast<std::uint64_t>(at * static_cast<double>(block_bytes)));
+  const auto text = [block_bytes](double value) {
+    if (block_bytes == 0) return fmt::format("{:.0f}", value);
+    return approximate_bytes(
+        static_cast<std::uint64_t>(std::min(value * static_cast<double>(block_bytes), most_bytes)));
   };
   chart_axis axis{.label = "capacity, logarithmic", .low = 1, .high = 10, .logarithmic = true};
+  if (block_bytes == 0) axis.label = "capacity in blocks, logarithmic";
   if (!blocks.empty()) {
-    axis.low = std::max(1.0, std::ranges::min(blocks));
+    // 0 has no place on such an axis: it stands in front of the smallest one, at half of it.
+    std::vector<double> some;
+    std::ranges::copy_if(blocks, std::back_inserter(some), [](double each) { return each > 0; });
+    const double smallest = some.empty() ? 1.0 : std::ranges::min(some);
+    axis.low = std::max(1.0, some.size() < blocks.size() ? smallest / 2 : smallest);
     axis.high = std::max(axis.low, std::ranges::max(blocks));
   }
   for (const double each : blocks) axis.ticks.push_back({each, text(each)});
-  axis.show = [text](double at) { return fmt::format("{} ({:.0f} blocks)", text(at), at); };
+  std::ranges::sort(axis.ticks, {}, &chart_tick::value);
+  axis.show = [text, block_bytes](double value) {
+    return block_bytes == 0 ? fmt::format("{:.0f} blocks", value)
+                            : fmt::format("{} ({:.0f} blocks)", text(value), value);
+  };
   return axis;
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "commands/replay/result.hpp"
 #include "commands/replay/svg_chart.hpp"
+#include "commands/table.hpp"
 #include "core/error.hpp"
 
 namespace cenote::replay {
@@ -21,9 +23,10 @@ struct page {
 /// Light or dark as the reader's system is; runs nothing and asks for nothing.
 [[nodiscard]] std::string html_of(const page& what);
 
-/// Writes what is to be a page; the file is made anew.
+/// Writes what is to be a page, whole or not at all: under another name beside it, which then takes its place. Devices
+/// and pipes are written as they are.
 [[nodiscard]] result<void> write_page(const std::string& path, const std::string& html);
-/// Found out before a replay of an hour, not after it; an empty path is no page.
+/// Found out before a replay of an hour, not after it; an empty path is no page. Leaves no file behind.
 [[nodiscard]] result<void> check_writable(const std::string& path);
 
 /// Heading and rows for a terminal: the first column to the left.
@@ -31,12 +34,21 @@ struct page {
 
 /// An HTML table; the first row is the heading. Cells are escaped.
 [[nodiscard]] std::string html_table(const std::vector<std::vector<std::string>>& rows);
+/// A table for terminals, its heading in small letters.
+[[nodiscard]] std::string html_table(const table& rows);
+
+/// A figure of its own, with what it is.
+struct page_card {
+  std::string value;
+  std::string name;
+};
+[[nodiscard]] std::string html_of(std::span<const page_card> cards);
 
 /// Ticks and values in percent, from 0 to `high` (a ratio).
 [[nodiscard]] chart_axis percent_axis(std::string label, double high);
 /// A logarithmic axis of times that holds all of `us`, microseconds.
 [[nodiscard]] chart_axis duration_axis(const std::vector<chart_series>& us);
-/// A logarithmic axis of capacities.
+/// A logarithmic axis of capacities, with their bytes unless `block_bytes` is 0.
 [[nodiscard]] chart_axis capacity_axis(const std::vector<double>& blocks, std::uint64_t block_bytes);
 
 /// This machine and program, and the command line of this process.

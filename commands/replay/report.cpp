@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "commands/replay/page.hpp"
 #include "commands/replay/several_nodes.hpp"
@@ -270,22 +271,19 @@ std::string hits_by_capacity(const replay_result& replay) {
 
 std::string cards(const replay_result& replay) {
   const tally& sums = *replay.sums;
-  const auto card = [](const std::string& value, std::string_view name) {
-    return fmt::format("<div><b>{}</b><span>{}</span></div>", escape_html(value), name);
-  };
   const double seconds = std::max(replay.seconds, 1e-9);
   const auto moved = static_cast<double>(sums.bytes_read.get() + sums.bytes_stored.get());
-  std::string out = "<div class=\"cards\">";
-  out += card(fmt::format("{:.2f} %", replay.hit_ratio() * 100), "of the tokens were hits");
-  out += card(fmt::format("{:.0f}/s", static_cast<double>(sums.requests.get()) / seconds), "requests");
-  out += card(approximate_bytes(static_cast<std::uint64_t>(moved / seconds)) + "/s", "read and put");
-  out += card(approximate_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(sums.match.quantile(0.9)))),
-              "p90 of a match");
+  std::vector<page_card> all{
+      {fmt::format("{:.2f} %", replay.hit_ratio() * 100), "of the tokens were hits"},
+      {fmt::format("{:.0f}/s", static_cast<double>(sums.requests.get()) / seconds), "requests"},
+      {approximate_bytes(static_cast<std::uint64_t>(moved / seconds)) + "/s", "read and put"},
+      {approximate_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(sums.match.quantile(0.9)))),
+       "p90 of a match"}};
   if (replay.node_cpu_seconds) {
-    out += card(fmt::format("{:.2f}", efficiency_of(replay).node), "of memcpy's bytes a CPU-second of the node");
+    all.push_back({fmt::format("{:.2f}", efficiency_of(replay).node), "of memcpy's bytes a CPU-second of the node"});
   }
-  out += card(std::to_string(sums.wrong.get()), "wrong blocks");
-  return out + "</div>\n";
+  all.push_back({std::to_string(sums.wrong.get()), "wrong blocks"});
+  return html_of(all);
 }
 
 std::string tier_table(const replay_result& replay) {

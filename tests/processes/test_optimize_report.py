@@ -1,0 +1,219 @@
+"""`cenote optimize … --report` as a user runs it: one page that needs nothing else and has the numbers of --json."""
+
+from __future__ import annotations
+
+import html
+import html.parser
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lru_model import SIZE, TRACES
+from node import run_cenote
+from test_replay_report import check_drawn, embedded
+
+VOID = {"meta"}
+MOONCAKE = TRACES / "mooncake.jsonl"
+SCHEMA = TRACES / "tair-schema.jsonl"
+CURVE = ("--block-tokens", str(SIZE), "--policies", "lru,arc,belady", "--capacities", "0,20,40,80,160")
+
+
+class Reader(html.parser.HTMLParser):
+    """Cells of all tables and figures' titles; each element must end where it should."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.cells: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.headings = 0
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += attrs
+        self.headings += tag == "th"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in {"div", "script", "table"}
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in {"td", "th"}:
+            self.cells.append(data)
+
+
+def check_page(page: Path) -> Reader:
+    text = page.read_text()
+    reader = Reader(text)
+    assert reader.open == []
+    assert reader.headings > 1
+    assert not [name for name, _ in reader.attributes if name in {"src", "href"} or name.startswith("on")]
+    assert "http" not in text
+    assert text.count("<script") == text.count('<script type="application/json"') == 1
+    return reader
+
+
+def reported(command: str, trace: Path, page: Path, *arguments: str) -> Any:
+    ended = run_cenote("optimize", command, trace, *arguments, "--json", "--report", page)
+    assert ended.returncode == 0, ended.stderr
+    assert [each.name for each in page.parent.iterdir() if each.name.endswith(".new")] == []
+    answer = json.loads(ended.stdout)
+    assert embedded(page) == answer
+    return answer
+
+
+def share(ratio: float) -> str:
+    return f"{100 * ratio:.2f} %"
+
+
+def test_the_page_of_curve_has_the_numbers_of_its_object(tmp_path: Path) -> None:
+    page = tmp_path / "curve.html"
+    answer = reported("curve", MOONCAKE, page, *CURVE)
+    reader = check_page(page)
+    for each in answer["curves"]:
+        for point in each["points"]:
+            row = [
+                str(point["capacity"]),
+                share(point["hit_ratio"]),
+                str(point["hit_tokens"]),
+                str(point["hit_blocks"]),
+            ]
+            assert any(reader.cells[i : i + 4] == row for i in range(len(reader.cells))), row
+    for each in answer["capacity_for"]:
+        assert f"{each['capacity']} blocks" in reader.cells
+    [usual] = [each["capacity"] for each in answer["capacity_for"] if each["share"] == 0.9]
+    assert f"<b>{usual} blocks give 90 % of what an endless cache hits" in page.read_text()
+    assert "offline bound (Belady)" in reader.cells
+
+
+def test_the_page_of_curve_is_drawn(tmp_path: Path) -> None:
+    page = tmp_path / "curve.html"
+    reported("curve", SCHEMA, page, *CURVE, "--by-instance")
+    check_drawn(page, tmp_path, "Hit ratio by capacity", "Hit ratio by capacity of an instance's own cache")
+
+
+def test_a_capacity_that_is_too_small_is_called_so(tmp_path: Path) -> None:
+    page = tmp_path / "curve.html"
+    reported("curve", MOONCAKE, page, "--block-tokens", str(SIZE), "--capacities", "3")
+    assert re.search(r'<p class="bad"><b>[^<]*3 blocks, is too small for that', page.read_text())
+
+
+def test_quotas_have_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "quota.html"
+    answer = reported("curve", SCHEMA, page, "--block-tokens", str(SIZE), "--quota", "chat=60,code=150,rag=20")
+    check_page(page)
+    [point] = answer["curves"][0]["points"]
+    assert f"<b>The quotas, 230 blocks together, hit {share(point['hit_ratio'])} of the tokens.</b>" in page.read_text()
+
+
+def test_names_of_a_trace_are_escaped(tmp_path: Path) -> None:
+    trace = tmp_path / "<script>alert(1)<script>.jsonl"
+    trace.write_text(SCHEMA.read_text().replace('"rag"', '"<script>&"'))
+    page = tmp_path / "<script>.html"
+    reported("curve", trace, page, *CURVE, "--by-instance")
+    reader = check_page(page)
+    assert "<script>&" in reader.cells
+    assert "&lt;script&gt;alert(1)" in page.read_text()
+
+
+@pytest.mark.parametrize("name", ["missing/report.html", "", "trace.jsonl"])
+def test_a_page_that_cannot_be_written_is_refused_before_the_trace_is_read(name: str, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("no trace\n")
+    ended = run_cenote("optimize", "curve", trace, "--report", tmp_path / name)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--report" in ended.stderr
+    assert trace.read_text() == "no trace\n"
+
+
+def test_a_failed_command_leaves_the_old_page(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("no trace\n")
+    page = tmp_path / "page.html"
+    for old in (None, "old"):
+        if old is not None:
+            page.write_text(old)
+        assert run_cenote("optimize", "curve", trace, "--report", page).returncode == 1
+        assert (page.read_text() if page.exists() else None) == old
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["page.html", "trace.jsonl"]
+
+
+SERVED = ("--block-tokens", str(SIZE), "--model", "llama-3-8b", "--gpu", "h100", "--gpus", "1")
+MONEY = ("--slo", "ttft_p90=50ms", "--price", "replica=2/h,dram=0.004/GiB/h")
+DRAM = ("--tier", "dram:0.5ms:20GB/s")
+
+
+def test_the_page_of_cost_has_the_numbers_of_its_object(tmp_path: Path) -> None:
+    page = tmp_path / "cost.html"
+    answer = reported("cost", MOONCAKE, page, *SERVED, *DRAM, *MONEY, "--capacities", "20,40,80")
+    reader = check_page(page)
+    for point in answer["points"]:
+        start = reader.cells.index(str(point["capacity"]))
+        row = reader.cells[start : start + 11]
+        assert row[2:5] == [str(point["hit_tokens"]), str(point["loaded_tokens"]), f"{point['gpu_s']:.3f} s"]
+        assert row[5:8] == [f"{1000 * point[f'ttft_p{each}']:.2f} ms" for each in (50, 90, 99)]
+        assert row[8] == str(point["replicas"])
+        assert row[10] == f"{point['cost_hour']:.4f}"
+    check_drawn(
+        page,
+        tmp_path,
+        "Time to first token by capacity",
+        "Replicas by capacity",
+        "Money an hour by capacity",
+        "Seconds of GPU by capacity",
+    )
+
+
+def test_the_page_of_plan_has_the_sentence_the_fragment_and_what_was_tried(tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    arguments = (*SERVED, *DRAM, *MONEY, "--capacities", "20,40,80", "--objective", "cost,ttft")
+    answer = reported("plan", MOONCAKE, page, *arguments)
+    reader = check_page(page)
+    text = page.read_text()
+    assert html.escape(answer["config"]) in text
+    for candidate in answer["pareto"]:
+        assert f"{candidate['cost_hour']:.4f}" in reader.cells
+    spoken = run_cenote("optimize", "plan", MOONCAKE, *arguments).stdout.splitlines()[0]
+    assert f"<b>{html.escape(spoken)}</b>" in text
+    check_drawn(page, tmp_path, "Money an hour by capacity of all tiers", "Pareto front")
+
+
+def test_a_plan_that_nothing_keeps_has_a_page_that_warns(tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    level = ("--slo", "ttft_p90=1us", "--price", "replica=2/h,dram=0.004/GiB/h")
+    ended = run_cenote("optimize", "plan", MOONCAKE, *SERVED, *DRAM, *level, "--json", "--report", page)
+    assert ended.returncode == 1
+    assert '<p class="bad"><b>nothing keeps ttft_p90=1us' in page.read_text()
+    assert embedded(page) == json.loads(ended.stdout)
+
+
+def test_the_page_of_analyze_has_the_numbers_of_its_object(tmp_path: Path) -> None:
+    page = tmp_path / "analyze.html"
+    answer = reported("analyze", MOONCAKE, page, "--block-tokens", str(SIZE), "--over-time", "2s", "--top", "5")
+    reader = check_page(page)
+    for run in answer["hot"]:
+        row = [str(run[name]) for name in ("run", "depth", "blocks", "uses", "tokens_saved")]
+        assert any(reader.cells[i : i + 5] == row for i in range(len(reader.cells))), row
+    references = answer["reuse_distance"]["cold"] + sum(count for _, count in answer["reuse_distance"]["below"])
+    total = 0
+    for limit, count in answer["reuse_distance"]["below"]:
+        total += count
+        start = reader.cells.index(f"{limit} blocks")
+        assert reader.cells[start + 1] == share(total / references)
+    check_drawn(
+        page,
+        tmp_path,
+        "Hits over time",
+        "Capacity over time that keeps every block",
+        "Reuse distance: other blocks since a block's last use",
+        "Time since a block's last use",
+        "Uses of a block",
+    )
