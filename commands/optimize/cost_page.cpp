@@ -148,7 +148,8 @@ std::string money_by_capacity(const plan_answer& answer, const plan_task& task) 
   chart plot{.title = "Money an hour by capacity of all tiers",
              .x = replay::capacity_axis(capacities_in(all), task.block_bytes),
              .y = axis_up_to("an hour", all),
-             .series = std::move(all)};
+             .series = {}};
+  plot.series = std::move(all);
   plot.y.show = [](double value) { return fmt::format("{:.4f} an hour", value); };
   return figure_of(plot);
 }

@@ -46,10 +46,8 @@ std::optional<std::uint64_t> usual_capacity(const ordered_json& answer) {
 }
 
 std::string plot_of(std::string title, std::vector<chart_series> lines, std::optional<std::uint64_t> usual) {
-  chart plot{.title = std::move(title),
-             .x = replay::capacity_axis(capacities_in(lines), 0),
-             .y = {},
-             .series = std::move(lines)};
+  chart plot{.title = std::move(title), .x = replay::capacity_axis(capacities_in(lines), 0), .y = {}, .series = {}};
+  plot.series = std::move(lines);
   double high = 0.01;
   for (const chart_series& series : plot.series) {
     for (const chart_point& each : series.points) high = std::max(high, each.y);
