@@ -129,7 +129,7 @@ exit_code run_analyze(const analyze_options& options) {
   const ordered_json object = options.as_json || has_page ? json_of(all) : ordered_json();
   const std::string tables = !options.as_json || has_page ? tables_text(all) : "";
   if (auto ok = write_tree(options, *read, figures); !ok) return failed_with(ok.error());
-  if (options.report.is_given()) {
+  if (has_page) {
     const auto page = analyze_page(options.trace.path, object, tables);
     if (auto ok = options.report.write(page); !ok) return failed_with(ok.error());
   }

@@ -21,17 +21,10 @@ using nlohmann::ordered_json;
 using simulation::objective;
 using simulation::plan_candidate;
 
-constexpr double most_page_bytes = 9e18;
 constexpr std::size_t most_page_rows = 500;  // candidates of a page; its data have all
 
 std::uint64_t block_bytes_in(const ordered_json& answer) {
-  const double bytes = answer.at("block_tokens").get<double>() * answer.at("bytes_per_token").get<double>();
-  return static_cast<std::uint64_t>(std::min(bytes, most_page_bytes));
-}
-
-std::string size_text_of(std::uint64_t blocks, std::uint64_t block_bytes) {
-  const double bytes = static_cast<double>(blocks) * static_cast<double>(block_bytes);
-  return approximate_bytes(static_cast<std::uint64_t>(std::min(bytes, most_page_bytes)));
+  return bytes_with(answer.at("block_tokens").get<std::uint64_t>(), answer.at("bytes_per_token").get<std::uint64_t>());
 }
 
 /// A member of the points by their capacity; points where it is null are left out.
@@ -96,7 +89,7 @@ std::string costs_table(const ordered_json& answer) {
   add("no tiers", "-", answer.at("without"));
   for (const ordered_json& each : answer.at("points")) {
     const auto blocks = each.at("capacity").get<std::uint64_t>();
-    add(std::to_string(blocks), size_text_of(blocks, block_bytes), each);
+    add(std::to_string(blocks), approximate_bytes(bytes_with(blocks, block_bytes)), each);
   }
   return "<h2>Figures</h2>\n" + replay::html_table(rows);
 }
@@ -109,7 +102,7 @@ report_sentence cost_sentence(const ordered_json& answer) {
   const auto replicas = [](const ordered_json& each) {
     return each.at("replicas").is_number() ? each.at("replicas").dump() : std::string("no number of");
   };
-  const std::string capacity = size_text_of(blocks(largest), block_bytes_in(answer));
+  const std::string capacity = approximate_bytes(bytes_with(blocks(largest), block_bytes_in(answer)));
   return {fmt::format("The largest capacity of {}, {}, gives a ttft_p90 of {} with {} replicas; without tiers it is {} "
                       "with {} replicas.",
                       answer.at("swept").get<std::string>(), capacity, seconds_text(time(largest)), replicas(largest),
@@ -125,19 +118,10 @@ double blocks_in(const plan_candidate& candidate) {
   return sum;
 }
 
-std::vector<plan_candidate> page_candidates(const simulation::search_outcome& outcome,
-                                            std::span<const std::size_t> places) {
-  std::vector<plan_candidate> some;
-  for (const std::size_t each : places) {
-    if (some.size() < most_page_rows) some.push_back(outcome.simulated[each]);
-  }
-  return some;
-}
-
 std::string money_by_capacity(const plan_answer& answer, const plan_task& task) {
   if (!task.has_prices) return "";
   chart_series tried{.name = "tried", .alone = true};
-  for (const plan_candidate& each : page_candidates(answer.outcome, answer.outcome.ranked)) {
+  for (const plan_candidate& each : candidates_at(answer.outcome, answer.outcome.ranked, most_page_rows)) {
     if (each.replicas) tried.points.push_back({blocks_in(each), each.hourly});
   }
   if (tried.points.empty()) return "";
@@ -178,7 +162,7 @@ std::string unit_in(objective name) {
 /// The candidates that nothing beats, by the first two objectives.
 std::string front_html(const read_trace& read, const plan_answer& answer, const plan_task& task) {
   if (answer.outcome.front.empty() || task.goal.objectives.size() < 2) return "";
-  const auto some = page_candidates(answer.outcome, answer.outcome.front);
+  const auto some = candidates_at(answer.outcome, answer.outcome.front, most_page_rows);
   const objective across = task.goal.objectives[0];
   const objective upward = task.goal.objectives[1];
   std::vector<chart_series> all{{.name = "nothing beats it in all objectives", .alone = true}};
@@ -211,15 +195,14 @@ report_page cost_page(const std::string& trace, const ordered_json& answer) {
 }
 
 report_page plan_page(const std::string& trace, const read_trace& read, const plan_answer& answer,
-                      const plan_task& task) {
-  ordered_json data = json_of_plan(read, answer, task);
+                      const plan_task& task, const ordered_json& data) {
   std::string body;
   if (answer.best) {
     body += fmt::format("<h2>cenote.toml</h2>\n<pre>{}</pre>\n", escape_html(toml_of(*answer.best, task.block_bytes)));
   }
   body += facts_html(data) + money_by_capacity(answer, task) + front_html(read, answer, task);
   if (answer.best) body += "<h2>Why</h2>\n" + replay::html_table(reasons_table(answer, task));
-  const auto some = page_candidates(answer.outcome, answer.outcome.ranked);
+  const auto some = candidates_at(answer.outcome, answer.outcome.ranked, most_page_rows);
   if (!some.empty()) {
     body += fmt::format(
         "<h2>Tried</h2>\n<p>The best first; {} of {}, capacities in blocks of {}; {} more fell by their "
@@ -232,7 +215,7 @@ report_page plan_page(const std::string& trace, const read_trace& read, const pl
           .trace = trace,
           .sentence = {is_bad ? unkept_text(answer, task) : plan_sentence(read, answer, task), is_bad},
           .body = std::move(body),
-          .data = std::move(data)};
+          .data = data};
 }
 
 }  // namespace cenote::optimize

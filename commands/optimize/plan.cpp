@@ -381,11 +381,13 @@ exit_code run_plan(const plan_options& options) {
   const bool is_for_cost = task->goal.objectives == std::vector{objective::cost};
   const auto answer = answer_of(read->requests, *task, is_for_cost && (options.refines || options.capacities.empty()));
   if (!answer) return failed_with(answer.error());
+  const bool has_object = options.as_json || options.report.is_given();
+  const auto object = has_object ? json_of_plan(*read, *answer, *task) : nlohmann::ordered_json();
   if (options.report.is_given()) {
-    const auto page = plan_page(options.trace.path, *read, *answer, *task);
+    const auto page = plan_page(options.trace.path, *read, *answer, *task, object);
     if (auto ok = options.report.write(page); !ok) return failed_with(ok.error());
   }
-  if (options.as_json) fmt::print("{}\n", json_of_plan(*read, *answer, *task).dump());
+  if (options.as_json) fmt::print("{}\n", object.dump());
   if (!answer->best) return failed_with({error_code::limit_exceeded, unkept_text(*answer, *task)});
   if (!options.as_json) print_plan(*read, *answer, *task);
   return exit_code::orderly;

@@ -26,12 +26,6 @@ constexpr std::uint64_t smallest_dram = MiB;
 constexpr std::uint64_t smallest_nvme = 64 * MiB;
 constexpr std::uint64_t largest_tier = std::uint64_t{1} << 50;
 
-/// The bytes of so many blocks, or the largest number.
-std::uint64_t bytes_with(std::uint64_t blocks, std::uint64_t block_bytes) {
-  constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
-  return block_bytes > 0 && blocks > largest / block_bytes ? largest : blocks * block_bytes;
-}
-
 bool is_empty(const tier_setups& tiers) {
   return std::ranges::all_of(tiers, [](const tier_setup& each) { return each.capacity == 0; });
 }
@@ -49,10 +43,6 @@ std::string tiers_text(const tier_setups& tiers, std::uint64_t block_bytes) {
                         approximate_bytes(bytes_with(each.capacity, block_bytes)), shown_name(each.link.name));
   }
   return text.empty() ? "no cache" : text;
-}
-
-std::string replicas_text(std::size_t count) {
-  return count_text(count, "replica");
 }
 
 double hit_share(const read_trace& read, const plan_candidate& candidate) {
@@ -120,7 +110,8 @@ ordered_json reasons_json(const plan_reasons& reasons, const plan_task& task) {
 std::string saving_text(const plan_candidate& best, const plan_candidate& bare, const plan_task& task) {
   const std::string within = fmt::format("within {}", task.level_text);
   if (!bare.replicas) {
-    return fmt::format("with {} {}, which no number of them keeps without", replicas_text(*best.replicas), within);
+    return fmt::format("with {} {}, which no number of them keeps without", count_text(*best.replicas, "replica"),
+                       within);
   }
   const std::size_t saved = *bare.replicas > *best.replicas ? *bare.replicas - *best.replicas : 0;
   std::string more = task.gpus > 0 ? fmt::format("{} GPUs", saved * task.gpus) : "";
@@ -129,7 +120,7 @@ std::string saving_text(const plan_candidate& best, const plan_candidate& bare, 
   }
   const auto is_there = [](const tier_setup& each) { return each.capacity > 0; };
   const std::string_view verb = std::ranges::count_if(best.tiers, is_there) == 1 ? "saves" : "save";
-  return fmt::format("{} {} of {}{} {}", verb, saved, replicas_text(*bare.replicas),
+  return fmt::format("{} {} of {}{} {}", verb, saved, count_text(*bare.replicas, "replica"),
                      more.empty() ? "" : fmt::format(" ({})", more), within);
 }
 
@@ -153,22 +144,23 @@ std::string no_cache_text(const read_trace& read, const plan_answer& answer, con
   }
   std::string text = "No cache is best: ";
   const std::size_t replicas = *answer.best->replicas;
-  text += task.goal.level
-              ? fmt::format("{} {} {}", replicas_text(replicas), replicas == 1 ? "keeps" : "keep", task.level_text)
-              : fmt::format("{} of the tokens hit", percent(hit_share(read, *answer.best)));
+  text += task.goal.level ? fmt::format("{} {} {}", count_text(replicas, "replica"), replicas == 1 ? "keeps" : "keep",
+                                        task.level_text)
+                          : fmt::format("{} of the tokens hit", percent(hit_share(read, *answer.best)));
   if (!task.has_prices) return text + ".";
   text += fmt::format(" for {:.2f} an hour", answer.best->hourly);
   if (rival == nullptr) return text + ".";
   const std::string money = fmt::format("{:.2f}", rival->hourly);
   const bool is_equal = money == fmt::format("{:.2f}", answer.best->hourly);
   return text + fmt::format("; {} would {} with {}.", tiers_text(rival->tiers, task.block_bytes),
-                            is_equal ? "cost as much" : "bring it to " + money, replicas_text(*rival->replicas));
+                            is_equal ? "cost as much" : "bring it to " + money,
+                            count_text(*rival->replicas, "replica"));
 }
 
 /// "3 replicas, 6.78 an hour", or what is measured where replicas are given.
 std::string worth_text(const plan_candidate& candidate, const plan_task& task) {
   if (!candidate.replicas) return "keeps the bounds with no number of replicas";
-  std::string text = replicas_text(*candidate.replicas);
+  std::string text = count_text(*candidate.replicas, "replica");
   if (task.has_prices) text += fmt::format(", {:.2f} an hour", candidate.hourly);
   return text + fmt::format(", ttft_p{:g} {}, {:.3f} s of GPU", task.goal.ttft_percent, seconds_text(candidate.ttft),
                             candidate.gpu_s);
@@ -190,20 +182,10 @@ std::vector<std::string> row_of(const read_trace& read, const plan_candidate& ca
   return row;
 }
 
-std::vector<plan_candidate> candidates_at(const simulation::search_outcome& outcome,
-                                          std::span<const std::size_t> places) {
-  std::vector<plan_candidate> candidates;
-  candidates.reserve(places.size());
-  for (const std::size_t each : places) candidates.push_back(outcome.simulated[each]);
-  return candidates;
-}
-
-void print_rows(const read_trace& read, std::span<const plan_candidate> candidates, const plan_task& task) {
-  const auto first = candidates.first(std::min(candidates.size(), most_rows));
-  fmt::print("{}", candidates_table(read, first, task).text());
-  if (candidates.size() > most_rows) {
-    fmt::print("  and {} more: --json has all of them\n", candidates.size() - most_rows);
-  }
+void print_rows(const read_trace& read, const simulation::search_outcome& outcome, std::span<const std::size_t> places,
+                const plan_task& task) {
+  fmt::print("{}", candidates_table(read, candidates_at(outcome, places, most_rows), task).text());
+  if (places.size() > most_rows) fmt::print("  and {} more: --json has all of them\n", places.size() - most_rows);
 }
 
 // ---------------------------------------------------------------------------------------------- cenote.toml
@@ -239,6 +221,20 @@ std::string toml_of_tier(const tier_setup& tier, bool is_lower, std::uint64_t bl
 
 }  // namespace
 
+std::uint64_t bytes_with(std::uint64_t blocks, std::uint64_t block_bytes) {
+  constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
+  return block_bytes > 0 && blocks > largest / block_bytes ? largest : blocks * block_bytes;
+}
+
+std::vector<plan_candidate> candidates_at(const simulation::search_outcome& outcome,
+                                          std::span<const std::size_t> places, std::size_t limit) {
+  const auto first = places.first(std::min(places.size(), limit));
+  std::vector<plan_candidate> candidates;
+  candidates.reserve(first.size());
+  for (const std::size_t each : first) candidates.push_back(outcome.simulated[each]);
+  return candidates;
+}
+
 std::string plan_sentence(const read_trace& read, const plan_answer& answer, const plan_task& task) {
   if (is_empty(answer.best->tiers)) return no_cache_text(read, answer, task);
   const std::string tiers = tiers_text(answer.best->tiers, task.block_bytes);
@@ -248,7 +244,7 @@ std::string plan_sentence(const read_trace& read, const plan_answer& answer, con
   return fmt::format("{} hit {} of the tokens (without: {}), with a ttft_p{:g} of {} (without: {}) on {}.", tiers,
                      percent(hit_share(read, *answer.best)), percent(hit_share(read, answer.bare)),
                      task.goal.ttft_percent, seconds_text(answer.best->ttft), seconds_text(answer.bare.ttft),
-                     replicas_text(answer.best->replicas.value_or(1)));
+                     count_text(answer.best->replicas.value_or(1), "replica"));
 }
 
 table reasons_table(const plan_answer& answer, const plan_task& task) {
@@ -342,11 +338,11 @@ void print_plan(const read_trace& read, const plan_answer& answer, const plan_ta
   fmt::print("\n{}", reasons_table(answer, task).text());
   if (!answer.outcome.front.empty()) {
     fmt::print("\nNothing beats these in all objectives; capacities in blocks:\n");
-    print_rows(read, candidates_at(answer.outcome, answer.outcome.front), task);
+    print_rows(read, answer.outcome, answer.outcome.front, task);
   }
   fmt::print("\nTried, the best first, in blocks of {}; {} more fell by their bound:\n",
              approximate_bytes(task.block_bytes), answer.outcome.fallen);
-  print_rows(read, candidates_at(answer.outcome, answer.outcome.ranked), task);
+  print_rows(read, answer.outcome, answer.outcome.ranked, task);
   if (read.left_out > 0) fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
 }
 

@@ -52,6 +52,12 @@ void print_plan(const read_trace& read, const plan_answer& answer, const plan_ta
 [[nodiscard]] std::string plan_sentence(const read_trace& read, const plan_answer& answer, const plan_task& task);
 /// The best one under other conditions, beside no cache.
 [[nodiscard]] table reasons_table(const plan_answer& answer, const plan_task& task);
+/// The bytes of so many blocks, or the largest number.
+[[nodiscard]] std::uint64_t bytes_with(std::uint64_t blocks, std::uint64_t block_bytes);
+/// The candidates at the first `limit` of `places`.
+[[nodiscard]] std::vector<simulation::plan_candidate> candidates_at(const simulation::search_outcome& outcome,
+                                                                    std::span<const std::size_t> places,
+                                                                    std::size_t limit);
 /// A row for each, of which there is one at least.
 [[nodiscard]] table candidates_table(const read_trace& read, std::span<const simulation::plan_candidate> candidates,
                                      const plan_task& task);

@@ -29,7 +29,7 @@ result<void> report_option::check(const std::string& trace) const {
 }
 
 result<void> report_option::write(const report_page& report) const {
-  return is_given() ? replay::write_page(path, html_of(report)) : result<void>{};
+  return replay::write_page(path, html_of(report));
 }
 
 std::string html_of(const report_page& report) {

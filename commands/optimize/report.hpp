@@ -39,7 +39,7 @@ struct report_option {
   [[nodiscard]] bool is_given() const noexcept { return !path.empty(); }
   /// Before the work: refused is a file that cannot be written, or is the trace (invalid_argument).
   [[nodiscard]] result<void> check(const std::string& trace) const;
-  /// Whole or not at all. Errors: system.
+  /// Whole or not at all, where it is given. Errors: system.
   [[nodiscard]] result<void> write(const report_page& report) const;
 };
 

@@ -23,7 +23,7 @@ namespace {
 
 void reload(indexer::indexer_process& service, const config_options& options) {
   const auto log = logger("indexer");
-  const auto loaded = options.load();
+  const auto loaded = config::load(options.sources());
   const auto taken = loaded ? service.reload(*loaded) : std::unexpected(loaded.error());
   if (!taken) {
     log_warn(log, "the configuration is not reloaded", {{"reason", taken.error().message()}});

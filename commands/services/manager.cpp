@@ -31,7 +31,7 @@ exit_code run_manager(const config_options& options) {
   for (int number = 0; number != SIGTERM && number != SIGINT;) {
     number = next_service_signal(signals);
     if (number != SIGHUP) continue;
-    const auto again = options.load();
+    const auto again = config::load(options.sources());
     const auto levels = again ? set_levels(again->log.level) : std::unexpected(again.error());
     if (!levels) log_warn(logger("manager"), "the levels are not reloaded", {{"reason", levels.error().message()}});
   }
