@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "commands/common.hpp"
+#include "commands/interruption.hpp"
 #include "commands/optimize/capacities.hpp"
 #include "commands/optimize/cost_page.hpp"
 #include "commands/optimize/plan_answer.hpp"
@@ -216,6 +219,7 @@ result<plan_task> task_with(const plan_options& options, std::span<const tier_ch
       return std::unexpected(good.error());
     }
   }
+  if (auto good = options.verify.check(tiers, task.space.policies); !good) return std::unexpected(good.error());
   if (options.refines && (task.goal.objectives.size() > 1 || !has(task, objective::cost))) {
     return refuse("--refine looks for cheaper capacities between those tried: it needs --objective cost alone");
   }
@@ -342,6 +346,51 @@ result<plan_answer> answer_of(const simulation::trace& requests, const plan_task
   return answer;
 }
 
+// ---------------------------------------------------------------------------------------------- the answer
+
+/// The plan in a replay; nothing where there is nothing to replay.
+result<std::optional<verification>> verified(const plan_options& options, const read_trace& read, const plan_task& task,
+                                             const plan_answer& answer) {
+  if (!options.verify.is_wanted || !answer.best) return std::nullopt;
+  if (!has_cache(*answer.best)) {
+    complain({error_code::unsupported, "--verify: no cache is best, so there is nothing to replay"});
+    return std::nullopt;
+  }
+  auto found = verify_plan(read.requests, *answer.best, task.goal.cost, options.verify.count());
+  if (!found) return std::unexpected(found.error());
+  return std::move(*found);
+}
+
+/// The object of `--json`, which a page has inside; empty where neither is asked for.
+nlohmann::ordered_json object_of(const plan_options& options, const read_trace& read, const plan_task& task,
+                                 const plan_answer& answer, const std::optional<verification>& replayed) {
+  if (!options.as_json && !options.report.is_given()) return {};
+  auto object = json_of_plan(read, answer, task);
+  if (options.verify.is_wanted) object["verify"] = replayed ? json_of(*replayed) : nlohmann::ordered_json(nullptr);
+  return object;
+}
+
+/// Prints the plan, which stands also where a replay does not bear it out.
+exit_code conclude(const plan_options& options, const read_trace& read, const plan_task& task,
+                   const plan_answer& answer) {
+  const auto replayed = verified(options, read, task, answer);
+  const std::optional<verification> found = replayed ? *replayed : std::nullopt;
+  const auto object = object_of(options, read, task, answer, found);
+  if (options.report.is_given()) {
+    const auto page = plan_page(options.trace.path, read, answer, task, object);
+    if (auto ok = options.report.write(page); !ok) return failed_with(ok.error());
+  }
+  if (options.as_json) fmt::print("{}\n", object.dump());
+  if (!answer.best) return failed_with({error_code::limit_exceeded, unkept_text(answer, task)});
+  if (!options.as_json) print_plan(read, answer, task);
+  if (found && !options.as_json) fmt::print("{}", text_of(*found));
+  std::fflush(stdout);
+  if (!replayed && interrupted()) return exit_code::ended_at_once;
+  if (!replayed) return failed_with(replayed.error());
+  if (found && !found->holds()) return failed_with({error_code::limit_exceeded, missed_text(*found)});
+  return exit_code::orderly;
+}
+
 }  // namespace
 
 void plan_options::add_to(CLI::App& command) {
@@ -365,6 +414,7 @@ void plan_options::add_to(CLI::App& command) {
                      "Of lower tiers, as in true,false; without it those of their --tier");
   command.add_option("--budget", budget, "Bytes that all tiers together may have, as in 512GiB");
   command.add_flag("--refine", refines, "Look between given --capacities, too");
+  verify.add_to(command);
   command.add_flag("--json", as_json, "One object");
   report.add_to(command);
 }
@@ -379,18 +429,12 @@ exit_code run_plan(const plan_options& options) {
   if (!read) return failed_with(read.error());
   if (auto good = choose_sizes(options, *tiers, read->requests, *task); !good) return failed_with(good.error());
   const bool is_for_cost = task->goal.objectives == std::vector{objective::cost};
+  if (options.verify.is_wanted && !read->requests.stores_all()) {
+    return failed_with(refuse("--verify is for traces whose requests store what they ask for: leave it out").error());
+  }
   const auto answer = answer_of(read->requests, *task, is_for_cost && (options.refines || options.capacities.empty()));
   if (!answer) return failed_with(answer.error());
-  const bool has_object = options.as_json || options.report.is_given();
-  const auto object = has_object ? json_of_plan(*read, *answer, *task) : nlohmann::ordered_json();
-  if (options.report.is_given()) {
-    const auto page = plan_page(options.trace.path, *read, *answer, *task, object);
-    if (auto ok = options.report.write(page); !ok) return failed_with(ok.error());
-  }
-  if (options.as_json) fmt::print("{}\n", object.dump());
-  if (!answer->best) return failed_with({error_code::limit_exceeded, unkept_text(*answer, *task)});
-  if (!options.as_json) print_plan(*read, *answer, *task);
-  return exit_code::orderly;
+  return conclude(options, *read, *task, *answer);
 }
 
 }  // namespace cenote::optimize

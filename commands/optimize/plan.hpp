@@ -10,6 +10,7 @@
 #include "commands/optimize/serving_options.hpp"
 #include "commands/optimize/tier_options.hpp"
 #include "commands/optimize/trace_options.hpp"
+#include "commands/optimize/verification.hpp"
 #include "keeper/exit_code.hpp"
 
 namespace cenote::optimize {
@@ -26,6 +27,7 @@ struct plan_options {
   std::string objectives = "cost";
   std::string budget;  ///< bytes of all tiers together; empty: any
   serving_options serving;
+  verification_options verify;
   bool refines = false;
   bool as_json = false;
   report_option report;
@@ -33,7 +35,8 @@ struct plan_options {
   void add_to(CLI::App& command);
 };
 
-/// Prints the plan, or one line why there is none. Runs on all cores.
+/// Prints the plan, or one line why there is none. Runs on all cores. Fails also where a replay hits otherwise than
+/// planned.
 [[nodiscard]] exit_code run_plan(const plan_options& options);
 
 }  // namespace cenote::optimize
