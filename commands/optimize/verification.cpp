@@ -33,8 +33,10 @@ constexpr std::uint64_t least_space = 52 * MiB;   // what the smallest NVMe path
 constexpr std::uint64_t exact_space = 128 * MiB;  // of which the last extent is a thirty-second
 constexpr std::uint64_t least_metadata = 8 * MiB;
 constexpr std::uint64_t metadata_part = 31;  // a thirty-second of all, so one part in 31 of the blocks
-constexpr double lru_bound = 0.5;            // points
-constexpr double other_bound = 1.5;          // with a tier below, or another policy
+constexpr std::uint64_t spare_part = 32;
+constexpr double least_mark = 0.1;   // what a node takes
+constexpr double lru_bound = 0.5;    // points
+constexpr double other_bound = 1.5;  // with a tier below, or another policy
 constexpr double largest_rate = 1e9;
 constexpr auto patience = std::chrono::minutes(1);
 // As measured; for what is said before, no more.
@@ -71,15 +73,14 @@ const tier_setup* tier_named(const tier_setups& plan, std::string_view name) {
   return found == plan.end() ? nullptr : &*found;
 }
 
-/// A node that does what a simulation does: it counts cached blocks alone, and waits for what it reads. Marks would
-/// leave a part of DRAM unused; over NVMe they are needed, as blocks go down ahead of need.
-std::vector<std::string> settings_with(const tier_setups& plan) {
-  std::vector<std::string> sets{"dram.grants_in_capacity=false", "dram.populate=false"};
+/// A node that does what a simulation does: it counts cached blocks alone, holds as many as the plan says, and waits
+/// for what it reads.
+std::vector<std::string> settings_with(const tier_setups& plan, double mark) {
+  std::vector<std::string> sets{"dram.grants_in_capacity=false", "dram.populate=false",
+                                fmt::format("dram.high_water={:.9f}", mark),
+                                fmt::format("dram.low_water={:.9f}", mark)};
   const tier_setup* const nvme = tier_named(plan, "nvme");
-  if (nvme == nullptr) {
-    sets.insert(sets.end(), {"dram.high_water=1", "dram.low_water=1"});
-    return sets;
-  }
+  if (nvme == nullptr) return sets;
   sets.insert(sets.end(), {"prefetch.prefill_tokens_per_s=0", "prefetch.assumed_tokens_per_s=0", "prefetch.base=1m",
                            "prefetch.threshold_tokens=0"});
   sets.push_back("nvme.policy=" + nvme->policy);
@@ -99,7 +100,7 @@ replay::run_options options_with(const tier_setups& plan, const replayed_tiers& 
   options.dram = tiers.dram;
   options.nvme = tiers.nvme;
   options.policy = tier_named(plan, "dram")->policy;
-  options.sets = settings_with(plan);
+  options.sets = settings_with(plan, tiers.mark);
   return options;
 }
 
@@ -127,6 +128,12 @@ result<first_token> planned_first_token(const simulation::trace& requests, const
   for (const auto& each : served->requests) seconds.push_back(each.service);
   std::ranges::sort(seconds);
   return first_token{.p50 = simulation::nearest_rank(seconds, 50), .p90 = simulation::nearest_rank(seconds, 90)};
+}
+
+std::size_t longest_request(const simulation::trace& requests) {
+  std::size_t longest = 0;
+  for (const auto& each : requests.requests()) longest = std::max(longest, each.count);
+  return longest;
 }
 
 double median(std::vector<double> values) {
@@ -204,19 +211,25 @@ result<void> verification_options::check(std::span<const tier_choice> tiers,
   return {};
 }
 
-result<replayed_tiers> tiers_for_replay(const tier_setups& plan, std::uint32_t distinct, const replay_room& room) {
+result<replayed_tiers> tiers_for_replay(const tier_setups& plan, const replay_load& load, const replay_room& room) {
   const tier_setup* const dram = tier_named(plan, "dram");
   const tier_setup* const nvme = tier_named(plan, "nvme");
   if (dram == nullptr) return fail(error_code::unsupported, "--verify: the plan is without DRAM, which a node has");
   const auto blocks_in = [&](const tier_setup& tier) {
-    return std::uint64_t{std::min(tier.capacity, std::max(1U, distinct))};
+    return std::uint64_t{std::min(tier.capacity, std::max(1U, load.distinct))};
   };
   replayed_tiers tiers{.block_bytes = least_block, .dram = 0, .nvme = 0};
   std::uint64_t least = at_least(least_dram, blocks_in(*dram));
   if (nvme != nullptr) least = std::max(least, at_least(exact_space, blocks_in(*nvme)));
   while (tiers.block_bytes < least && tiers.block_bytes < largest_block) tiers.block_bytes *= 2;
-  tiers.dram = blocks_in(*dram) * tiers.block_bytes;
-  if (nvme != nullptr) tiers.nvme = nvme_with(blocks_in(*nvme) * tiers.block_bytes);
+  const std::uint64_t blocks = blocks_in(*dram);
+  tiers.dram = blocks * tiers.block_bytes;
+  if (nvme != nullptr) {
+    const std::uint64_t spare = 2 * std::uint64_t{load.longest_request} + blocks / spare_part;
+    tiers.mark = std::max(least_mark, static_cast<double>(blocks) / static_cast<double>(blocks + spare));
+    tiers.dram += spare * tiers.block_bytes;
+    tiers.nvme = nvme_with(blocks_in(*nvme) * tiers.block_bytes);
+  }
   if (tiers.dram > room.memory / 2 || tiers.nvme > room.disk / 2) {
     const bool is_memory = tiers.dram > room.memory / 2;
     return fail(error_code::limit_exceeded,
@@ -236,7 +249,8 @@ double verification::points_apart() const noexcept {
 result<verification> verify_plan(const simulation::trace& requests, const simulation::plan_candidate& plan,
                                  const simulation::cost_model& cost, std::size_t runs) {
   const auto room = replay::room_of({});
-  const auto tiers = tiers_for_replay(plan.tiers, requests.distinct(), {.memory = room.memory, .disk = room.disk});
+  const replay_load load{.distinct = requests.distinct(), .longest_request = longest_request(requests)};
+  const auto tiers = tiers_for_replay(plan.tiers, load, {.memory = room.memory, .disk = room.disk});
   if (!tiers) return std::unexpected(tiers.error());
   const auto options = options_with(plan.tiers, *tiers, cost.prefill.rate);
   announce(requests, *tiers, runs);

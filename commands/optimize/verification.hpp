@@ -38,7 +38,14 @@ struct verification_options {
 struct replayed_tiers {
   std::uint64_t block_bytes = 0;
   std::uint64_t dram = 0;  ///< bytes
+  double mark = 1;         ///< share of it above which it evicts: the plan's
   std::uint64_t nvme = 0;  ///< bytes, metadata included; 0: no such tier
+};
+
+/// What a replay has to hold.
+struct replay_load {
+  std::uint32_t distinct = 0;       ///< blocks
+  std::size_t longest_request = 0;  ///< blocks
 };
 
 /// Bytes that a replay may take.
@@ -47,9 +54,11 @@ struct replay_room {
   std::uint64_t disk = 0;
 };
 
-/// The smallest blocks with which a node has tiers of as many blocks; where they would hold more than `distinct`
-/// blocks, of so many. Errors: unsupported for a plan without DRAM, limit_exceeded for one that does not fit `room`.
-[[nodiscard]] result<replayed_tiers> tiers_for_replay(const simulation::tier_setups& plan, std::uint32_t distinct,
+/// The smallest blocks with which a node has tiers of as many blocks; where they would hold more than all distinct
+/// blocks, of so many. Over NVMe, DRAM has room for two of the longest requests and a thirty-second beside them: what
+/// goes down waits there until it is written. Errors: unsupported for a plan without DRAM, limit_exceeded for one that
+/// does not fit `room`.
+[[nodiscard]] result<replayed_tiers> tiers_for_replay(const simulation::tier_setups& plan, const replay_load& load,
                                                       const replay_room& room);
 
 /// Seconds until the first token, without waiting for other requests and with attention for free: what a replay counts.

@@ -1,0 +1,145 @@
+"""`cenote optimize plan --verify`: a plan beside a replay of its trace through a node, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lru_model import TRACES
+from node import node_environment, run_cenote
+
+ENGINE = ("--prefill", "8000@4096", "--attention-pivot", "off", "--bytes-per-token", "131072")
+DRAM, NVME = ("--tier", "dram:0.5ms:20GB/s"), ("--tier", "nvme:2ms:3GB/s")
+HITS = ("--objective", "hits")
+BLOCK_TOKENS = 512
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Conversations that share a system prompt and take turns; the oldest come back at last."""
+    lines = []
+    for turn in range(12):
+        for talk in range(30):
+            ids = [1, 2, *(1000 * (talk + 1) + block for block in range(4 + turn))]
+            lines.append({"timestamp": 1000 * len(lines), "input_length": BLOCK_TOKENS * len(ids), "hash_ids": ids})
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(json.dumps(line | {"output_length": 1}) + "\n" for line in lines))
+    return path
+
+
+def run_plan(trace: Path, *arguments: str, **more: Any) -> Any:
+    return run_cenote("optimize", "plan", trace, *ENGINE, *arguments, **more)
+
+
+def verified(trace: Path, *arguments: str) -> dict[str, Any]:
+    ended = run_plan(trace, *HITS, *arguments, "--verify", "--json")
+    assert ended.returncode == 0, ended.stderr
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    found: dict[str, Any] = answer["verify"]
+    assert found["hit_ratio_planned"] == pytest.approx(answer["best"]["hit_tokens"] / answer["tokens"])
+    apart = 100 * abs(found["hit_ratio_planned"] - found["hit_ratio_replayed"])
+    assert found["points_apart"] == pytest.approx(apart)
+    assert found["points_apart"] <= found["bound"]
+    assert found["kept"] is True
+    assert found["hit_ratio_lowest"] <= found["hit_ratio_replayed"] <= found["hit_ratio_highest"]
+    return found
+
+
+def test_a_plan_of_lru_hits_in_a_node_what_it_says(trace: Path) -> None:
+    found = verified(trace, *DRAM, "--capacities", "300")
+    assert (found["runs"], found["bound"]) == (3, 0.5)
+    assert 0 < found["hit_ratio_replayed"] < 0.8
+    assert found["hit_ratio_dram"] == found["hit_ratio_replayed"]
+    assert found["ttft_replayed"]["p50"] > 0
+
+
+def test_a_plan_of_another_policy_has_the_wider_bound(trace: Path) -> None:
+    found = verified(trace, *DRAM, "--capacities", "300", "--policies", "s3fifo", "--verify-runs", "1")
+    assert (found["runs"], found["bound"]) == (1, 1.5)
+    assert found["hit_ratio_lowest"] == found["hit_ratio_highest"] > 0
+
+
+def test_a_plan_over_nvme_hits_in_both_tiers(trace: Path) -> None:
+    over = (*DRAM, *NVME, "--capacities", "dram=200", "--capacities", "nvme=1000")
+    found = verified(trace, *over, "--verify-runs", "2")
+    assert (found["runs"], found["bound"]) == (2, 1.5)
+    assert 0 < found["hit_ratio_dram"] < found["hit_ratio_replayed"]
+
+
+def test_the_text_has_the_rows_below_the_plan(trace: Path) -> None:
+    ended = run_plan(trace, *HITS, *DRAM, "--capacities", "300", "--verify", "--verify-runs", "1")
+    assert ended.returncode == 0, ended.stderr
+    plan, _, rows = ended.stdout.partition("AGAINST A REPLAY")
+    assert "[dram]" in plan
+    assert "hits, of the tokens" in rows
+    assert "ttft_p90 without waiting" in rows
+    assert "360 requests, 1 time through a node" in ended.stderr
+
+
+def test_a_replay_that_hits_less_ends_with_1_and_the_plan(trace: Path) -> None:
+    # Requests go by the trace's times in a plan and come back to back in a replay: sessions are never over there. A
+    # DRAM tier of less than a request has no order that both keep.
+    over = (*DRAM, *NVME, "--capacities", "dram=2", "--capacities", "nvme=20", "--ingests", "all", "--verify-runs", "1")
+    ended = run_plan(trace, *HITS, *over, "--verify", "--json")
+    found = json.loads(ended.stdout)["verify"]
+    assert (ended.returncode, found["kept"]) == (1, False), ended.stderr
+    assert "over the bound of 1.5" in ended.stderr
+
+
+def test_where_no_cache_is_best_nothing_is_replayed(trace: Path) -> None:
+    dear = ("--price", "replica=1/h,dram=100000/GiB/h", "--slo", "ttft_p90=100s", "--capacities", "300")
+    ended = run_plan(trace, *DRAM, *dear, "--verify", "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["verify"] is None
+    assert "nothing to replay" in ended.stderr
+
+
+def test_a_plan_without_dram_is_printed_and_not_replayed(trace: Path) -> None:
+    over = (*DRAM, *NVME, "--capacities", "dram=0", "--capacities", "nvme=300")
+    ended = run_plan(trace, *HITS, *over, "--verify", "--json")
+    assert ended.returncode == 1
+    assert json.loads(ended.stdout)["verify"] is None
+    assert "without DRAM" in ended.stderr
+
+
+def test_a_replay_leaves_no_directory_behind(trace: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = node_environment() | {"TMPDIR": str(home)}
+    arguments = (*HITS, *DRAM, "--capacities", "300", "--verify", "--verify-runs", "1")
+    assert run_plan(trace, *arguments, env=environment).returncode == 0
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*DRAM, "--verify-runs", "2"), "--verify-runs is for --verify"),
+        ((*DRAM, "--verify", "--verify-runs", "10"), "--verify-runs"),
+        (("--tier", "gpu:0s:1TB/s:100", *DRAM, "--verify"), "the engine's own cache"),
+        ((*DRAM, "--tier", "remote:2ms:3GB/s", "--verify"), "`remote` is none that it has there"),
+        ((*NVME, "--verify"), "`nvme` is none that it has there"),
+        ((*DRAM, "--policies", "lru,tblru+partial", "--verify"), "DRAM of a node has no policy `tblru+partial`"),
+        ((*DRAM, "--tier", "nvme:2ms:3GB/s::tblru", "--verify"), "NVMe of a node has no policy `tblru`"),
+    ],
+)
+def test_what_no_node_has_is_refused(trace: Path, arguments: tuple[str, ...], message: str) -> None:
+    ended = run_plan(trace, *HITS, *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert message in ended.stderr
+
+
+def test_a_trace_of_reads_apart_from_writes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "apart.jsonl"
+    event = {"type": "GetCacheLocation", "source": "a", "query_type": "prefix_match"}
+    path.write_text("\n".join(json.dumps(event | {"trigger_time_us": time, "keys": [1, time]}) for time in (2, 3, 4)))
+    ended = run_plan(path, *HITS, *DRAM, "--verify")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--verify is for traces whose requests store what they ask for" in ended.stderr
+
+
+def test_the_small_log_is_verified_in_the_blocks_that_it_has() -> None:
+    found = verified(TRACES / "mooncake.jsonl", *DRAM, "--capacities", "200", "--verify-runs", "1")
+    assert found["block_bytes"] == 8192
