@@ -29,17 +29,17 @@ constexpr std::uint64_t least_block = 4 * KiB;
 constexpr std::uint64_t largest_block = 4 * MiB;  // an extent of an NVMe path, which holds whole blocks
 constexpr std::uint64_t least_dram = MiB;
 constexpr std::uint64_t extent = 4 * MiB;
-constexpr std::uint64_t least_space = 52 * MiB;   // what the smallest NVMe path has for blocks
+constexpr std::uint64_t least_space = 52 * MiB;   // of the smallest NVMe path, for blocks
 constexpr std::uint64_t exact_space = 128 * MiB;  // of which the last extent is a thirty-second
 constexpr std::uint64_t least_metadata = 8 * MiB;
 constexpr std::uint64_t metadata_part = 31;  // a thirty-second of all, so one part in 31 of the blocks
 constexpr std::uint64_t spare_part = 32;
-constexpr double least_mark = 0.1;   // what a node takes
+constexpr double least_mark = 0.1;   // the smallest water mark of a node
 constexpr double lru_bound = 0.5;    // points
 constexpr double other_bound = 1.5;  // with a tier below, or another policy
 constexpr double largest_rate = 1e9;
 constexpr auto patience = std::chrono::minutes(1);
-// As measured; for what is said before, no more.
+// As measured; for the estimate before the first run, no more.
 constexpr double start_s = 1;
 constexpr double block_s = 1e-5;
 constexpr double byte_s = 1e-9;
@@ -68,13 +68,13 @@ std::uint64_t nvme_with(std::uint64_t bytes) {
 }
 
 const tier_setup* tier_named(const tier_setups& plan, std::string_view name) {
-  const auto found =
+  const auto outcome =
       std::ranges::find_if(plan, [&](const tier_setup& each) { return each.link.name == name && each.capacity > 0; });
-  return found == plan.end() ? nullptr : &*found;
+  return outcome == plan.end() ? nullptr : &*outcome;
 }
 
-/// A node that does what a simulation does: it counts cached blocks alone, holds as many as the plan says, and waits
-/// for what it reads.
+/// A node that does what a simulation does: it counts cached blocks alone, holds as many as the plan, and waits
+/// for its loads.
 std::vector<std::string> settings_with(const tier_setups& plan, double mark) {
   std::vector<std::string> sets{"dram.grants_in_capacity=false", "dram.populate=false",
                                 fmt::format("dram.high_water={:.9f}", mark),
@@ -104,7 +104,7 @@ replay::run_options options_with(const tier_setups& plan, const replayed_tiers& 
   return options;
 }
 
-/// What is said before the first run.
+/// The estimate before the first run.
 void announce(const simulation::trace& requests, const replayed_tiers& tiers, std::size_t runs) {
   const auto blocks = static_cast<double>(requests.stream().size());
   const double each = start_s + blocks * (block_s + byte_s * static_cast<double>(tiers.block_bytes));
@@ -141,7 +141,7 @@ double median(std::vector<double> values) {
   return simulation::nearest_rank(values, 50);
 }
 
-/// What is counted of each run.
+/// Figures of each run.
 struct run_figures {
   std::vector<double> hits;
   std::vector<double> from_dram;
@@ -260,73 +260,73 @@ result<verification> verify_plan(const simulation::trace& requests, const simula
   const bool is_lru_alone = tiers->nvme == 0 && options.policy == "lru";
   const auto tokens = static_cast<double>(requests.tokens());
   const auto [lowest, highest] = std::ranges::minmax(figures->hits);
-  verification found{.runs = runs,
-                     .planned = replay::ratio(static_cast<double>(plan.hit_tokens), tokens),
-                     .replayed = median(figures->hits),
-                     .lowest = lowest,
-                     .highest = highest,
-                     .bound = is_lru_alone ? lru_bound : other_bound,
-                     .from_dram = median(figures->from_dram),
-                     .dropped = figures->dropped,
-                     .block_bytes = tiers->block_bytes,
-                     .goes_by_time = goes_by_time(options.policy),
-                     .ttft_planned = {},
-                     .ttft_replayed = {}};
-  if (options.prefill_rate <= 0) return found;
+  verification outcome{.runs = runs,
+                       .planned = replay::ratio(static_cast<double>(plan.hit_tokens), tokens),
+                       .replayed = median(figures->hits),
+                       .lowest = lowest,
+                       .highest = highest,
+                       .bound = is_lru_alone ? lru_bound : other_bound,
+                       .from_dram = median(figures->from_dram),
+                       .dropped = figures->dropped,
+                       .block_bytes = tiers->block_bytes,
+                       .goes_by_time = goes_by_time(options.policy),
+                       .ttft_planned = {},
+                       .ttft_replayed = {}};
+  if (options.prefill_rate <= 0) return outcome;
   const auto planned = planned_first_token(requests, plan.tiers, cost, tiers->block_bytes);
   if (!planned) return std::unexpected(planned.error());
-  found.ttft_planned = *planned;
-  found.ttft_replayed = {.p50 = median(figures->p50), .p90 = median(figures->p90)};
-  return found;
+  outcome.ttft_planned = *planned;
+  outcome.ttft_replayed = {.p50 = median(figures->p50), .p90 = median(figures->p90)};
+  return outcome;
 }
 
 bool has_cache(const simulation::plan_candidate& plan) noexcept {
   return std::ranges::any_of(plan.tiers, [](const tier_setup& each) { return each.capacity > 0; });
 }
 
-nlohmann::ordered_json json_of(const verification& found) {
+nlohmann::ordered_json json_of(const verification& outcome) {
   using nlohmann::ordered_json;
   const auto times = [](const std::optional<first_token>& each) {
     return each ? ordered_json{{"p50", each->p50}, {"p90", each->p90}} : ordered_json(nullptr);
   };
-  return {{"runs", found.runs},
-          {"block_bytes", found.block_bytes},
-          {"hit_ratio_planned", found.planned},
-          {"hit_ratio_replayed", found.replayed},
-          {"hit_ratio_lowest", found.lowest},
-          {"hit_ratio_highest", found.highest},
-          {"hit_ratio_dram", found.from_dram},
-          {"points_apart", found.points_apart()},
-          {"bound", found.bound},
-          {"kept", found.holds()},
-          {"ttft_planned", times(found.ttft_planned)},
-          {"ttft_replayed", times(found.ttft_replayed)}};
+  return {{"runs", outcome.runs},
+          {"block_bytes", outcome.block_bytes},
+          {"hit_ratio_planned", outcome.planned},
+          {"hit_ratio_replayed", outcome.replayed},
+          {"hit_ratio_lowest", outcome.lowest},
+          {"hit_ratio_highest", outcome.highest},
+          {"hit_ratio_dram", outcome.from_dram},
+          {"points_apart", outcome.points_apart()},
+          {"bound", outcome.bound},
+          {"kept", outcome.holds()},
+          {"ttft_planned", times(outcome.ttft_planned)},
+          {"ttft_replayed", times(outcome.ttft_replayed)}};
 }
 
-std::string text_of(const verification& found) {
+std::string text_of(const verification& outcome) {
   table rows({"AGAINST A REPLAY", ">PLANNED", ">REPLAYED", "APART"});
-  std::string apart = fmt::format("{:.2f} points, bound {:.1f}", found.points_apart(), found.bound);
-  if (found.runs > 1) {
-    apart += fmt::format("; {} runs, {} to {}", found.runs, percent(found.lowest), percent(found.highest));
+  std::string apart = fmt::format("{:.2f} points, bound {:.1f}", outcome.points_apart(), outcome.bound);
+  if (outcome.runs > 1) {
+    apart += fmt::format("; {} runs, {} to {}", outcome.runs, percent(outcome.lowest), percent(outcome.highest));
   }
-  rows.add({"hits, of the tokens", percent(found.planned), percent(found.replayed), std::move(apart)});
-  if (found.ttft_planned && found.ttft_replayed) {
+  rows.add({"hits, of the tokens", percent(outcome.planned), percent(outcome.replayed), std::move(apart)});
+  if (outcome.ttft_planned && outcome.ttft_replayed) {
     const auto add = [&](std::string name, double planned, double replayed) {
       rows.add({std::move(name), seconds_text(planned), seconds_text(replayed),
                 planned > 0 ? fmt::format("{:+.2f} %", (replayed / planned - 1) * 100) : ""});
     };
-    add("ttft_p50 without waiting", found.ttft_planned->p50, found.ttft_replayed->p50);
-    add("ttft_p90 without waiting", found.ttft_planned->p90, found.ttft_replayed->p90);
+    add("ttft_p50 without waiting", outcome.ttft_planned->p50, outcome.ttft_replayed->p50);
+    add("ttft_p90 without waiting", outcome.ttft_planned->p90, outcome.ttft_replayed->p90);
   }
   return fmt::format("\n{}", rows.text());
 }
 
-std::string missed_text(const verification& found) {
+std::string missed_text(const verification& outcome) {
   std::string text = fmt::format(
       "--verify: the replay hit {} of the tokens where the plan says {}: {:.2f} points apart, over the bound of {:.1f}",
-      percent(found.replayed), percent(found.planned), found.points_apart(), found.bound);
-  if (found.dropped > 0) text += fmt::format("; {} blocks left DRAM without a copy below", found.dropped);
-  if (found.goes_by_time) text += "; the policy goes by times, which a replay back to back has not";
+      percent(outcome.replayed), percent(outcome.planned), outcome.points_apart(), outcome.bound);
+  if (outcome.dropped > 0) text += fmt::format("; {} blocks left DRAM without a copy below", outcome.dropped);
+  if (outcome.goes_by_time) text += "; the policy goes by times, which a replay back to back has not";
   return text;
 }
 

@@ -42,7 +42,7 @@ struct replayed_tiers {
   std::uint64_t nvme = 0;  ///< bytes, metadata included; 0: no such tier
 };
 
-/// What a replay has to hold.
+/// Sizes of a trace.
 struct replay_load {
   std::uint32_t distinct = 0;       ///< blocks
   std::size_t longest_request = 0;  ///< blocks
@@ -95,10 +95,10 @@ struct verification {
 /// Whether `plan` has a tier at all.
 [[nodiscard]] bool has_cache(const simulation::plan_candidate& plan) noexcept;
 
-[[nodiscard]] nlohmann::ordered_json json_of(const verification& found);
+[[nodiscard]] nlohmann::ordered_json json_of(const verification& outcome);
 /// A table, after an empty line.
-[[nodiscard]] std::string text_of(const verification& found);
+[[nodiscard]] std::string text_of(const verification& outcome);
 /// A sentence on a bound that was missed.
-[[nodiscard]] std::string missed_text(const verification& found);
+[[nodiscard]] std::string missed_text(const verification& outcome);
 
 }  // namespace cenote::optimize

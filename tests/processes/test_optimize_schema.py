@@ -96,7 +96,10 @@ CASES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "plan of two tiers": (("plan", MOONCAKE, *ENGINE, *SLO, *DRAM, *NVME, *PRICES, "--capacities", "0,100"), {"why"}),
     "plan --objective": (("plan", MOONCAKE, *COST, "--objective", "cost,ttft"), {"why", "pareto"}),
     "plan unmet": (("plan", MOONCAKE, *ENGINE, *DRAM, *UNMET, *PRICE), {"nearest"}),
-    "plan --verify": (("plan", MOONCAKE, *COST, "--capacities", "200", "--verify", "--verify-runs", "1"), {"why", "verify"}),
+    "plan --verify": (
+        ("plan", MOONCAKE, *COST, "--capacities", "200", "--verify", "--verify-runs", "1"),
+        {"why", "verify"},
+    ),
     "rank": (("rank", MOONCAKE, TAIR, *ENGINE, *DRAM), set()),
     "rank --budget": (("rank", MOONCAKE, TAIR, *ENGINE, *DRAM, "--budget", "64MiB"), set()),
     "info": (("info", TAIR_LOG), set()),
