@@ -30,8 +30,8 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def run_plan(trace: Path, *arguments: str, **more: Any) -> Any:
-    return run_cenote("optimize", "plan", trace, *ENGINE, *arguments, **more)
+def run_plan(trace: Path, *arguments: str, **options: Any) -> Any:
+    return run_cenote("optimize", "plan", trace, *ENGINE, *arguments, **options)
 
 
 def verified(trace: Path, *arguments: str) -> dict[str, Any]:
