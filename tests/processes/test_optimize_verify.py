@@ -20,7 +20,7 @@ BLOCK_TOKENS = 512
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     """Conversations that share a system prompt and take turns; the oldest come back at last."""
-    lines = []
+    lines: list[dict[str, Any]] = []
     for turn in range(12):
         for talk in range(30):
             ids = [1, 2, *(1000 * (talk + 1) + block for block in range(4 + turn))]
