@@ -45,6 +45,7 @@ struct serving_tiers {
   bool upper_is_device = false;
   std::vector<std::uint32_t> brought_up;  ///< by block: the request it came up for, from 1
   std::vector<std::uint32_t> leading;     ///< by block: the request that it was last a hit of, from 1
+  std::vector<std::uint8_t> copies;  ///< by block above: a bit for each lower tier that it has come up from or gone to
   std::vector<std::uint32_t> absent{};
   std::uint32_t request = 0;
   std::uint32_t now = 0;
@@ -72,10 +73,20 @@ struct serving_tiers {
     if (!counts_as_above) push_down(gone, static_cast<std::size_t>(&target - lower_tiers.data()) + 1);
   }
   [[nodiscard]] bool is_first(const lower& tier) const noexcept { return &tier == lower_tiers.data(); }
+  [[nodiscard]] std::uint8_t bit_of(const lower& tier) const noexcept {
+    return static_cast<std::uint8_t>(1U << (&tier - lower_tiers.data()));
+  }
+  /// To a tier that has the block already a write is a use of it, as in a node. What came up from there is not written
+  /// again.
   void write_where(ingest moment, std::uint32_t block) {
     for (lower& each : lower_tiers) {
-      if (each.options.ingest == moment) write(each, block);
+      if (each.options.ingest == moment) write_copy(each, block);
     }
+  }
+  void write_copy(lower& target, std::uint32_t block) {
+    if ((copies[block] & bit_of(target)) == 0 && target.pool.holds(block)) target.pool.touch(block, now);
+    write(target, block);
+    copies[block] |= bit_of(target);
   }
   /// Inserts as a node does: a block that the upper policy does not admit may still be worth a place below.
   void insert(std::uint32_t block) { push_down(upper.insert(block, now, true)); }
@@ -86,7 +97,10 @@ struct serving_tiers {
     const std::size_t reached =
         upper_is_device && first == 0 ? std::min<std::size_t>(1, lower_tiers.size()) : lower_tiers.size();
     for (lower& each : std::span(lower_tiers).first(reached).subspan(first)) {
-      if (each.pool.holds(block)) return;
+      if (each.pool.holds(block)) {
+        if (first == 0 && (copies[block] & bit_of(each)) == 0) each.pool.touch(block, now);
+        return;
+      }
       // A node's DRAM is asked once more for what leaves a device.
       const ingest moment = each.options.ingest;
       const bool takes = moment == ingest::evicted || (upper_is_device && first == 0 && moment != ingest::none);
@@ -102,7 +116,8 @@ struct serving_tiers {
   void pass_dram(std::uint32_t block, Predicate&& is_held) {
     write(lower_tiers.front(), block, true, is_held);
   }
-  void leave_below(lower& source, std::uint32_t block) const {
+  void leave_below(lower& source, std::uint32_t block) {
+    copies[block] = source.options.keep_copy ? bit_of(source) : 0;
     if (source.options.keep_copy) {
       source.pool.touch(block, now);
     } else {
@@ -131,13 +146,23 @@ struct serving_tiers {
       ++sums.all.stream_hits;
       if (brought_up[block] != request) ++sums.upper_hits;
       write_where(ingest::hot, block);
-    } else if (lower* const from = holder(block); from != nullptr) {
-      ++sums.all.stream_hits;
-      promote(*from, block);
+    } else if (lower* const from = holder(block); from == nullptr) {
+      put(block);
     } else {
-      insert(block);
-      write_where(ingest::all, block);
+      ++sums.all.stream_hits;
+      const bool is_behind_prefix = leading[block] != request;
+      if (is_behind_prefix && !upper_is_device) {
+        put(block);
+      } else {
+        promote(*from, block);
+      }
     }
+  }
+  /// An engine computes all that is behind the prefix and stores it above, also what a lower tier has.
+  void put(std::uint32_t block) {
+    copies[block] = 0;
+    insert(block);
+    write_where(ingest::all, block);
   }
   /// A block that was pushed down by the rest of its own request stays there, as in a node. Where each block is in one
   /// tier only it comes up again: it is one of the latest, and the tiers together keep one order.
@@ -214,7 +239,8 @@ result<tier_sums> simulate(const trace& trace, const tier_stack& tiers, replay_o
                         .sums = sums,
                         .upper_is_device = tiers.upper_is_device,
                         .brought_up = std::vector<std::uint32_t>(trace.distinct()),
-                        .leading = std::vector<std::uint32_t>(trace.distinct())};
+                        .leading = std::vector<std::uint32_t>(trace.distinct()),
+                        .copies = std::vector<std::uint8_t>(trace.distinct())};
   for (std::size_t i = 0; i < tiers.lower.size(); ++i) {
     const lower_tier& options = tiers.lower[i];
     pool_of_tier& made = lower_tiers.emplace_back();

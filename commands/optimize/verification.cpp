@@ -17,6 +17,7 @@
 #include "commands/table.hpp"
 #include "core/units.hpp"
 #include "tiers/eviction/registry.hpp"
+#include "tiers/nvme/devices.hpp"
 
 namespace cenote::optimize {
 
@@ -61,10 +62,17 @@ std::uint64_t at_least(std::uint64_t bytes, std::uint64_t blocks) {
   return (bytes + blocks - 1) / blocks;
 }
 
-/// The NVMe tier that has room for so many bytes of blocks.
+/// Bytes of the NVMe tier that has room for so many bytes of blocks.
 std::uint64_t nvme_with(std::uint64_t bytes) {
   const std::uint64_t space = std::max(least_space, (bytes + extent - 1) / extent * extent);
   return space + extent + std::max(least_metadata, at_least(space, metadata_part));
+}
+
+/// The smallest of those in doubles of `least_bytes` with which a tier of `blocks` has room for all their metadata.
+std::uint64_t block_with_metadata(std::uint64_t blocks, std::uint64_t least_bytes) {
+  std::uint64_t bytes = least_bytes;
+  while (bytes < largest_block && nvme::budget_of(nvme_with(blocks * bytes)).max_blocks < blocks) bytes *= 2;
+  return bytes;
 }
 
 const tier_setup* tier_named(const tier_setups& plan, std::string_view name) {
@@ -222,6 +230,7 @@ result<replayed_tiers> tiers_for_replay(const tier_setups& plan, const replay_lo
   std::uint64_t least = at_least(least_dram, blocks_in(*dram));
   if (nvme != nullptr) least = std::max(least, at_least(exact_space, blocks_in(*nvme)));
   while (tiers.block_bytes < least && tiers.block_bytes < largest_block) tiers.block_bytes *= 2;
+  if (nvme != nullptr) tiers.block_bytes = block_with_metadata(blocks_in(*nvme), tiers.block_bytes);
   const std::uint64_t blocks = blocks_in(*dram);
   tiers.dram = blocks * tiers.block_bytes;
   if (nvme != nullptr) {
