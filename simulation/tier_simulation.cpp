@@ -124,18 +124,20 @@ struct serving_tiers {
       source.pool.remove(block);
     }
   }
-  /// As a prefetch does, from head to tail, before the request uses its blocks; those that are up stay meanwhile.
+  /// As a prefetch does, from head to tail, before the request uses its blocks: all are read before others go down for
+  /// them; those that are up stay meanwhile.
   void bring_up(std::span<const std::uint32_t> blocks) {
     absent.clear();
     std::ranges::copy_if(blocks, std::back_inserter(absent), [&](std::uint32_t block) { return !upper.holds(block); });
-    for (const std::uint32_t block : absent) ++holder(block)->sums.promoted;
+    for (const std::uint32_t block : absent) {
+      lower& from = *holder(block);
+      ++from.sums.promoted;
+      leave_below(from, block);
+      brought_up[block] = request;
+    }
     for (const std::uint32_t block : blocks) leading[block] = request;
     const auto is_held = [&](std::uint32_t block) { return leading[block] == request; };
     for (const std::uint32_t block : absent) {
-      brought_up[block] = request;
-      lower* const from = holder(block);
-      if (from == nullptr) continue;  // what was pushed down took its place
-      leave_below(*from, block);
       if (upper_is_device) pass_dram(block, is_held);
       push_down(upper.insert(block, now, true, is_held));
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -26,6 +27,27 @@ def trace(tmp_path: Path) -> Path:
             ids = [1, 2, *(1000 * (talk + 1) + block for block in range(4 + turn))]
             lines.append({"timestamp": 1000 * len(lines), "input_length": BLOCK_TOKENS * len(ids), "hash_ids": ids})
     path = tmp_path / "trace.jsonl"
+    path.write_text("".join(json.dumps(line | {"output_length": 1}) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Conversations that come back sooner or later: no capacity is a cliff."""
+    random = Random(5)
+    talks: dict[int, list[int]] = {}
+    lines: list[dict[str, Any]] = []
+    block = 100
+    for turn in range(1500):
+        talk = min(int(random.expovariate(1 / 60)), 299)
+        ids = talks.get(talk, [1, 2])
+        if len(ids) > 24:
+            ids = [1, 2]
+        more = 1 + random.randrange(4)
+        talks[talk] = ids = [*ids, *range(block, block + more)]
+        block += more
+        lines.append({"timestamp": 1000 * turn, "input_length": BLOCK_TOKENS * len(ids), "hash_ids": ids})
+    path = tmp_path / "mixed.jsonl"
     path.write_text("".join(json.dumps(line | {"output_length": 1}) + "\n" for line in lines))
     return path
 
@@ -56,15 +78,16 @@ def test_a_plan_of_lru_hits_in_a_node_what_it_says(trace: Path) -> None:
     assert found["ttft_replayed"]["p50"] > 0
 
 
-def test_a_plan_of_another_policy_has_the_wider_bound(trace: Path) -> None:
-    found = verified(trace, *DRAM, "--capacities", "300", "--policies", "arc", "--verify-runs", "1")
+def test_a_plan_of_another_policy_has_the_wider_bound(mixed: Path) -> None:
+    found = verified(mixed, *DRAM, "--capacities", "800", "--policies", "s3fifo", "--verify-runs", "1")
     assert (found["runs"], found["bound"]) == (1, 1.5)
     assert found["hit_ratio_lowest"] == found["hit_ratio_highest"] > 0
 
 
-def test_a_plan_over_nvme_hits_in_both_tiers(trace: Path) -> None:
-    over = ("--tier", "dram:0.5ms:20GB/s:200", *NVME, "--capacities", "1000")
-    found = verified(trace, *over, "--verify-runs", "2")
+@pytest.mark.parametrize("ingest", ["evicted", "all"])
+def test_a_plan_over_nvme_hits_in_both_tiers(mixed: Path, ingest: str) -> None:
+    over = ("--tier", "dram:0.5ms:20GB/s:500", *NVME, "--capacities", "1000", "--ingests", ingest)
+    found = verified(mixed, *over, "--verify-runs", "2")
     assert (found["runs"], found["bound"]) == (2, 1.5)
     assert 0 < found["hit_ratio_dram"] < found["hit_ratio_replayed"]
 
