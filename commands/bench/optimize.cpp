@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "commands/bench/optimize_replay.hpp"
 #include "commands/bench/plain_loops.hpp"
 #include "commands/bench/support.hpp"
 #include "commands/bench/trace_lines.hpp"
@@ -195,7 +196,8 @@ result<void> run_optimize(const options& options, report& out) {
     return done;
   if (auto done = measure_ctrace(requests, *directory / "requests.ctrace", out); !done) return done;
   if (auto done = measure_file(requests, path, out); !done) return done;
-  return measure_grid(requests, path, out);
+  if (auto done = measure_grid(requests, path, out); !done) return done;
+  return measure_plans(*directory / "", out);
 }
 
 }  // namespace cenote::bench
