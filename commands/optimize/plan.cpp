@@ -177,10 +177,19 @@ result<std::string> range_text(const plan_options& options, std::span<const tier
   return range;
 }
 
+/// Seconds from the first request to the last one; 0 where all come at once.
+double span_of(const simulation::trace& requests, double speed) {
+  constexpr double ms_per_s = 1e3;
+  const auto all = requests.requests();
+  if (all.empty() || speed <= 0) return 0;
+  return static_cast<double>(all.back().time_ms - all.front().time_ms) / ms_per_s / speed;
+}
+
 /// All that depends on the trace.
 result<void> choose_sizes(const plan_options& options, std::span<const tier_choice> tiers,
                           const simulation::trace& requests, plan_task& task) {
   task.block_bytes = requests.block_tokens() * static_cast<std::uint64_t>(task.goal.cost.bytes_per_token);
+  task.span_s = span_of(requests, task.goal.speed);
   if (!options.budget.empty()) {
     const auto budget = parse_bytes(options.budget);
     if (!budget) return std::unexpected(budget.error().in("--budget"));
@@ -207,12 +216,26 @@ result<void> choose_sizes(const plan_options& options, std::span<const tier_choi
   return {};
 }
 
+result<void> choose_endurance(const plan_options& options, std::span<const tier_choice> tiers, plan_task& task) {
+  if (options.endurance.empty()) return {};
+  const auto bytes = parse_bytes(options.endurance);
+  if (!bytes) return std::unexpected(bytes.error().in("--endurance"));
+  if (*bytes == 0) return refuse("--endurance 0: right is what the disks' maker promises, as in 7PB");
+  if (!has_tier(tiers, "nvme")) {
+    return refuse("--endurance is that of the disks of the tier nvme: add --tier nvme:LATENCY:BANDWIDTH");
+  }
+  if (task.goal.speed <= 0) return refuse("--endurance needs the times between requests: leave --speed max out");
+  task.endurance = *bytes;
+  return {};
+}
+
 result<plan_task> task_with(const plan_options& options, std::span<const tier_choice> tiers) {
   plan_task task;
   if (auto good = choose_plan_tiers(options, tiers, task); !good) return std::unexpected(good.error());
   if (auto good = choose_objectives(options, tiers, task); !good) return std::unexpected(good.error());
   if (auto good = choose_promise(options, tiers, task); !good) return std::unexpected(good.error());
   if (auto good = choose_engine(options, task); !good) return std::unexpected(good.error());
+  if (auto good = choose_endurance(options, tiers, task); !good) return std::unexpected(good.error());
   for (const tier_choice& each : tiers) {
     // Lists that name no tier are found before a trace is read.
     if (auto good = range_text(options, tiers, each); each.capacity.empty() && !good) {
@@ -413,6 +436,9 @@ void plan_options::add_to(CLI::App& command) {
   command.add_option("--keep-copies", keeps_copies,
                      "Of lower tiers, as in true,false; without it those of their --tier");
   command.add_option("--budget", budget, "Bytes that all tiers together may have, as in 512GiB");
+  command.add_option(
+      "--endurance", endurance,
+      "Bytes that the disks of the tier nvme may be written, all together, as in 7PB: how long they last");
   command.add_flag("--refine", refines, "Look between given --capacities, too");
   verify.add_to(command);
   command.add_flag("--json", as_json, "One object");

@@ -21,6 +21,7 @@ using simulation::plan_candidate;
 using simulation::tier_setup;
 using simulation::tier_setups;
 
+constexpr double seconds_of_year = 365.25 * 86'400;
 constexpr std::size_t most_rows = 24;
 constexpr std::uint64_t smallest_dram = MiB;
 constexpr std::uint64_t smallest_nvme = 64 * MiB;
@@ -85,6 +86,10 @@ ordered_json json_of_candidate(const plan_candidate& candidate, const plan_task&
   const auto is_nvme = [](const tier_setup& each) { return each.link.name == "nvme"; };
   if (std::ranges::any_of(candidate.tiers, is_nvme)) {
     object["nvme_written_bytes"] = bytes_with(candidate.written_blocks, task.block_bytes);
+    if (task.endurance > 0) {
+      const auto years = nvme_life(candidate, task);
+      object["nvme_life_years"] = years ? ordered_json(*years) : ordered_json(nullptr);
+    }
   }
   return object;
 }
@@ -134,6 +139,16 @@ std::string halved_text(const plan_answer& answer) {
   if (!halved->replicas) return fmt::format("; half of the {} would not keep it", name);
   const std::size_t saved = *answer.bare.replicas > *halved->replicas ? *answer.bare.replicas - *halved->replicas : 0;
   return fmt::format("; half of the {} would save {}", name, saved);
+}
+
+/// " 2.1 TiB a day go into NVMe, which wears it out in 3.2 years.", behind another sentence.
+std::string life_text(const plan_candidate& best, const plan_task& task) {
+  constexpr double seconds_of_day = 86'400;
+  const auto years = nvme_life(best, task);
+  if (!years) return "";
+  const double daily = static_cast<double>(task.endurance) / (*years * seconds_of_year) * seconds_of_day;
+  return fmt::format(" {} a day go into NVMe, which wears it out in {:.3g} years.",
+                     approximate_bytes(static_cast<std::uint64_t>(std::min(daily, 1e18))), *years);
 }
 
 std::string no_cache_text(const read_trace& read, const plan_answer& answer, const plan_task& task) {
@@ -235,16 +250,23 @@ std::vector<plan_candidate> candidates_at(const simulation::search_outcome& outc
   return candidates;
 }
 
+std::optional<double> nvme_life(const plan_candidate& candidate, const plan_task& task) {
+  if (task.endurance == 0 || task.span_s <= 0 || candidate.written_blocks == 0) return std::nullopt;
+  const auto written = static_cast<double>(candidate.written_blocks) * static_cast<double>(task.block_bytes);
+  return static_cast<double>(task.endurance) * task.span_s / written / seconds_of_year;
+}
+
 std::string plan_sentence(const read_trace& read, const plan_answer& answer, const plan_task& task) {
   if (is_empty(answer.best->tiers)) return no_cache_text(read, answer, task);
   const std::string tiers = tiers_text(answer.best->tiers, task.block_bytes);
+  const std::string life = life_text(*answer.best, task);
   if (task.goal.level && task.goal.objectives.front() == objective::cost) {
-    return fmt::format("{} {}{}.", tiers, saving_text(*answer.best, answer.bare, task), halved_text(answer));
+    return fmt::format("{} {}{}.{}", tiers, saving_text(*answer.best, answer.bare, task), halved_text(answer), life);
   }
-  return fmt::format("{} hit {} of the tokens (without: {}), with a ttft_p{:g} of {} (without: {}) on {}.", tiers,
+  return fmt::format("{} hit {} of the tokens (without: {}), with a ttft_p{:g} of {} (without: {}) on {}.{}", tiers,
                      percent(hit_share(read, *answer.best)), percent(hit_share(read, answer.bare)),
                      task.goal.ttft_percent, seconds_text(answer.best->ttft), seconds_text(answer.bare.ttft),
-                     count_text(answer.best->replicas.value_or(1), "replica"));
+                     count_text(answer.best->replicas.value_or(1), "replica"), life);
 }
 
 table reasons_table(const plan_answer& answer, const plan_task& task) {

@@ -23,6 +23,8 @@ struct plan_task {
   std::uint64_t block_bytes = 0;  ///< of a block of the trace
   std::uint64_t gpus = 0;         ///< of a replica; 0: not given
   bool has_prices = false;
+  std::uint64_t endurance = 0;  ///< bytes that the disks of the tier nvme may be written; 0: not given
+  double span_s = 0;            ///< from the first request to the last one, as fast as they come; 0: no times
 };
 
 /// The plan under other conditions than those it was made for.
@@ -54,6 +56,8 @@ void print_plan(const read_trace& read, const plan_answer& answer, const plan_ta
 [[nodiscard]] table reasons_table(const plan_answer& answer, const plan_task& task);
 /// The bytes of so many blocks, or the largest number.
 [[nodiscard]] std::uint64_t bytes_with(std::uint64_t blocks, std::uint64_t block_bytes);
+/// Years until the disks of the tier nvme are worn out by what goes into it; nothing where that has no answer.
+[[nodiscard]] std::optional<double> nvme_life(const simulation::plan_candidate& candidate, const plan_task& task);
 /// The candidates at the first `limit` of `places`.
 [[nodiscard]] std::vector<simulation::plan_candidate> candidates_at(const simulation::search_outcome& outcome,
                                                                     std::span<const std::size_t> places,

@@ -190,6 +190,20 @@ def test_the_table_begins_with_the_best() -> None:
     assert prices == sorted(prices)
 
 
+def test_a_disk_lasts_until_its_endurance_is_written() -> None:
+    over = (*DRAM, *NVME, "--objective", "hits", "--capacities", "dram=20", "--capacities", "nvme=0,100")
+    lines = [json.loads(line) for line in TRACE.read_text().splitlines()]
+    span = (max(line["timestamp"] for line in lines) - min(line["timestamp"] for line in lines)) / 1000
+    for speed in (1, 2):
+        found = plan(TRACE, *over, "--endurance", "1TB", "--speed", f"{speed}x")
+        for each in found["candidates"]:
+            written = each["nvme_written_bytes"]
+            years = 1e12 * span / speed / written / (365.25 * 86400) if written else None
+            assert each["nvme_life_years"] == (pytest.approx(years) if years else None)
+    assert "a day go into NVMe" in run_plan(TRACE, *over, "--endurance", "1TB").stdout
+    assert "a day go into NVMe" not in run_plan(TRACE, *over).stdout
+
+
 def test_hits_within_a_budget() -> None:
     tiers = (*DRAM, "--policies", "lru,fifo", *capacities(*POINTS), "--objective", "hits")
     best = plan(TRACE, *tiers, "--budget", f"{100 * SIZE * TOKEN_BYTES}B")
@@ -243,6 +257,9 @@ def test_the_service_that_gains_most_by_a_gib_comes_first(tmp_path: Path) -> Non
         ((*DRAM, *SLO, *PRICE, "--replicas", "2"), "leave one of them out"),
         ((*DRAM, *SLO, *PRICE, "--objective", "cost,cost"), "each once"),
         ((*DRAM, *SLO, *PRICE, "--objective", "writes"), "add --tier nvme"),
+        ((*DRAM, "--objective", "hits", "--endurance", "7PB"), "add --tier nvme"),
+        ((*DRAM, *NVME, "--objective", "hits", "--endurance", "0"), "as in 7PB"),
+        ((*DRAM, *NVME, "--objective", "hits", "--endurance", "7PB", "--speed", "max"), "leave --speed max out"),
         ((*DRAM, *SLO, "--objective", "ttft"), "--replicas in place of --slo"),
         ((*DRAM, *SLO, *PRICE, "--policies", "none"), "unknown eviction policy"),
         ((*DRAM, *SLO, *PRICE, "--ingests", "all"), "below the first one"),

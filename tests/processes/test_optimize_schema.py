@@ -95,6 +95,10 @@ CASES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "plan": (("plan", MOONCAKE, *COST), {"why"}),
     "plan of two tiers": (("plan", MOONCAKE, *ENGINE, *SLO, *DRAM, *NVME, *PRICES, "--capacities", "0,100"), {"why"}),
     "plan --objective": (("plan", MOONCAKE, *COST, "--objective", "cost,ttft"), {"why", "pareto"}),
+    "plan --endurance": (
+        ("plan", MOONCAKE, *ENGINE, *SLO, *DRAM, *NVME, *PRICES, "--capacities", "0,100", "--endurance", "7PB"),
+        {"why"},
+    ),
     "plan unmet": (("plan", MOONCAKE, *ENGINE, *DRAM, *UNMET, *PRICE), {"nearest"}),
     "plan --verify": (
         ("plan", MOONCAKE, *COST, "--capacities", "200", "--verify", "--verify-runs", "1"),
