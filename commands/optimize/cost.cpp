@@ -14,8 +14,8 @@
 #include "commands/optimize/cost_page.hpp"
 #include "commands/optimize/figures_text.hpp"
 #include "commands/optimize/refusal.hpp"
+#include "commands/optimize/watched_work.hpp"
 #include "commands/replay/options.hpp"
-#include "commands/replay/parallel.hpp"
 #include "commands/table.hpp"
 #include "simulation/optimize/price.hpp"
 #include "simulation/optimize/queue.hpp"
@@ -173,7 +173,7 @@ result<cost_answer> measure_costs(const simulation::trace& requests, const cost_
   if (tried->empty()) *tried = doubled_points(requests.distinct());
   const point_maker maker(requests, plan);
   std::vector<result<cost_point>> points(tried->size() + 1);
-  replay::run_all(points.size(), [&](std::size_t i) {
+  watched_work("cost", points.size()).run(points.size(), [&](std::size_t i) {
     if (i == tried->size()) {
       points[i] = maker.point_of({});
       return;

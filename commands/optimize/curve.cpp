@@ -17,8 +17,8 @@
 #include "commands/optimize/instances.hpp"
 #include "commands/optimize/refusal.hpp"
 #include "commands/optimize/trace_summary.hpp"
+#include "commands/optimize/watched_work.hpp"
 #include "commands/replay/options.hpp"
-#include "commands/replay/parallel.hpp"
 #include "commands/table.hpp"
 #include "core/text.hpp"
 #include "simulation/optimize/instance_parts.hpp"
@@ -31,7 +31,6 @@ namespace cenote::optimize {
 namespace {
 
 using nlohmann::ordered_json;
-using replay::run_all;
 using simulation::chain_access;
 using simulation::instance_parts;
 using simulation::interval_curve;
@@ -200,7 +199,7 @@ result<all_curves> measure(const trace& requests, const std::vector<policy_order
   all_curves all{.counted = counted_behind(requests, warm_up),
                  .curves = {},
                  .capacity_for = std::vector<share_capacity>(shares.size())};
-  run_all(cells + shares.size(), [&](std::size_t i) {
+  watched_work("curve", cells + shares.size()).run(cells + shares.size(), [&](std::size_t i) {
     if (i < cells) {
       points[i] = measured.point_of(policies[i / capacities.size()], capacities[i % capacities.size()]);
     } else {
@@ -249,7 +248,7 @@ result<curve_answer> measure_quotas(const instance_parts& parts, const std::vect
   const policy_order lru{"lru", replay_order::reverse};
   curve_answer answer{.warm_up = warm_up, .all = {}, .by_instance = std::vector<instance_curves>(quotas.size())};
   std::vector<result<curve_point>> points(quotas.size());
-  run_all(quotas.size(), [&](std::size_t place) {
+  watched_work("curve", quotas.size()).run(quotas.size(), [&](std::size_t place) {
     const trace part = parts.part(place);
     const std::size_t warm = parts.count_within(place, warm_up);
     points[place] = measured_trace(part, warm).point_of(lru, quotas[place]);

@@ -16,8 +16,8 @@
 #include "commands/optimize/cost_page.hpp"
 #include "commands/optimize/plan_answer.hpp"
 #include "commands/optimize/refusal.hpp"
+#include "commands/optimize/watched_work.hpp"
 #include "commands/replay/options.hpp"
-#include "commands/replay/parallel.hpp"
 #include "core/units.hpp"
 
 namespace cenote::optimize {
@@ -312,7 +312,9 @@ result<void> add_halves(const plan_search& search, const plan_task& task, plan_a
     const auto local = plan_search::make(part, task.goal, links);
     if (!local) return std::unexpected(local.error());
     std::vector<result<plan_candidate>> made(rivals.size());
-    replay::run_all(rivals.size(), [&](std::size_t i) { made[i] = first_candidate(*local, rivals[i]); });
+    watched_work("plan, a half of the trace", rivals.size()).run(rivals.size(), [&](std::size_t i) {
+      made[i] = first_candidate(*local, rivals[i]);
+    });
     plan_reasons::half half;
     for (std::size_t i = 0; i < made.size(); ++i) {
       if (!made[i]) return std::unexpected(made[i].error());
@@ -346,7 +348,9 @@ result<plan_answer> answer_of(const simulation::trace& requests, const plan_task
   if (setups->empty()) return refuse("--budget: no setup is as small, as some --tier has a larger capacity");
   const auto search = plan_search::make(requests, task.goal, links_in(task.space));
   if (!search) return std::unexpected(search.error());
-  auto outcome = search->run(*setups, replay::run_all);
+  watched_work watched("plan", setups->size());
+  auto outcome = search->run(
+      *setups, [&](std::size_t count, const std::function<void(std::size_t)>& work) { watched.run(count, work); });
   if (!outcome) return std::unexpected(outcome.error());
   auto bare = first_candidate(*search, setups->front());
   if (!bare) return std::unexpected(bare.error());

@@ -14,7 +14,7 @@
 
 #include "commands/common.hpp"
 #include "commands/optimize/refusal.hpp"
-#include "commands/replay/parallel.hpp"
+#include "commands/optimize/watched_work.hpp"
 #include "commands/table.hpp"
 #include "core/text.hpp"
 #include "core/units.hpp"
@@ -123,7 +123,7 @@ result<void> measure_services(std::vector<ranked_service>& services, const rank_
     for (std::size_t point = 0; point < services[i].gpu_s.size(); ++point) work.emplace_back(i, point);
   }
   std::vector<result<void>> ends(work.size());
-  replay::run_all(work.size(), [&](std::size_t i) {
+  watched_work("rank", work.size()).run(work.size(), [&](std::size_t i) {
     ranked_service& service = services[work[i].first];
     const std::size_t point = work[i].second;
     simulation::tier_setup tier;
