@@ -1,9 +1,11 @@
-"""Puts the libraries into the wheel: $CENOTE_LIBRARY and $CENOTE_INDEXER_LIBRARY if they are given (without the second,
-what lies beside the first), else what scripts/build makes of this checkout."""
+"""Puts what is built into the wheel: with $CENOTE_PACKED, a folder of scripts/pack, the programs and their libraries;
+else the client's libraries, which are $CENOTE_LIBRARY and $CENOTE_INDEXER_LIBRARY if they are given (without the
+second, what lies beside the first), or what scripts/build makes of this checkout."""
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +15,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKED = os.environ.get("CENOTE_PACKED")
 
 
 def built_libraries() -> dict[str, Path]:
@@ -30,19 +33,41 @@ def built_libraries() -> dict[str, Path]:
     return {name: ROOT / "build" / name for name in ("libcenote.so", "libcenote_indexer.so")}
 
 
+def packed_files(folder: Path) -> list[Path]:
+    """Those of the programs and their libraries. A wheel has no links, so a library comes under one name: the one that
+    programs ask for, and of UCX's modules the one that UCX asks for."""
+    found = []
+    for file in sorted(folder.glob("bin/*")) + sorted(folder.glob("lib/**/*")) + sorted(folder.glob("share/**/*")):
+        is_module = file.parent.name == "ucx"
+        if file.is_file() and (file.name.endswith(".so.0") if is_module else not file.is_symlink()):
+            found.append(file)
+    return found
+
+
 class WithLibrary(build_py):
     def run(self) -> None:
         shutil.rmtree(self.build_lib, ignore_errors=True)  # what an earlier build left there may be gone by now
         super().run()
-        if not self.editable_mode:  # there, the package finds the checkout's own build
-            for name, built in built_libraries().items():
-                shutil.copyfile(built, Path(self.build_lib) / "cenote" / name)
+        if self.editable_mode:  # there, the package finds the checkout's own build
+            return
+        package = Path(self.build_lib) / "cenote"
+        if PACKED:
+            for file in packed_files(Path(PACKED)):
+                target = package / "_program" / file.relative_to(PACKED)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(file, target)
+            return
+        for name, built in built_libraries().items():
+            shutil.copyfile(built, package / name)
 
 
 class OneForAllPythons(bdist_wheel):
     def get_tag(self) -> tuple[str, str, str]:
-        """The library is loaded by ctypes: any Python 3 of this platform."""
-        return "py3", "none", super().get_tag()[2]
+        """The library is loaded by ctypes: any Python 3 of this platform. What a packed folder leaves out is glibc."""
+        if not PACKED:
+            return "py3", "none", super().get_tag()[2]
+        _, version = platform.libc_ver()
+        return "py3", "none", f"manylinux_{version.replace('.', '_')}_{platform.machine()}"
 
 
 class Binary(Distribution):

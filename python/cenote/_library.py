@@ -214,9 +214,9 @@ _FREEING = (
 
 
 def places(name: str) -> list[Path]:
-    """Where a library of the project is sought: beside the package, then in a checkout's build."""
+    """Where a library of the project is sought: in the package, with the packed program, in a checkout's build."""
     package = Path(__file__).resolve().parent
-    return [package / name, package.parent.parent / "build" / name]
+    return [package / name, package / "_program" / "lib" / f"{name}.1", package.parent.parent / "build" / name]
 
 
 def places_by(variable: str, defaults: list[Path]) -> list[Path]:

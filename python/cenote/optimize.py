@@ -54,7 +54,9 @@ class OptimizeError(CenoteError):
 def _program() -> str:
     """$CENOTE_BINARY, or the program beside the package, in a checkout's build, on the PATH."""
     package = Path(__file__).resolve().parent
-    sought = places_by("CENOTE_BINARY", [package / "bin" / "cenote", package.parent.parent / "build" / "cenote"])
+    sought = places_by(
+        "CENOTE_BINARY", [package / "_program" / "bin" / "cenote", package.parent.parent / "build" / "cenote"]
+    )
     found = next((str(place) for place in sought if place.is_file()), None) or shutil.which("cenote")
     if found is None or ("CENOTE_BINARY" in os.environ and not sought[0].is_file()):
         raise FileNotFoundError(
