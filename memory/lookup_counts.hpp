@@ -1,4 +1,4 @@
-// What a session's lookups found, as its client counts it in the memory that it shares with the node.
+// Counts of a session's lookups, kept by its client in the memory that it shares with the node.
 #pragma once
 
 #include <atomic>

@@ -9,12 +9,12 @@ namespace cenote::blocks {
 inline constexpr std::uint64_t most_lookups = std::uint64_t{1} << 53;
 
 /// Adds, up to most_lookups. Both are at most that.
-void add_lookups(memory::lookup_counts& sum, const memory::lookup_counts& more) noexcept;
+void add_lookups(memory::lookup_counts& sum, const memory::lookup_counts& part) noexcept;
 /// Tokens of so many keys, up to most_lookups.
 [[nodiscard]] std::uint64_t tokens_of(std::uint64_t keys, std::uint32_t tokens_per_block) noexcept;
 
-/// Follows the words of one session. What it makes of them never falls, and never has more hits than keys: a client that
-/// lies falsifies what is counted of its own session.
+/// Follows the words of one session. What it makes of them never falls, and never has more hits than keys: a client
+/// that lies falsifies what is counted of its own session.
 class session_lookups {
  public:
   session_lookups() noexcept = default;
@@ -26,7 +26,7 @@ class session_lookups {
 
  private:
   memory::lookup_counts base_{};
-  memory::lookup_counts seen_{};
+  memory::lookup_counts grown_{};
 };
 
 }  // namespace cenote::blocks

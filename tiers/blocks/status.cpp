@@ -13,12 +13,11 @@ std::uint64_t pins_of(const session& session) noexcept {
   const std::uint64_t limit =
       std::min<std::uint64_t>(session.memory.pin_slots(), session.memory.header().pin_high_water.load());
   std::uint64_t pins = 0;
-  for (std::uint64_t i = 0; i < limit; ++i)
-    pins += session.memory.pin(i).load(std::memory_order_relaxed) != 0 ? 1 : 0;
+  for (std::uint64_t i = 0; i < limit; ++i) pins += session.memory.pin(i).load(std::memory_order_relaxed) != 0 ? 1 : 0;
   return pins;
 }
 
-/// What the look finds stays with the sessions, so that no later one finds less.
+/// Keeps what it sees with the sessions, so that no later look has less.
 memory::lookup_counts look_at_lookups(const instance& instance) noexcept {
   memory::lookup_counts sum = instance.past_lookups;
   for (session* const each : instance.sessions) {
@@ -28,13 +27,14 @@ memory::lookup_counts look_at_lookups(const instance& instance) noexcept {
   return sum;
 }
 
-void put_lookups(instance_status& into, const memory::lookup_counts& lookups, std::uint32_t tokens_per_block) noexcept {
-  static_cast<memory::lookup_counts&>(into) = lookups;
-  into.match_tokens = tokens_of(lookups.match_keys, tokens_per_block);
-  into.match_resident_tokens = tokens_of(lookups.match_resident, tokens_per_block);
-  into.match_lower_tokens = tokens_of(lookups.match_lower, tokens_per_block);
-  into.read_tokens = tokens_of(lookups.read_keys, tokens_per_block);
-  into.read_resident_tokens = tokens_of(lookups.read_resident, tokens_per_block);
+void put_lookups(instance_status& status, const memory::lookup_counts& lookups,
+                 std::uint32_t tokens_per_block) noexcept {
+  static_cast<memory::lookup_counts&>(status) = lookups;
+  status.match_tokens = tokens_of(lookups.match_keys, tokens_per_block);
+  status.match_resident_tokens = tokens_of(lookups.match_resident, tokens_per_block);
+  status.match_lower_tokens = tokens_of(lookups.match_lower, tokens_per_block);
+  status.read_tokens = tokens_of(lookups.read_keys, tokens_per_block);
+  status.read_resident_tokens = tokens_of(lookups.read_resident, tokens_per_block);
 }
 
 }  // namespace
