@@ -409,9 +409,10 @@ result<match_result> session::match_prefix(key_batch keys, std::uint32_t group) 
   const auto scope = enter(keys, group);
   if (!scope) return std::unexpected(scope.error());
   const std::size_t prefix = lookup_.count_prefix(keys, group);
-  counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
-  counters_.keys_found.fetch_add(prefix, std::memory_order_relaxed);
-  return match_result{prefix, lookup_.count_reachable(keys, group, prefix)};
+  const std::size_t reachable = lookup_.count_reachable(keys, group, prefix);
+  memory_.header().lookups.add_match(keys.count, prefix);
+  memory_.header().lookups.add_lower(reachable - prefix);
+  return match_result{prefix, reachable};
 }
 
 bool session::asks_tiers() const noexcept {
@@ -429,6 +430,7 @@ result<match_result> session::locate(key_batch keys, std::uint32_t group, std::c
     const std::size_t asked = std::min<std::size_t>(keys.count - found->reachable, locate_pieces * channel::max_batch);
     const std::size_t located = ask_reach({keys[found->reachable].data(), asked, keys.width}, group, until);
     found->reachable += located;
+    memory_.header().lookups.add_lower(located);
     if (located < asked) break;
   }
   return found;
@@ -481,7 +483,7 @@ result<match_result> session::match_window(key_batch keys, std::uint32_t group, 
   const std::span<std::uint8_t> present = thread_scratch<std::uint8_t>(keys.count);
   if (auto ok = exists(keys, group, present); !ok) return std::unexpected(ok.error());
   const std::size_t resident = end_of_window(present, window);
-  lookup_.add_lower(keys, group, present);
+  memory_.header().lookups.add_lower(lookup_.add_lower(keys, group, present));
   return match_result{resident, std::max(resident, end_of_window(present, window))};
 }
 
@@ -489,9 +491,8 @@ result<void> session::exists(key_batch keys, std::uint32_t group, std::span<std:
   const auto scope = enter(keys, group);
   if (!scope) return std::unexpected(scope.error());
   lookup_.find_each(keys, group, present);
-  counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
   const auto found = static_cast<std::uint64_t>(std::ranges::count(present.first(keys.count), std::uint8_t{1}));
-  counters_.keys_found.fetch_add(found, std::memory_order_relaxed);
+  memory_.header().lookups.add_match(keys.count, found);
   return {};
 }
 
@@ -500,7 +501,7 @@ result<std::size_t> session::acquire(key_batch keys, std::uint32_t group, std::s
   if (!scope) return std::unexpected(scope.error());
   const std::span<memory::pin> pins = thread_scratch<memory::pin>(keys.count);
   const auto held = lookup_.pin_prefix(keys, group, pins);
-  counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
+  memory_.header().lookups.add_read(keys.count, held.value_or(0));
   if (!held) return held;
   const auto pinned = pins.first(*held);
   const std::uint64_t bytes = group_at(group).block_bytes();
@@ -516,7 +517,6 @@ result<std::size_t> session::acquire(key_batch keys, std::uint32_t group, std::s
     return std::unexpected(ok.error());
   }
   touch(pinned, keys, group);
-  counters_.keys_found.fetch_add(*held, std::memory_order_relaxed);
   counters_.blocks_pinned.fetch_add(*held, std::memory_order_relaxed);
   return *held;
 }
@@ -865,8 +865,7 @@ result<std::size_t> session::get_into(key_batch keys, std::uint32_t group, maybe
   }
   touch(touched, keys, group);
   const std::uint64_t bytes = part ? group_at(group).parts[*part].bytes : group_at(group).block_bytes();
-  counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
-  counters_.keys_found.fetch_add(done, std::memory_order_relaxed);
+  memory_.header().lookups.add_read(keys.count, done);
   counters_.blocks_copied_out.fetch_add(done, std::memory_order_relaxed);
   counters_.bytes_copied_out.fetch_add(done * bytes, std::memory_order_relaxed);
   return done;
@@ -926,8 +925,9 @@ void session::touch(std::span<const memory::pin> pins, key_batch keys, std::uint
 result<session_stats> session::stats() const {
   if (in_child()) return fail(error_code::forked, "this session belongs to the parent process");
   session_stats out;
-  out.keys_looked_up = counters_.keys_looked_up.load(std::memory_order_relaxed);
-  out.keys_found = counters_.keys_found.load(std::memory_order_relaxed);
+  const memory::lookup_counts lookups = memory_.header().lookups.load();
+  out.keys_looked_up = lookups.match_keys + lookups.read_keys;
+  out.keys_found = lookups.match_resident + lookups.read_resident;
   out.blocks_pinned = counters_.blocks_pinned.load(std::memory_order_relaxed);
   out.blocks_copied_out = counters_.blocks_copied_out.load(std::memory_order_relaxed);
   out.bytes_copied_out = counters_.bytes_copied_out.load(std::memory_order_relaxed);

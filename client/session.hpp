@@ -473,9 +473,7 @@ class session {
   std::uint64_t async_stored_ = 0;
   std::optional<error> async_failure_;  ///< the first one
 
-  struct counters {
-    std::atomic<std::uint64_t> keys_looked_up{0};
-    std::atomic<std::uint64_t> keys_found{0};
+  struct counters {  // those of lookups are in the session's memory
     std::atomic<std::uint64_t> blocks_pinned{0};
     std::atomic<std::uint64_t> blocks_copied_out{0};
     std::atomic<std::uint64_t> bytes_copied_out{0};

@@ -165,11 +165,15 @@ std::size_t lookup::count_reachable(key_batch keys, std::uint32_t group, std::si
   return end;
 }
 
-void lookup::add_lower(key_batch keys, std::uint32_t group, std::span<std::uint8_t> reachable) const noexcept {
-  if (hints_.none()) return;
+std::size_t lookup::add_lower(key_batch keys, std::uint32_t group, std::span<std::uint8_t> reachable) const noexcept {
+  std::size_t added = 0;
+  if (hints_.none()) return added;
   for (std::size_t i = 0; i < keys.count; ++i) {
-    if (reachable[i] == 0 && hints_.contains(reduce_key(keys[i], group))) reachable[i] = 1;
+    if (reachable[i] != 0 || !hints_.contains(reduce_key(keys[i], group))) continue;
+    reachable[i] = 1;
+    ++added;
   }
+  return added;
 }
 
 void lookup::find_each(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present) const noexcept {

@@ -43,8 +43,8 @@ class lookup {
 
   /// Length of the longest prefix of keys from `first` on that are present or, by the hints, in a lower tier.
   [[nodiscard]] std::size_t count_reachable(key_batch keys, std::uint32_t group, std::size_t first) const noexcept;
-  /// Sets reachable[i] to 1 for keys that a lower tier holds, by the hints.
-  void add_lower(key_batch keys, std::uint32_t group, std::span<std::uint8_t> reachable) const noexcept;
+  /// Sets reachable[i] to 1 for keys that a lower tier holds, by the hints, and returns for how many it was 0.
+  std::size_t add_lower(key_batch keys, std::uint32_t group, std::span<std::uint8_t> reachable) const noexcept;
 
   /// present[i] = 1 when key i is present, else 0. `present` has keys.count places.
   void find_each(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present) const noexcept;

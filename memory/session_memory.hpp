@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/machine_choice.hpp"
 #include "memory/block_ref.hpp"
+#include "memory/lookup_counts.hpp"
 #include "memory/segment.hpp"
 
 namespace cenote::memory {
@@ -189,6 +190,7 @@ struct session_header {
   /// Client: 1, before a device may write what it reserved. Worker: set_aside, when the session is over but for that.
   std::atomic<std::uint32_t> device_writes;
   static constexpr std::uint32_t set_aside = 2;
+  alignas(64) lookup_words lookups;  ///< client; where earlier builds have spare bytes
 };
 static_assert(sizeof(session_header) <= page_bytes);
 

@@ -70,6 +70,7 @@ ALLOWED = (
     Allowed("memory/window.cpp", "base_.store(", "a mapping of this process"),
     Allowed("memory/window.cpp", "mapped_.store(", "a mapping of this process"),
     Allowed("memory/lookup.cpp", "", "the client's pins"),
+    Allowed("memory/lookup_counts.hpp", "", "the client's counts"),
     Allowed("memory/session_memory.cpp", "header.submit_tail.store(", "the client's end of the ring"),
     Allowed("memory/session_memory.cpp", "place++->store(word", "the client's end of the ring"),
     Allowed("memory/session_memory.cpp", "header.complete_head.store(", "the client's end of the ring"),

@@ -191,8 +191,24 @@ const json& session_before(const looks& looks, const json& session) {
   return nothing;
 }
 
+/// Of the keys that it asked for between the looks, or since its beginning; of those that it read, if it does not ask.
+std::string hits_text(const looks& looks, const json& session, const json& previous) {
+  memory::lookup_counts all = figures_in<blocks::session_status>(session);
+  if (looks.comparable() && previous.is_object()) {
+    const memory::lookup_counts then = figures_in<blocks::session_status>(previous);
+    all.match_keys -= std::min(all.match_keys, then.match_keys);
+    all.match_resident -= std::min(all.match_resident, then.match_resident);
+    all.read_keys -= std::min(all.read_keys, then.read_keys);
+    all.read_resident -= std::min(all.read_resident, then.read_resident);
+  }
+  if (all.match_keys + all.read_keys == 0) return {};
+  const double hits =
+      all.match_keys != 0 ? share(all.match_resident, all.match_keys) : share(all.read_resident, all.read_keys);
+  return fmt::format("{:.1f} %", 100 * hits);
+}
+
 std::vector<std::string> sessions(const looks& looks) {
-  table rows({"PID", "CLIENT", "INSTANCE", ">PINS", ">GRANTS", ">ENTRIES/s", "STATE"});
+  table rows({"PID", "CLIENT", "INSTANCE", ">PINS", ">GRANTS", ">ENTRIES/s", ">HITS", "STATE"});
   for (const auto& each : member(looks.now, "sessions")) {
     const json& before = session_before(looks, each);
     std::string rate;
@@ -201,7 +217,7 @@ std::vector<std::string> sessions(const looks& looks) {
     }
     const auto session = figures_in<blocks::session_status>(each);
     rows.add({text_of(each, "pid"), text_of(each, "client"), text_of(each, "instance"), std::to_string(session.pins),
-              std::to_string(session.grants), rate, text_of(each, "state")});
+              std::to_string(session.grants), rate, hits_text(looks, each, before), text_of(each, "state")});
   }
   std::vector<std::string> lines{fmt::format("SESSIONS  {}", member(looks.now, "sessions").size())};
   if (rows.empty()) return lines;

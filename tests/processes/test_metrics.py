@@ -14,7 +14,7 @@ from typing import Any
 
 import blocks
 import pytest
-from conftest import StartNode
+from conftest import StartAgent, StartNode
 from node import LIMIT, ROOT, KiB, Node, free_port, until
 from redis import Redis
 
@@ -73,6 +73,74 @@ def test_metrics_say_what_the_status_says(start_node: StartNode, attach: Attach,
     assert fetch(node, "/healthz") == "ok\n"
     with pytest.raises(urllib.error.HTTPError, match="404"):
         fetch(node, "/nothing")
+
+
+def lookups(node: Node, instance: str) -> dict[str, float]:
+    """Of an instance, what its lookups found: "found_blocks/match", "looked_up_tokens/read", "pinned_blocks"."""
+    shape = re.compile(r'cenote_instance_(\w+?)(?:_total)?\{instance="(\w+)"(?:,call="(\w+)")?\}')
+    wanted = ("looked_up_", "found_", "pinned_")
+    samples = ((shape.fullmatch(name), value) for name, value in metrics(node).items())
+    return {
+        "/".join(filter(None, (name[1], name[3]))): value
+        for name, value in samples
+        if name and name[2] == instance and name[1].startswith(wanted)
+    }
+
+
+def shows(node: Node, instance: str, figures: dict[str, float]) -> None:
+    """Waits for these figures: all pages of a fifth of a second are the same."""
+    until(f"metrics say {figures}", lambda: lookups(node, instance) == figures)
+
+
+def expected(looked_up: tuple[int, int], hits: tuple[int, int], pinned: int = 0) -> dict[str, float]:
+    """Of calls that ask and calls that read; 16 tokens a block."""
+    figures: dict[str, float] = {"found_lower_blocks": 0, "found_lower_tokens": 0, "pinned_blocks": pinned}
+    for name, counts in (("looked_up", looked_up), ("found", hits)):
+        for call, count in zip(("match", "read"), counts, strict=True):
+            figures |= {f"{name}_blocks/{call}": count, f"{name}_tokens/{call}": 16 * count}
+    return figures
+
+
+@pytest.mark.sanitizer
+def test_what_lookups_find_is_counted_also_of_sessions_that_have_ended(
+    node: Node, attach: Attach, start_agent: StartAgent
+) -> None:
+    session = attach(node, "one", block=4 * KiB)
+    keys = blocks.keys_of("a", 0, 30)
+    session.put(keys[:20], blocks.contents_of(keys[:20], 4 * KiB))
+    for _ in range(3):
+        assert session.match(keys).resident == 20
+    with session.acquire(keys[:20]):
+        shows(node, "one", expected((90, 20), (60, 20), pinned=20))
+    shows(node, "one", expected((90, 20), (60, 20)))
+    (said,) = node.status()["sessions"]
+    assert (said["looked_up"], said["found"]) == ({"match": 90, "read": 20}, {"match": 60, "read": 20})
+    stats = session.stats()
+    assert (stats["keys_looked_up"], stats["keys_found"]) == (110, 80)
+
+    other = start_agent(node)
+    other.call("attach", instance="one", block=4 * KiB)
+    assert other.call("match", label="a", count=30) == 20
+    other.kill()
+    until("the dead process's session is over", lambda: len(node.status()["sessions"]) == 1)
+    shows(node, "one", expected((120, 20), (80, 20)))
+    session.close()
+    until("no session is left", lambda: node.status()["sessions"] == [])
+    shows(node, "one", expected((120, 20), (80, 20)))
+
+
+def test_lookups_are_counted_from_zero_by_the_next_worker(node: Node, attach: Attach) -> None:
+    session = attach(node, "one", block=4 * KiB)
+    keys = blocks.keys_of("a", 0, 10)
+    session.put(keys, blocks.contents_of(keys, 4 * KiB))
+    assert session.match(keys).resident == 10
+    shows(node, "one", expected((10, 0), (10, 0)))
+    node.restart_worker()
+    until("the session is taken over", lambda: len(node.status()["sessions"]) == 1)
+    shows(node, "one", expected((0, 0), (0, 0)))
+    assert session.match(keys).resident == 10
+    shows(node, "one", expected((10, 0), (10, 0)))
+    assert session.stats()["keys_looked_up"] == 20
 
 
 @pytest.mark.sanitizer

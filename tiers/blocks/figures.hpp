@@ -67,12 +67,42 @@ template <>
 struct figure_table<blocks::instance_status> {
   using all = blocks::instance_status;
   static constexpr auto gauge = figure_kind::gauge;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr std::string_view looked_up_blocks =
+      "Keys that an instance's sessions looked up: `match` asks what is there, `read` pins or copies it.";
+  static constexpr std::string_view found_blocks = "Of those, the ones that were in DRAM, or on the session's device.";
+  static constexpr std::string_view looked_up_tokens = "Tokens of the keys that an instance's sessions looked up.";
+  static constexpr std::string_view found_tokens = "Of those, the ones whose blocks were in DRAM.";
+  static constexpr figure_label match{"call", "match"}, read{"call", "read"};
   static constexpr auto rows = std::to_array<figure<all>>({
       {"instances[].blocks", "cenote_instance_blocks", gauge, "blocks", "Blocks of an instance in DRAM.",
        &all::present},
       {"instances[].bytes", "cenote_instance_bytes", gauge, "bytes", "Memory of an instance's slabs.", &all::bytes},
       {"instances[].sessions", "cenote_instance_sessions", gauge, "sessions", "Sessions of an instance.",
        &all::sessions},
+      {"instances[].pinned", "cenote_instance_pinned_blocks", gauge, "blocks",
+       "Pins that an instance's sessions hold now.", &all::pinned},
+      {"instances[].looked_up.match", "cenote_instance_looked_up_blocks_total", counter, "blocks", looked_up_blocks,
+       &all::match_keys, match},
+      {"instances[].looked_up.read", "cenote_instance_looked_up_blocks_total", counter, "blocks", looked_up_blocks,
+       &all::read_keys, read},
+      {"instances[].found.match", "cenote_instance_found_blocks_total", counter, "blocks", found_blocks,
+       &all::match_resident, match},
+      {"instances[].found.read", "cenote_instance_found_blocks_total", counter, "blocks", found_blocks,
+       &all::read_resident, read},
+      {"instances[].found_lower", "cenote_instance_found_lower_blocks_total", counter, "blocks",
+       "Keys of calls that ask what is there which tiers below alone had, as far as the calls knew.",
+       &all::match_lower},
+      {"instances[].looked_up_tokens.match", "cenote_instance_looked_up_tokens_total", counter, "tokens",
+       looked_up_tokens, &all::match_tokens, match},
+      {"instances[].looked_up_tokens.read", "cenote_instance_looked_up_tokens_total", counter, "tokens",
+       looked_up_tokens, &all::read_tokens, read},
+      {"instances[].found_tokens.match", "cenote_instance_found_tokens_total", counter, "tokens", found_tokens,
+       &all::match_resident_tokens, match},
+      {"instances[].found_tokens.read", "cenote_instance_found_tokens_total", counter, "tokens", found_tokens,
+       &all::read_resident_tokens, read},
+      {"instances[].found_lower_tokens", "cenote_instance_found_lower_tokens_total", counter, "tokens",
+       "Tokens of the keys that tiers below alone had.", &all::match_lower_tokens},
       {"instances[].free", "", gauge, "blocks", "Blocks of its slabs that are free.", &all::free},
       {"instances[].slabs", "", gauge, "slabs", "Its slabs.", &all::slabs},
       {"instances[].pending", "", gauge, "blocks", "Blocks that are being written part by part.", &all::pending},
@@ -105,8 +135,19 @@ template <>
 struct figure_table<blocks::session_status> {
   using all = blocks::session_status;
   static constexpr auto gauge = figure_kind::gauge;
+  static constexpr auto counter = figure_kind::counter;
   static constexpr auto rows = std::to_array<figure<all>>({
       {"sessions[].pins", "", gauge, "blocks", "Blocks that it has pinned.", &all::pins},
+      {"sessions[].looked_up.match", "", counter, "blocks", "Keys that it asked for, without reading their blocks.",
+       &all::match_keys},
+      {"sessions[].looked_up.read", "", counter, "blocks", "Keys of blocks that it asked to pin or to copy.",
+       &all::read_keys},
+      {"sessions[].found.match", "", counter, "blocks", "Of the keys that it asked for, those that were in DRAM.",
+       &all::match_resident},
+      {"sessions[].found.read", "", counter, "blocks", "Of the keys to pin or to copy, those that were.",
+       &all::read_resident},
+      {"sessions[].found_lower", "", counter, "blocks",
+       "Of the keys that it asked for, those that tiers below alone had, as far as it knew.", &all::match_lower},
       {"sessions[].grants", "", gauge, "blocks", "Blank blocks in its hands.", &all::grants},
       {"sessions[].writing", "", gauge, "blocks", "Blocks that it writes part by part.", &all::writing},
       {"sessions[].wrong_blocks", "", gauge, "blocks", "Blocks of it whose bytes were not those of their sums.",

@@ -32,6 +32,7 @@ result<void> session_table::add_session(session_number number, instance_number i
   made->of = home->second.get();
   made->memory = memory;
   made->is_ended = memory.has_ended();
+  made->lookups = session_lookups(memory.header().lookups.load());
   accounts::join(*made, accounts_.user_of(uid));
   for (std::uint32_t slot = memory::session_memory::grants; slot > 0; --slot) made->empty_slots.push_back(slot - 1);
   home->second->sessions.push_back(made.get());
@@ -53,6 +54,8 @@ void session_table::release_session(session_number number, boot_time now) {
     pins_.note_loose(pool_of(*state_.slab_of_record(record)), record);
   instance& in = *gone->of;
   std::erase(in.sessions, gone.get());
+  gone->lookups.look(gone->memory.header().lookups.load());
+  add_lookups(in.past_lookups, gone->lookups.counts());
   slab_space::renumber_slabs(in);
   for (const auto& [bits, grant] : gone->granted) {
     accounts_.let_blank(*gone, grant.stride);

@@ -7,6 +7,38 @@
 
 namespace cenote::blocks {
 
+namespace {
+
+std::uint64_t pins_of(const session& session) noexcept {
+  const std::uint64_t limit =
+      std::min<std::uint64_t>(session.memory.pin_slots(), session.memory.header().pin_high_water.load());
+  std::uint64_t pins = 0;
+  for (std::uint64_t i = 0; i < limit; ++i) pins += session.memory.pin(i).load(std::memory_order_relaxed) != 0 ? 1 : 0;
+  return pins;
+}
+
+/// Keeps what it sees with the sessions, so that no later look has less.
+memory::lookup_counts look_at_lookups(const instance& instance) noexcept {
+  memory::lookup_counts sum = instance.past_lookups;
+  for (session* const each : instance.sessions) {
+    each->lookups.look(each->memory.header().lookups.load());
+    add_lookups(sum, each->lookups.counts());
+  }
+  return sum;
+}
+
+void put_lookups(instance_status& status, const memory::lookup_counts& lookups,
+                 std::uint32_t tokens_per_block) noexcept {
+  static_cast<memory::lookup_counts&>(status) = lookups;
+  status.match_tokens = tokens_of(lookups.match_keys, tokens_per_block);
+  status.match_resident_tokens = tokens_of(lookups.match_resident, tokens_per_block);
+  status.match_lower_tokens = tokens_of(lookups.match_lower, tokens_per_block);
+  status.read_tokens = tokens_of(lookups.read_keys, tokens_per_block);
+  status.read_resident_tokens = tokens_of(lookups.read_resident, tokens_per_block);
+}
+
+}  // namespace
+
 store_status status_of(const parts& parts, boot_time now) {
   store_status all;
   all.capacity = parts.all.options.capacity;
@@ -24,6 +56,7 @@ store_status status_of(const parts& parts, boot_time now) {
   all.published_keys = parts.all.requests.keys();
   all.followers = parts.all.requests.followers();
   std::unordered_map<session_number, std::uint64_t> writing;  // blocks
+  std::unordered_map<session_number, std::uint64_t> pins;
   for (const auto& [number, each] : parts.all.instances) {
     instance_status one;
     one.id = each->spec.id;
@@ -45,6 +78,8 @@ store_status status_of(const parts& parts, boot_time now) {
       one.idle = age_of(since, now);
       if (const auto limit = parts.idle.idle_limit(*each)) one.given_up = *limit - std::min(*limit, *one.idle);
     }
+    put_lookups(one, look_at_lookups(*each), each->spec.tokens_per_block);
+    for (const session* attached : each->sessions) one.pinned += pins[attached->number] = pins_of(*attached);
     one.chosen = each->pools.front()->policy->choosing();
     for (const auto& group : each->pools) {
       one.free += group->free.size();
@@ -69,10 +104,8 @@ store_status status_of(const parts& parts, boot_time now) {
     one.is_ended = each->is_ended;
     one.wrong = each->wrong_blocks;
     if (each->watched_pin != 0) one.oldest_pin = now - each->watched_since;
-    const std::uint64_t limit =
-        std::min<std::uint64_t>(each->memory.pin_slots(), each->memory.header().pin_high_water.load());
-    for (std::uint64_t i = 0; i < limit; ++i)
-      one.pins += each->memory.pin(i).load(std::memory_order_relaxed) != 0 ? 1 : 0;
+    static_cast<memory::lookup_counts&>(one) = each->lookups.counts();
+    one.pins = pins[number];
     one.writing = writing[number];
     all.granted += one.grants;
     all.sessions.push_back(std::move(one));

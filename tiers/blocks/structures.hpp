@@ -13,6 +13,7 @@
 #include "core/instance_identity.hpp"
 #include "memory/block_record.hpp"
 #include "memory/index.hpp"
+#include "memory/lookup_counts.hpp"
 #include "memory/slab_mapping.hpp"
 #include "memory/version_table.hpp"
 #include "tiers/blocks/account.hpp"
@@ -20,6 +21,7 @@
 #include "tiers/blocks/chain.hpp"
 #include "tiers/blocks/granted_blocks.hpp"
 #include "tiers/blocks/published.hpp"
+#include "tiers/blocks/session_lookups.hpp"
 #include "tiers/blocks/slab.hpp"
 #include "tiers/blocks/types.hpp"
 #include "tiers/eviction/policy.hpp"
@@ -122,7 +124,8 @@ struct instance {
   std::unordered_map<block_key, std::uint32_t, block_key_hash> loading;    ///< key -> record
   boot_time claimed_until{};                                               ///< somebody is about to attach
   bool makes_way = false;                                                  ///< for others, before its time
-  boot_time checks_from{};  ///< see sum_checks: until then none of its copies is checked
+  boot_time checks_from{};               ///< see sum_checks: until then none of its copies is checked
+  memory::lookup_counts past_lookups{};  ///< of sessions that are over
 
   /// No block is anything but free, and no slab is on its way.
   [[nodiscard]] bool is_blank() const noexcept {
@@ -161,6 +164,7 @@ struct session {
   used_chain touching;           ///< of the request under way
   prefetch::request gathering;   ///< of the request under way
   publication publishing;        ///< … if it publishes
+  session_lookups lookups{};
 
   [[nodiscard]] std::uint64_t mask() const noexcept { return std::uint64_t{1} << (number % 64); }
   /// What block records call it.

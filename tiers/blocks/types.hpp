@@ -16,6 +16,7 @@
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
 #include "core/time_types.hpp"
+#include "memory/lookup_counts.hpp"
 #include "memory/session_memory.hpp"
 #include "memory/shared_file.hpp"
 #include "tiers/block_changes/block_changes.hpp"
@@ -205,16 +206,20 @@ struct instance_binding {
   memory::shared_file index;
 };
 
-struct instance_status {
+/// Of its sessions, those that are over, too, since the worker began to serve them.
+struct instance_status : memory::lookup_counts {
   std::string id, group;
   std::string account;  ///< who pays: the group, or `default`
   std::uint64_t present = 0, free = 0, slabs = 0, bytes = 0, sessions = 0, index_slots = 0, index_entries = 0;
   std::uint64_t zombie = 0, quarantined = 0, pending = 0, loading = 0;
+  std::uint64_t pinned = 0;  ///< pins of its sessions
+  std::uint64_t match_tokens = 0, match_resident_tokens = 0, match_lower_tokens = 0;
+  std::uint64_t read_tokens = 0, read_resident_tokens = 0;
   std::optional<tenths> idle;                   ///< for how long it has had no session; nothing while it has one
   std::optional<tenths> given_up;               ///< in how long that ends it; nothing: never, or it has a session
   std::optional<eviction::auto_status> chosen;  ///< of the first group, where the policy is `auto`
 };
-struct session_status {
+struct session_status : memory::lookup_counts {
   session_number number = 0;
   std::string instance;
   std::uint64_t pins = 0, grants = 0, writing = 0;

@@ -42,6 +42,52 @@ BOOST_AUTO_TEST_CASE(what_is_put_is_found_and_read_back) {
   BOOST_TEST(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 100)).stored == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(lookups_are_counted_where_the_node_sees_them) {
+  fixture test;
+  const auto here = keys_of(0, 20);
+  auto bytes = content(0, 20);
+  BOOST_REQUIRE(test.session->put(batch_of(here), 0, std::nullopt, run_of(bytes, 20)).stored == 20U);
+  const auto counts = [&] { return test.owner.session().header().lookups.load(); };
+  BOOST_TEST((counts() == memory::lookup_counts{}));  // what is stored is not looked up
+  const auto keys = keys_of(0, 30);
+  (void)must(test.session->match_prefix(batch_of(keys), 0));
+  BOOST_TEST(counts().match_keys == 30U);
+  BOOST_TEST(counts().match_resident == 20U);
+  std::vector<std::uint8_t> present(30);
+  must(test.session->exists(batch_of(keys), 0, present));
+  (void)must(test.session->match_window(batch_of(keys), 0, 2));
+  BOOST_TEST(counts().match_keys == 90U);
+  BOOST_TEST(counts().match_resident == 60U);
+  BOOST_TEST(counts().read_keys == 0U);
+  std::vector<client::held_block> held(30);
+  BOOST_TEST(must(test.session->acquire(batch_of(keys), 0, held)) == 20U);
+  std::vector<std::byte> back(30 * part_bytes);
+  BOOST_TEST(must(test.session->get_into(batch_of(keys), 0, std::nullopt, run_of(back, 30))) == 20U);
+  BOOST_TEST((counts() ==
+              memory::lookup_counts{
+                  .match_keys = 90, .match_resident = 60, .match_lower = 0, .read_keys = 60, .read_resident = 40}));
+  BOOST_TEST(test.session->stats()->keys_looked_up == 150U);
+  BOOST_TEST(test.session->stats()->keys_found == 100U);
+}
+
+BOOST_AUTO_TEST_CASE(what_hints_show_in_lower_tiers_is_counted_beside_what_is_here) {
+  fixture test;
+  auto bytes = content(0, 20);
+  BOOST_REQUIRE(test.session->put(batch_of(keys_of(0, 20)), 0, std::nullopt, run_of(bytes, 20)).stored == 20U);
+  auto hints = must(memory::hint_writer::open(testing::opened_again(test.owner.index_file()), 1000));
+  for (const std::uint64_t number : {20U, 21U, 22U, 25U}) hints.add(reduce_key(key_of(number), 0));
+  const auto keys = keys_of(0, 30);
+  const auto match = must(test.session->match_prefix(batch_of(keys), 0));
+  BOOST_TEST(match.resident == 20U);
+  BOOST_TEST(match.reachable == 23U);
+  const auto counts = [&] { return test.owner.session().header().lookups.load(); };
+  BOOST_TEST(counts().match_resident == 20U);
+  BOOST_TEST(counts().match_lower == 3U);
+  (void)must(test.session->match_window(batch_of(keys), 0, 2));
+  BOOST_TEST(counts().match_resident == 40U);
+  BOOST_TEST(counts().match_lower == 7U);
+}
+
 BOOST_AUTO_TEST_CASE(equal_keys_of_one_batch_are_stored_once) {
   fixture test;
   auto keys = keys_of(0, 3);
@@ -238,6 +284,7 @@ BOOST_AUTO_TEST_CASE(what_is_located_counts_behind_what_is_here) {
   auto found = must(test.session->locate(batch_of(keys), 0, std::chrono::seconds(10)));
   BOOST_TEST(found.resident == 10U);
   BOOST_TEST(found.reachable == 5510U);
+  BOOST_TEST(test.owner.session().header().lookups.load().match_lower == 5500U);
   must(test.session->barrier());
   BOOST_TEST(test.node.located() == 5990U);
   test.node.reach(0);

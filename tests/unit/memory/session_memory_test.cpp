@@ -26,6 +26,7 @@ static_assert(session_memory::segment_bytes(8192) == session_memory::pins_offset
 static_assert(sizeof(segment_header) == 64 && sizeof(block_ref) == 8);
 static_assert(offsetof(session_header, worker_epoch) % 64 == 0 && offsetof(session_header, submit_tail) % 64 == 0);
 static_assert(offsetof(session_header, machine_choice) == 152 && offsetof(session_header, submit_tail) == 192);
+static_assert(offsetof(session_header, lookups) == 512 && offsetof(session_header, lookups) % 64 == 0);
 static_assert(offsetof(session_header, submit_head) % 64 == 0 && offsetof(session_header, complete_tail) % 64 == 0);
 
 namespace {
@@ -66,6 +67,10 @@ BOOST_AUTO_TEST_CASE(a_choice_comes_through_as_it_was_handed_over_and_a_worker_w
       words_of({.copies = {copy_choice{38, 1U << 17}, copy_choice{2, 1U << 15}}, .hashed_copy = 1, .checksum = 3});
   view.hand_over(choice);
   BOOST_TEST((view.choice() == choice));
+}
+
+BOOST_AUTO_TEST_CASE(lookups_are_zeros_until_a_client_counts) {
+  BOOST_TEST((view.header().lookups.load() == lookup_counts{}));
 }
 
 BOOST_AUTO_TEST_CASE(entries_arrive_whole_and_in_order_over_many_turns_of_the_ring) {

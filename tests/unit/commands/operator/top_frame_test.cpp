@@ -71,6 +71,29 @@ BOOST_AUTO_TEST_CASE(two_looks_make_rates) {
   BOOST_TEST(has(text, "1.0 KiB/s"));
 }
 
+BOOST_AUTO_TEST_CASE(hits_are_those_since_the_look_before_and_of_all_keys_at_the_first) {
+  json before = status(1, 0, 0);
+  before["sessions"][0]["looked_up"] = {{"match", 100}, {"read", 50}};
+  before["sessions"][0]["found"] = {{"match", 80}, {"read", 50}};
+  json now = before;
+  now["sessions"][0]["looked_up"]["match"] = 200;
+  now["sessions"][0]["found"]["match"] = 90;
+  const auto first = top_frame(before, nullptr, 0, {});
+  BOOST_TEST(has(first, "80.0 %"), first);
+  const auto second = top_frame(now, before, 1, {});
+  BOOST_TEST(has(second, "10.0 %"), second);
+  const auto idle = top_frame(now, now, 1, {});
+  for (const auto* rate : {"80.0 %", "45.0 %", " 0.0 %  "}) BOOST_TEST(!has(idle, rate), idle);
+}
+
+BOOST_AUTO_TEST_CASE(of_a_session_that_reads_without_asking_the_hits_are_those_of_its_reads) {
+  json now = status(1, 0, 0);
+  now["sessions"][0]["looked_up"] = {{"match", 0}, {"read", 40}};
+  now["sessions"][0]["found"] = {{"match", 0}, {"read", 30}};
+  const auto text = top_frame(now, nullptr, 0, {});
+  BOOST_TEST(has(text, "75.0 %"), text);
+}
+
 BOOST_AUTO_TEST_CASE(another_worker_counts_from_its_own_zero) {
   const auto text = top_frame(status(2, 10, 0), status(1, 300, 4096), 1, {});
   for (const auto* rate : {"0/s", "B/s"}) BOOST_TEST(!has(text, rate), text);
