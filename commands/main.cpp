@@ -16,6 +16,7 @@
 #include "commands/operator/top.hpp"
 #include "commands/optimize/optimize.hpp"
 #include "commands/programs.hpp"
+#include "commands/quickstart.hpp"
 #include "commands/replay/engine.hpp"
 #include "commands/replay/replay.hpp"
 #include "commands/trace/trace.hpp"
@@ -23,6 +24,7 @@
 namespace {
 
 void add_commands(CLI::App& app) {
+  cenote::add_quickstart(app);
   cenote::add_node(app);
   cenote::add_worker(app);
   cenote::add_service_programs(app);

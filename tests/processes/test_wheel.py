@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -113,6 +114,7 @@ def test_its_programs_run_and_python_finds_them(environment: Path) -> None:
     assert run(*BARE, program, "--version").strip() == cenote.__version__
     assert "cores" in run(*BARE, program, "bench", "machine")
     assert "manager" in run(*BARE, program, "manager", "--help")
+    assert json.loads(run(*BARE, program, "quickstart", "--json"))["hit_ratio"] > 0
     code = "from cenote import optimize; print(optimize.model('llama-3-8b', gpu='h100')['bytes_per_token'])"
     assert run(*BARE, environment / "bin" / "python", "-c", code).strip() == "131072"
 
