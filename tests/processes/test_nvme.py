@@ -493,17 +493,17 @@ LOST = "blocks are lost with this node's memory"
 @pytest.mark.parametrize("admission", ["always", "second_sight"])
 def test_what_dram_alone_had_is_found_behind_an_orderly_stop(start: StartNode, attach: Attach, admission: str) -> None:
     node = start(f"nvme.admission={admission}")
-    keys = filled(attach(node, "i", block=BLOCK), "a", 100)
+    keys = filled(attach(node, "i", block=BLOCK), "a", 60)
     assert nvme(node)["blocks"] == 0
     assert node.stop() == 0
     (line,) = node.logged("blocks were written down before the end")
-    assert line["written"] == 100
+    assert line["written"] == 60
     assert node.logged(LOST) == []
     node.start()
     session = attach(node, "i", block=BLOCK)
     found = session.match(keys)
-    assert (found.resident, found.reachable) == (0, 100)
-    assert brought_up(session, keys) == 100
+    assert (found.resident, found.reachable) == (0, 60)
+    assert brought_up(session, keys) == 60
     assert node.stop() == 0
     assert node.logged("blocks were written down before the end", since_start=True) == [], "the disk has all of them"
 
