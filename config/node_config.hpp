@@ -253,7 +253,7 @@ struct node_config {
 
 /// The node's socket: the configured one, else the one in runtime_dir().
 [[nodiscard]] std::string socket_path(const node_config& config);
-/// How long a stopping node writes down what DRAM alone has; 0: no tier below could take it.
+/// The time in which a stopping node writes down what DRAM alone has; 0: none, or no tier below could take it.
 [[nodiscard]] std::chrono::nanoseconds flush_time(const node_config& config);
 
 /// One line of `cenote config show`.

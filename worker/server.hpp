@@ -129,7 +129,7 @@ class server {
   unique_fd listener_;
   unique_fd spare_;
   bool turning_away_ = false;
-  std::optional<error> going_;  ///< the node ends: the reason for which clients are refused
+  std::optional<error> farewell_;  ///< the node ends: the reason for which clients are refused
   local::event_loop::watch_id accepting_ = 0;
   std::map<int, connection> connections_;
   std::vector<parting> partings_;
