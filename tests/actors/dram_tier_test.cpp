@@ -402,8 +402,8 @@ BOOST_FIXTURE_TEST_CASE(a_tier_that_stops_without_time_answers_at_once_and_count
 }
 
 BOOST_AUTO_TEST_CASE(a_tier_that_stops_with_none_below_has_nothing_to_do) {
-  actor_fixture alone;
-  const auto ended = alone.ask<outcome>(alone.dram(), last_writes_atom_v, caf::timespan(std::chrono::hours(1)));
+  actor_fixture at;
+  const auto ended = at.ask<outcome>(at.dram(), last_writes_atom_v, caf::timespan(std::chrono::hours(1)));
   BOOST_REQUIRE(ended);
   BOOST_TEST((ended->code == error_code::invalid_argument));
 }
