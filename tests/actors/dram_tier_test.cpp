@@ -386,9 +386,9 @@ BOOST_FIXTURE_TEST_CASE(a_tier_that_stops_answers_when_the_tier_below_has_what_i
   caf::anon_send(dram(), transfers_done_atom_v, std::make_shared<const std::vector<transfer_outcome>>(1, done));
   run();
   handle.receive(
-      [](const outcome& ended) {
-        BOOST_TEST((ended.code == error_code::ok), ended.message);
-        BOOST_TEST(ended.value == 1U);
+      [](const outcome& answer) {
+        BOOST_TEST((answer.code == error_code::ok), answer.message);
+        BOOST_TEST(answer.value == 1U);
       },
       [](const caf::error&) { BOOST_TEST(false, "it was not answered"); });
 }
