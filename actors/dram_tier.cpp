@@ -606,26 +606,26 @@ void dram_tier::continue_handing_on() {
   handing_.reset();
 }
 
-outcome dram_tier::answer_of(const handing_under_way& handing, const blocks::handed_on& ended, bool is_late) {
+outcome dram_tier::answer_of(const handing_under_way& work, const blocks::handed_on& counts, bool is_late) {
   const auto log = logger("dram");
-  const std::string taken = std::to_string(ended.taken);
-  const std::string left = std::to_string(ended.left);
-  if (!handing.last) {
-    log_info(log, "blocks were handed on to other nodes", {{"taken", ended.taken}, {"left", ended.left}});
-  } else if (ended.left > 0) {
-    const bool is_wanted = handing.last->count() == 0;  // as it was configured
+  const std::string taken = std::to_string(counts.taken);
+  const std::string left = std::to_string(counts.left);
+  if (!work.last) {
+    log_info(log, "blocks were handed on to other nodes", {{"taken", counts.taken}, {"left", counts.left}});
+  } else if (counts.left > 0) {
+    const bool is_wanted = work.last->count() == 0;  // as it was configured
     log_at(is_wanted ? spdlog::level::info : spdlog::level::warn, log,
            "blocks are lost with this node's memory: no tier below has them",
-           {{"blocks", ended.left},
-            {"bytes", ended.left_bytes},
-            {"written", ended.taken},
+           {{"blocks", counts.left},
+            {"bytes", counts.left_bytes},
+            {"written", counts.taken},
             {"reason", is_late ? "node.flush_timeout" : "the tier below had no room, or is away"}});
-  } else if (ended.taken > 0) {
-    log_info(log, "blocks were written down before the end", {{"written", ended.taken}});
+  } else if (counts.taken > 0) {
+    log_info(log, "blocks were written down before the end", {{"written", counts.taken}});
   }
-  if (ended.left == 0) return {error_code::ok, {}, ended.taken};
-  const char* const why = handing.last ? ": the tier below had no room, or is away"
-                                       : ": their next homes had no room, or cannot be reached";
+  if (counts.left == 0) return {error_code::ok, {}, counts.taken};
+  const char* const why =
+      work.last ? ": the tier below had no room, or is away" : ": their next homes had no room, or cannot be reached";
   return {is_late ? error_code::deadline_exceeded : error_code::no_space,
           taken + " blocks were handed on, " + left + " were not" + (is_late ? " in time" : why), 0};
 }

@@ -121,8 +121,7 @@ class dram_tier final : public dram_tier_actor::base {
   caf::result<outcome> write_last(caf::timespan limit);
   void catch_up(blocks::edge_number edge);
   void continue_handing_on();
-  [[nodiscard]] static outcome answer_of(const handing_under_way& handing, const blocks::handed_on& ended,
-                                         bool is_late);
+  [[nodiscard]] static outcome answer_of(const handing_under_way& work, const blocks::handed_on& counts, bool is_late);
   caf::result<outcome> forget_named(const std::string& id);
   /// `answer`, when the tiers below have carried the removals out.
   void forget_below(std::vector<blocks::removal> removals, const outcome& answer, promise_guard<outcome> promise,
