@@ -129,6 +129,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](clear_node_atom) { return clear_node(); },
       [this](corrupt_atom) { return corrupt(); },
       [this](hand_on_atom, caf::timespan limit) { return hand_on(limit); },
+      [this](last_writes_atom, caf::timespan limit) { return write_last(limit); },
       [this](disconnect_atom, std::uint64_t number) {
         store_->disconnect_session(number, boot_now());
         flush_outbox();
@@ -573,6 +574,16 @@ caf::result<outcome> dram_tier::hand_on(caf::timespan limit) {
   return promise;
 }
 
+/// Ends what is handed on to other nodes: the node stops.
+caf::result<outcome> dram_tier::write_last(caf::timespan limit) {
+  if (const auto begun = store_->begin_last_writes(); !begun) return outcome::of(begun);
+  auto promise = make_response_promise<outcome>();
+  handing_.emplace(handing_under_way{
+      .until = boot_now() + tenths_of(limit), .promise = promise_guard<outcome>(promise), .last = limit});
+  flush_outbox();
+  return promise;
+}
+
 /// A place below is there again, or another one than before: what it could not take is offered to it.
 void dram_tier::catch_up(blocks::edge_number edge) {
   if (!store_->begin_catching_up(edge)) return;
@@ -591,16 +602,32 @@ void dram_tier::continue_handing_on() {
     if (ended->taken > 0) log_info(logger("dram"), "blocks were offered again", {{"taken", ended->taken}});
     return;
   }
-  log_info(logger("dram"), "blocks were handed on to other nodes", {{"taken", ended->taken}, {"left", ended->left}});
-  outcome answer{error_code::ok, {}, ended->taken};
-  if (ended->left > 0) {
-    answer = {is_late ? error_code::deadline_exceeded : error_code::no_space,
-              std::to_string(ended->taken) + " blocks were handed on, " + std::to_string(ended->left) + " were not" +
-                  (is_late ? " in time" : ": their next homes had no room, or cannot be reached"),
-              0};
-  }
-  handing_->promise->deliver(std::move(answer));
+  handing_->promise->deliver(answer_of(*handing_, *ended, is_late));
   handing_.reset();
+}
+
+outcome dram_tier::answer_of(const handing_under_way& work, const blocks::handed_on& counts, bool is_late) {
+  const auto log = logger("dram");
+  const std::string taken = std::to_string(counts.taken);
+  const std::string left = std::to_string(counts.left);
+  if (!work.last) {
+    log_info(log, "blocks were handed on to other nodes", {{"taken", counts.taken}, {"left", counts.left}});
+  } else if (counts.left > 0) {
+    const bool is_wanted = work.last->count() == 0;  // as it was configured
+    log_at(is_wanted ? spdlog::level::info : spdlog::level::warn, log,
+           "blocks are lost with this node's memory: no tier below has them",
+           {{"blocks", counts.left},
+            {"bytes", counts.left_bytes},
+            {"written", counts.taken},
+            {"reason", is_late ? "node.flush_timeout" : "the tier below had no room, or is away"}});
+  } else if (counts.taken > 0) {
+    log_info(log, "blocks were written down before the end", {{"written", counts.taken}});
+  }
+  if (counts.left == 0) return {error_code::ok, {}, counts.taken};
+  const char* const why =
+      work.last ? ": the tier below had no room, or is away" : ": their next homes had no room, or cannot be reached";
+  return {is_late ? error_code::deadline_exceeded : error_code::no_space,
+          taken + " blocks were handed on, " + left + " were not" + (is_late ? " in time" : why), 0};
 }
 
 /// An instance that is not here may have left copies below.

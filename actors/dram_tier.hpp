@@ -34,6 +34,7 @@ struct block_tier_role {
 ///   handles   descriptors of slabs for a client               (server)
 ///   slab      a slab was made, failed or given up             (provisioner)
 ///   report, clear, corrupt, reload, evict, turn               (node, itself)
+///   hand_on, last_writes   what is here goes to other nodes, or to a tier below   (server, worker)
 ///   tick                                                      (the data path, every tick_interval)
 ///   transfers_done, copies_lost, drained, cleared             (the tiers below)
 ///   changes                                                   (the publisher)
@@ -90,6 +91,7 @@ class dram_tier final : public dram_tier_actor::base {
     boot_time until{};
     std::optional<promise_guard<outcome>> promise{};  ///< none: blocks are offered again, and no answer is due
     bool has_more = false;                            ///< to do at once
+    std::optional<caf::timespan> last{};              ///< the node stops behind it: its time, 0: no time
   };
 
   struct wanted_instance {
@@ -116,8 +118,10 @@ class dram_tier final : public dram_tier_actor::base {
   caf::result<outcome> clear_node();
   caf::result<outcome> corrupt();
   caf::result<outcome> hand_on(caf::timespan limit);
+  caf::result<outcome> write_last(caf::timespan limit);
   void catch_up(blocks::edge_number edge);
   void continue_handing_on();
+  [[nodiscard]] static outcome answer_of(const handing_under_way& work, const blocks::handed_on& counts, bool is_late);
   caf::result<outcome> forget_named(const std::string& id);
   /// `answer`, when the tiers below have carried the removals out.
   void forget_below(std::vector<blocks::removal> removals, const outcome& answer, promise_guard<outcome> promise,

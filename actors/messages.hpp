@@ -228,6 +228,7 @@ CAF_ADD_ATOM(cenote, cenote, space_available_atom, "space")
 CAF_ADD_ATOM(cenote, cenote, wake_atom, "wake")
 CAF_ADD_ATOM(cenote, cenote, places_atom, "places")
 CAF_ADD_ATOM(cenote, cenote, hand_on_atom, "hand_on")
+CAF_ADD_ATOM(cenote, cenote, last_writes_atom, "last_write")
 CAF_ADD_ATOM(cenote, cenote, follow_atom, "follow")
 CAF_ADD_ATOM(cenote, cenote, news_atom, "news")
 CAF_ADD_ATOM(cenote, cenote, hear_removals_atom, "hear")
@@ -328,7 +329,8 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::replies_to<places_atom, std::uint32_t, index_list>::with<slab_places_ptr>,
     caf::replies_to<report_atom>::with<dram_report_ptr>, caf::replies_to<clear_atom, std::string>::with<outcome>,
     caf::replies_to<clear_node_atom>::with<outcome>, caf::replies_to<corrupt_atom>::with<outcome>,
-    caf::replies_to<hand_on_atom, caf::timespan>::with<outcome>, caf::reacts_to<disconnect_atom, std::uint64_t>,
+    caf::replies_to<hand_on_atom, caf::timespan>::with<outcome>,
+    caf::replies_to<last_writes_atom, caf::timespan>::with<outcome>, caf::reacts_to<disconnect_atom, std::uint64_t>,
     caf::reacts_to<slab_atom, slab_outcome_ptr>, caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>,
     caf::reacts_to<turn_atom>, caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
     caf::reacts_to<command_atom, prefetch_commands_ptr>, caf::reacts_to<follow_atom, handover_order_ptr>,

@@ -35,9 +35,9 @@ void configure(keeper_options& keeper, const config::node_config& config) {
   keeper.socket = config::socket_path(config);
   keeper.runtime_dir = config::runtime_dir(config);
   keeper.hang_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(config.node.hang_timeout);
-  // Whoever asks for a longer drain than 10 s gets it.
-  const auto drain = std::chrono::duration_cast<std::chrono::milliseconds>(config.node.drain_timeout);
-  keeper.stop_limit = std::max(keeper_options{}.stop_limit, std::chrono::milliseconds(drain + 2s));
+  // Whoever asks for a longer drain than 10 s gets it, and time to write blocks down behind it.
+  const auto end = config.node.drain_timeout + config::flush_time(config) + 2s;
+  keeper.stop_limit = std::max(keeper_options{}.stop_limit, std::chrono::duration_cast<std::chrono::milliseconds>(end));
 }
 
 // After an upgrade, or when a worker accepted an edited one. It cannot be broken: the worker has read it as well.

@@ -79,7 +79,7 @@ result<std::unique_ptr<private_node>> private_node::start(const setup& setup) {
   const auto home = made.make({}, setup.purpose);
   if (!home) return std::unexpected(home.error());
   std::vector<std::string> sets{"node.runtime_dir=" + *home, "node.socket=" + socket_in(*home),
-                                "dram.capacity=" + format_bytes(setup.dram), "log.level=warn"};
+                                "dram.capacity=" + format_bytes(setup.dram), "log.level=warn", "node.flush_timeout=0s"};
   if (setup.nvme > 0) {
     auto store = setup.nvme_at.empty() ? result<std::string>(*home + "/nvme") : made.make(setup.nvme_at, setup.purpose);
     if (!store) return std::unexpected(store.error());

@@ -288,6 +288,11 @@ std::string runtime_dir(const node_config& config) {
   return config.node.runtime_dir.empty() ? default_runtime_dir() : config.node.runtime_dir;
 }
 
+std::chrono::nanoseconds flush_time(const node_config& config) {
+  const bool has_lower = !config.nvme.paths.empty() || !config.remote.backends.empty();
+  return has_lower ? config.node.flush_timeout : std::chrono::nanoseconds(0);
+}
+
 std::string socket_path(const node_config& config) {
   return config.node.socket.empty() ? socket_in(runtime_dir(config)) : config.node.socket;
 }

@@ -28,6 +28,7 @@ struct node_section {
   std::string runtime_dir;  ///< empty: by user; see runtime_dir()
   unsigned threads = 0;     ///< 0: chosen from the machine
   std::chrono::nanoseconds drain_timeout{};
+  std::chrono::nanoseconds flush_timeout{};  ///< see flush_time()
   std::uint32_t max_sessions = 0;
   std::chrono::nanoseconds hang_timeout{};  ///< 0: a worker that hangs is left alone
 };
@@ -252,6 +253,8 @@ struct node_config {
 
 /// The node's socket: the configured one, else the one in runtime_dir().
 [[nodiscard]] std::string socket_path(const node_config& config);
+/// The time in which a stopping node writes down what DRAM alone has; 0: none, or no tier below could take it.
+[[nodiscard]] std::chrono::nanoseconds flush_time(const node_config& config);
 
 /// One line of `cenote config show`.
 struct config_value {

@@ -42,6 +42,16 @@ constexpr std::array keys{
          .maximum = "10m",
          .reloadable = true,
          .about = "How long a stopping node waits for operations under way."}),
+    bound<&node_config::node, &node_section::flush_timeout>(
+        {.name = "node.flush_timeout",
+         .type = duration,
+         .fallback = "20s",
+         .minimum = "0s",
+         .maximum = "1h",
+         .reloadable = true,
+         .about = "How long a stopping node writes down blocks that DRAM alone has, most recently used first, to the "
+                  "tier that takes what leaves DRAM. What is not written by then is lost; the log counts it. 0: "
+                  "nothing is written."}),
     bound<&node_config::node, &node_section::hang_timeout>(
         {.name = "node.hang_timeout",
          .type = duration,

@@ -195,11 +195,14 @@ void server::reload(config_ptr config) {
 
 void server::drain(bool keeper_is_dead) {
   on_loop([&] {  // waited for: stop() drops what did not run yet
-    sockets_->unwatch(accepting_);
-    if (keeper_is_dead) ::shutdown(listener_.get(), SHUT_RDWR);
+    if (keeper_is_dead) {
+      sockets_->unwatch(accepting_);
+      ::shutdown(listener_.get(), SHUT_RDWR);
+    }
     // The end of the keeper is the end of this node. A caller may ask again: it meets the next node, or none.
-    sessions_->drain(keeper_is_dead ? error(error_code::node_restarting, "the node was killed, and its worker ends")
-                                    : error(error_code::not_running, "the node is shutting down"));
+    farewell_ = keeper_is_dead ? error(error_code::node_restarting, "the node was killed, and its worker ends")
+                               : error(error_code::not_running, "the node is shutting down");
+    sessions_->drain(*farewell_);
   });
 }
 
@@ -219,6 +222,7 @@ void server::welcome(unique_fd accepted) {
   connection made{std::move(accepted), peer.value_or(local::peer_credentials{}), local::outbox(socket)};
   // Told in answer to its first request: a frame sent before a close is lost if the request is not read.
   made.refused = peer ? reason_to_refuse(made) : peer.error();
+  if (farewell_) made.refused = farewell_;
   if (made.refused) {
     ++counters_.turned_away;
     const auto waiting = std::ranges::count_if(

@@ -58,8 +58,8 @@ class server {
   result<void> serve(unique_fd listener);
   /// Thread-safe.
   void reload(config_ptr config);
-  /// Stops accepting and tells all clients that the node goes away. `keeper_is_dead`: nobody else holds the socket, so
-  /// that a new node may take its path at once. Thread-safe.
+  /// Tells all clients, and those that connect from now on, that the node goes away. `keeper_is_dead`: nobody else
+  /// holds the socket, so that a new node may take its path at once. Thread-safe.
   void drain(bool keeper_is_dead);
   /// What `cenote status --json` prints, and the metrics. Thread-safe; wait for the node's answer, for a bounded time.
   [[nodiscard]] result<std::string> status();
@@ -129,6 +129,7 @@ class server {
   unique_fd listener_;
   unique_fd spare_;
   bool turning_away_ = false;
+  std::optional<error> farewell_;  ///< the node ends: the reason for which clients are refused
   local::event_loop::watch_id accepting_ = 0;
   std::map<int, connection> connections_;
   std::vector<parting> partings_;

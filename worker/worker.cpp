@@ -584,8 +584,21 @@ class worker {
     log_info(logger("worker"), "configuration reloaded");
   }
 
+  /// Puts what DRAM alone has into a tier below, where it outlives the node. A node whose keeper was killed does not:
+  /// the next one may wait for its socket and its disks already.
+  void flush(std::chrono::nanoseconds limit) {
+    constexpr auto patience = std::chrono::seconds(1);  // the tier looks at its time a few times a second
+    const caf::scoped_actor self(system_);
+    self->request(tiers_.top, limit + patience, last_writes_atom_v, caf::timespan(limit))
+        .receive([](const outcome&) {},
+                 [](const caf::error& why) {
+                   log_warn(logger("worker"), "blocks that DRAM alone had are lost", {{"reason", caf::to_string(why)}});
+                 });
+  }
+
   int drain(bool keeper_is_dead) {
-    const watchdog limit(config_->node.drain_timeout + std::chrono::seconds(2) +
+    const auto flush_limit = keeper_is_dead ? std::chrono::nanoseconds(0) : config::flush_time(*config_);
+    const watchdog limit(config_->node.drain_timeout + flush_limit + std::chrono::seconds(2) +
                          device_count() * gpu::copy_thread::patience);
     if (http_) http_->stop();  // its pages ask the server
     publisher_.reset();        // what is stored from now on is in the next worker's first batches
@@ -596,6 +609,7 @@ class worker {
       self->request(node_, config_->node.drain_timeout, drain_atom_v)
           .receive([](const outcome&) {}, [](const caf::error&) {});
     }
+    if (!keeper_is_dead && !lower_.empty()) flush(flush_limit);
     server_->stop();
     for (const auto& each : devices_) each->end_actors();
     server_.reset();

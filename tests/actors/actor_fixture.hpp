@@ -48,7 +48,7 @@ struct told_below {
   outcome forget_answer;
   bool silent = false;  ///< answers no removal
   std::vector<caf::typed_response_promise<outcome>> unanswered;
-  std::vector<transfer> reads;
+  std::vector<transfer> reads, writes;
   std::vector<key_query_ptr> questions;
   std::set<block_key> has;    ///< what it says of them
   bool answers_late = false;  ///< only when the test has it tick
@@ -225,7 +225,10 @@ class actor_fixture {
                 return told->binding.emplace_back(self->make_response_promise<void>());
               },
               [told](unbind_atom, std::uint32_t instance) { told->unbound.push_back(instance); },
-              [told](write_atom, const transfers_ptr&) { told->order.emplace_back("write"); },
+              [told](write_atom, const transfers_ptr& blocks) {
+                told->order.emplace_back("write");
+                told->writes.insert(told->writes.end(), blocks->begin(), blocks->end());
+              },
               [told](fetch_atom, const transfers_ptr& blocks) {
                 told->reads.insert(told->reads.end(), blocks->begin(), blocks->end());
               },

@@ -363,4 +363,49 @@ BOOST_AUTO_TEST_CASE(a_block_on_its_way_down_goes_below_before_its_removal) {
   BOOST_TEST((at.told().order == std::vector<std::string>{"write", "forget"}));
 }
 
+/// Has one block, which no tier below has.
+struct tier_with_a_block : actor_fixture {
+  tier_with_a_block() : actor_fixture(below::two_tiers) {
+    provide_memory();
+    BOOST_REQUIRE(ask<batch_ptr>(dram(), run_atom_v, batch_of(1, {entry_of(memory::operation::grant, 1, 1)})));
+    BOOST_REQUIRE(ask<batch_ptr>(dram(), run_atom_v, batch_of(1, {commit_of(*client, 2, 42)})));
+  }
+  const std::shared_ptr<session_resources> client = make_client(1);
+};
+
+BOOST_FIXTURE_TEST_CASE(a_tier_that_stops_answers_when_the_tier_below_has_what_it_alone_had, tier_with_a_block) {
+  caf::scoped_actor self(system());
+  auto handle =
+      self->request(dram(), std::chrono::seconds(10), last_writes_atom_v, caf::timespan(std::chrono::hours(1)));
+  run();
+  BOOST_REQUIRE_EQUAL(told().writes.size(), 1U);
+  BOOST_TEST(told(1).writes.empty());
+  BOOST_TEST((told().writes.front().full == key_of(42)));
+  BOOST_TEST(!self->has_next_message());
+  const transfer_outcome done{told().writes.front().token, transfer_result::done};
+  caf::anon_send(dram(), transfers_done_atom_v, std::make_shared<const std::vector<transfer_outcome>>(1, done));
+  run();
+  handle.receive(
+      [](const outcome& answer) {
+        BOOST_TEST((answer.code == error_code::ok), answer.message);
+        BOOST_TEST(answer.value == 1U);
+      },
+      [](const caf::error&) { BOOST_TEST(false, "it was not answered"); });
+}
+
+BOOST_FIXTURE_TEST_CASE(a_tier_that_stops_without_time_answers_at_once_and_counts_what_is_lost, tier_with_a_block) {
+  const auto ended = ask<outcome>(dram(), last_writes_atom_v, caf::timespan(0));
+  BOOST_REQUIRE(ended);
+  BOOST_TEST((ended->code == error_code::deadline_exceeded));
+  BOOST_TEST(ended->message == "0 blocks were handed on, 1 were not in time");
+  BOOST_TEST(told().writes.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_tier_that_stops_with_none_below_has_nothing_to_do) {
+  actor_fixture at;
+  const auto ended = at.ask<outcome>(at.dram(), last_writes_atom_v, caf::timespan(std::chrono::hours(1)));
+  BOOST_REQUIRE(ended);
+  BOOST_TEST((ended->code == error_code::invalid_argument));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -481,3 +481,62 @@ def test_files_that_vanish_while_the_node_runs_harm_nobody(start: StartNode, att
     assert brought_up(session, keys) == 200, "open files live on"
     filled(session, "b", 200)
     assert session.match(keys[:1]).reachable == 1
+
+
+# ---- the end in order
+
+
+LOST = "blocks are lost with this node's memory"
+
+
+@pytest.mark.sanitizer
+@pytest.mark.parametrize("admission", ["always", "second_sight"])
+def test_what_dram_alone_had_is_found_behind_an_orderly_stop(start: StartNode, attach: Attach, admission: str) -> None:
+    node = start(f"nvme.admission={admission}")
+    keys = filled(attach(node, "i", block=BLOCK), "a", 60)
+    assert nvme(node)["blocks"] == 0
+    assert node.stop() == 0
+    (line,) = node.logged("blocks were written down before the end")
+    assert line["written"] == 60
+    assert node.logged(LOST) == []
+    node.start()
+    session = attach(node, "i", block=BLOCK)
+    found = session.match(keys)
+    assert (found.resident, found.reachable) == (0, 60)
+    assert brought_up(session, keys) == 60
+    assert node.stop() == 0
+    assert node.logged("blocks were written down before the end", since_start=True) == [], "the disk has all of them"
+
+
+def test_a_node_that_may_not_write_at_its_end_counts_what_is_lost(start: StartNode, attach: Attach) -> None:
+    node = start("node.flush_timeout=0s")
+    keys = filled(attach(node, "i", block=BLOCK), "a", 50)
+    assert node.stop() == 0
+    (line,) = node.logged(LOST)
+    assert (line["blocks"], line["bytes"], line["written"]) == (50, 50 * BLOCK, 0)
+    node.start()
+    assert attach(node, "i", block=BLOCK).match(keys).reachable == 0
+
+
+def test_what_was_removed_before_an_orderly_stop_stays_removed(start: StartNode, attach: Attach) -> None:
+    node = start()
+    session = attach(node, "i", block=BLOCK)
+    keys = filled(session, "a", 60)
+    session.remove(keys[40:])
+    assert node.stop() == 0
+    node.start()
+    session = attach(node, "i", block=BLOCK)
+    assert session.match(keys).reachable == 40
+    assert session.match(keys[40:]).reachable == 0
+    assert brought_up(session, keys) == 40
+
+
+def test_an_upgrade_writes_nothing_down(start: StartNode, attach: Attach) -> None:
+    node = start()
+    session = attach(node, "i", block=BLOCK)
+    keys = filled(session, "a", 50)
+    epoch = node.status()["node"]["epoch"]
+    node.send_signal(signal.SIGUSR2)
+    until("it is upgraded", lambda: node.status()["node"]["epoch"] > epoch)
+    assert nvme(node)["counters"]["written"] == 0
+    assert session.match(keys).resident == 50

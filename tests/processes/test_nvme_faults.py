@@ -18,7 +18,7 @@ from typing import Any
 import blocks
 import cenote
 import pytest
-from conftest import StartNode
+from conftest import StartNode, make_spec
 from node import BINARY, HERE, LIMIT, KiB, MiB, Node, preloading, run_cenote, until
 from test_nvme import brought_up, filled, nvme, serving, settled
 
@@ -140,6 +140,30 @@ def test_a_disk_that_does_not_answer_holds_up_neither_puts_nor_hits(
     filled(session, "last", 200)
     session.prefetch(keys)
     assert node.stop() == 0, "an end waits for the requests that the disk has, not for all"
+
+
+def test_new_clients_are_refused_while_a_node_writes_down_what_dram_alone_has(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    node = start("node.flush_timeout=10m")
+    keys = filled(attach(node, "i", block=BLOCK), "a", 40)
+    faults.give("store", "hold")
+    node.send_signal(signal.SIGTERM)
+
+    def is_refused() -> bool:
+        try:
+            cenote.attach(make_spec("new"), socket=str(node.socket)).close()
+        except cenote.CenoteError as why:
+            assert why.code == "not_running", why
+            return True
+        return False
+
+    until("a new client is refused", is_refused)
+    assert node.running
+    faults.end()
+    assert node.wait() == 0
+    node.start()
+    assert attach(node, "i", block=BLOCK).match(keys).reachable == 40
 
 
 # ---- errors

@@ -32,8 +32,10 @@ void handing_on::begin(edge_number edge, handing_purpose purpose) {
   is_under_way_ = true;
   is_sorted_ = false;
   edge_ = edge;
+  copies_ = purpose == handing_purpose::stopping ? block_record::flags_below : block_record::flag_of(edge);
   next_record_ = 0;
-  tries_ = purpose == handing_purpose::leaving ? 1 : most_tries;
+  tries_ = purpose == handing_purpose::catch_up ? most_tries : 1;
+  edges_.begin_losses(edge);
 }
 
 bool handing_on::step(boot_time now) {
@@ -50,7 +52,7 @@ bool handing_on::step(boot_time now) {
 /// Blocks that other nodes stored here are offered by those nodes.
 bool handing_on::is_wanted(std::uint32_t record) const {
   const block_kind kind = order_.kind_of(record);
-  return kind != block_kind::copy && (purpose_ == handing_purpose::leaving || kind != block_kind::hosted);
+  return kind != block_kind::copy && (purpose_ != handing_purpose::catch_up || kind != block_kind::hosted);
 }
 
 bool handing_on::has_room(const slab& home) {
@@ -71,14 +73,14 @@ void handing_on::gather() {
       const block_record& record = state_.records[number];
       const bool is_here = record.state() == block_state::present;
       if (!is_here || !is_wanted(number)) continue;
-      if ((record.flags & block_record::flag_of(edge_)) == 0)
+      if ((record.flags & copies_) == 0)
         wanted_.emplace_back(count_of(record.last_use()), chain_block{number, record.version()});
     }
     looked += home.what.count;
     next_record_ = home.what.first_record + home.what.count;
   }
   if (at != state_.by_record.end()) return;
-  std::ranges::sort(wanted_, {}, [](const auto& each) { return std::pair(each.first, each.second.record); });
+  std::ranges::sort(wanted_, {}, [](const auto& each) { return std::pair(each.first, ~each.second.record); });
   is_sorted_ = true;
 }
 
@@ -91,7 +93,7 @@ slab* handing_on::find(const chain_block& block) const noexcept {
 }
 
 bool handing_on::has_it_below(const chain_block& block) const noexcept {
-  return find(block) != nullptr && (state_.records[block.record].flags & block_record::flag_of(edge_)) != 0;
+  return find(block) != nullptr && (state_.records[block.record].flags & copies_) != 0;
 }
 
 /// Its transfer is over, or there was none.
@@ -110,13 +112,26 @@ void handing_on::offer_again(boot_time now) {
   if (!is_due(again_at_, now)) return;
   again_at_ = {};
   ++tries_;
-  for (const chain_block& each : refused_) wanted_.emplace_back(0, each);
+  for (const chain_block& each : refused_) wanted_.emplace_back(count_of(state_.records[each.record].last_use()), each);
   std::ranges::reverse(wanted_);
   refused_.clear();
 }
 
+/// The tier gives up what was used later than what it would be written next: what is written first would go first.
+bool handing_on::is_full() const noexcept {
+  return purpose_ == handing_purpose::stopping && !wanted_.empty() &&
+         count_of(edges_.latest_loss(edge_)) > wanted_.back().first;
+}
+
+void handing_on::refuse_rest() {
+  for (const auto& [used, each] : wanted_) note_end(each);
+  wanted_.clear();
+  tries_ = most_tries;
+}
+
 /// True: more fits now.
 bool handing_on::write_some() {
+  if (is_full()) refuse_rest();
   for (std::size_t i = 0; i < writes_a_step && !wanted_.empty(); ++i) {
     const chain_block next = wanted_.back().second;
     slab* const home = find(next);
@@ -148,6 +163,7 @@ void handing_on::settle() {
 }
 
 bool handing_on::is_over() const noexcept {
+  if (purpose_ == handing_purpose::stopping && is_sorted_ && state_.away[edge_]) return is_under_way_;
   const bool may_go_on = !refused_.empty() && tries_ < most_tries;
   return is_under_way_ && is_sorted_ && wanted_.empty() && written_.empty() && !may_go_on;
 }
@@ -156,8 +172,12 @@ handed_on handing_on::end() {
   settle();
   for (const chain_block& each : written_) note_end(each);
   for (const auto& [used, each] : wanted_) note_end(each);
-  so_far_.left = static_cast<std::uint64_t>(
-      std::ranges::count_if(refused_, [&](const chain_block& each) { return find(each) != nullptr; }));
+  for (const chain_block& each : refused_) {
+    const slab* const home = find(each);
+    if (home == nullptr) continue;
+    ++so_far_.left;
+    so_far_.left_bytes += home->what.stride;
+  }
   wanted_ = {};
   written_ = {};
   refused_ = {};

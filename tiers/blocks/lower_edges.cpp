@@ -110,13 +110,12 @@ bool lower_edges::demote_ahead(boot_time now) {
   return write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0 || more;
 }
 
-/// Where blocks go that leave: the first tier that wants these, or else the first one that takes any; of those that
-/// stand.
-std::optional<edge_number> lower_edges::demotion_edge() const noexcept {
+/// Where blocks go that leave: the first tier that wants these, or else the first one that takes any.
+std::optional<edge_number> lower_edges::demotion_edge(const edge_set& barred) const noexcept {
   const std::vector<edge_options>& edges = state_.options.edges;
   std::optional<edge_number> first;
   for (edge_number edge = 0; edge < edges.size(); ++edge) {
-    if (state_.away[edge] || edges[edge].ingest == ingest::none) continue;
+    if (barred[edge] || edges[edge].ingest == ingest::none) continue;
     if (edges[edge].ingest == ingest::evicted) return edge;
     if (!first) first = edge;
   }
@@ -371,7 +370,10 @@ void lower_edges::forget_copies(edge_number edge, std::span<const lost_block> lo
     const std::uint64_t value = owner->second->index.find(each.key);
     if (!memory::index_value::holds_block(value)) continue;
     const block_ref ref = memory::index_value::ref(value);
-    if (slab* home = slab_of(*owner->second, ref)) forget_copy(*home, ref, block_record::flag_of(edge));
+    slab* const home = slab_of(*owner->second, ref);
+    if (home == nullptr) continue;
+    losses_[edge] = std::max(losses_[edge], state_.record_of(*home, ref).last_use());
+    forget_copy(*home, ref, block_record::flag_of(edge));
   }
 }
 

@@ -1,6 +1,7 @@
 // Write-back to the tiers below, and loads from them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -45,7 +46,12 @@ class lower_edges {
   [[nodiscard]] std::optional<edge_number> source_of(const instance& instance, const block_key& key,
                                                      edge_set asked = {}) const noexcept;
   std::uint32_t write_oldest(pool& pool, std::uint32_t count, boot_time now);
-  [[nodiscard]] std::optional<edge_number> demotion_edge() const noexcept;
+  [[nodiscard]] std::optional<edge_number> demotion_edge() const noexcept { return demotion_edge(state_.away); }
+  /// … of those that are not barred.
+  [[nodiscard]] std::optional<edge_number> demotion_edge(const edge_set& barred) const noexcept;
+  /// When a block here was used last of which the tier gave up its copy since begin_losses(); 0: there is none.
+  [[nodiscard]] boot_time latest_loss(edge_number edge) const noexcept { return losses_[edge]; }
+  void begin_losses(edge_number edge) noexcept { losses_[edge] = {}; }
   /// Transfers that ended, down or up. Returns tokens of loads that go on: their tier had nothing, and the next one is
   /// asked.
   std::vector<std::uint64_t> transferred(std::span<const transfer_outcome> outcomes, boot_time now);
@@ -88,6 +94,7 @@ class lower_edges {
   slab_moves& moves_;
   allocator& allocator_;
   sum_checks& checks_;
+  std::array<boot_time, max_edges> losses_{};
 };
 
 }  // namespace cenote::blocks

@@ -201,11 +201,22 @@ result<void> store::begin_handing_on() {
   return {};
 }
 
+result<void> store::begin_last_writes() {
+  const std::vector<edge_options>& edges = parts_->all.options.edges;
+  edge_set others;
+  for (edge_number edge = 0; edge < edges.size(); ++edge) others[edge] = edges[edge].offers_later;
+  auto found = parts_->edges.demotion_edge(others | parts_->all.away);
+  if (!found) found = parts_->edges.demotion_edge(others);  // away: what is left is counted all the same
+  if (!found) return fail(error_code::invalid_argument, "no tier below takes blocks");
+  parts_->handing.begin(*found, handing_purpose::stopping);
+  return {};
+}
+
 bool store::begin_catching_up(edge_number edge) {
   const edge_options& below = parts_->all.options.edges.at(edge);
   const handing_on& running = parts_->handing;
   if (!below.offers_later || below.ingest != ingest::all) return false;
-  if (running.is_under_way() && running.purpose() == handing_purpose::leaving) return false;
+  if (running.is_under_way() && running.purpose() != handing_purpose::catch_up) return false;
   parts_->handing.begin(edge, handing_purpose::catch_up);
   return true;
 }
@@ -215,7 +226,7 @@ bool store::hand_on(boot_time now) {
 }
 
 std::optional<handed_on> store::end_handing_on(bool is_late) {
-  if (!parts_->handing.is_over() && !is_late) return std::nullopt;
+  if (!parts_->handing.is_over() && !(is_late && parts_->handing.is_sorted())) return std::nullopt;
   return parts_->handing.end();
 }
 

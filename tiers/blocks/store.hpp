@@ -150,12 +150,15 @@ class store {
   /// Begins to write what is here to the first tier below that is asked what it holds, while it stays here: see
   /// handing_on.hpp. Errors: invalid_argument (there is no such tier), closed (it is away).
   result<void> begin_handing_on();
+  /// The same of what no tier below has, to where evicted blocks go, for a node that is about to lose its memory.
+  /// Error: invalid_argument (no tier below takes anything; other nodes do not count, which this one has left by then).
+  result<void> begin_last_writes();
   /// The same for what could not be written when it was stored, since the tier, or the place in it, was away. False:
   /// nothing began, since the tier takes only what leaves, or blocks are handed on already.
   bool begin_catching_up(edge_number edge);
   /// One step. True: more to do at once.
   bool hand_on(boot_time now);
-  /// What came of it, once all ended, or when the time is over.
+  /// What came of it, once all ended, or when the time is over and it is known what is left.
   [[nodiscard]] std::optional<handed_on> end_handing_on(bool is_late);
   /// Copies here wait for a comparison of their bytes with their sums: see sum_checks.hpp.
   [[nodiscard]] bool has_checks() const noexcept;

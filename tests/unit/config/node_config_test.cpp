@@ -30,6 +30,8 @@ BOOST_AUTO_TEST_CASE(a_node_needs_no_configuration) {
   BOOST_TEST(config.node.socket == "");
   BOOST_TEST(config.node.threads == 0U);
   BOOST_TEST((config.node.drain_timeout == 5s));
+  BOOST_TEST((config.node.flush_timeout == 20s));
+  BOOST_TEST((flush_time(config) == 0s));  // no tier below could take anything
   BOOST_TEST(config.node.max_sessions == 256U);
   BOOST_TEST(config.dram.capacity == gib);
   BOOST_TEST(config.dram.policy == "auto");

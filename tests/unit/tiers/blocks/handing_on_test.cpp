@@ -1,7 +1,9 @@
-// A tier that is asked what it holds takes over what is here, in the order in which it was used last.
+// A tier below takes over what is here, in the order in which it was used last.
 #include "tiers/blocks/handing_on.hpp"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
@@ -23,7 +25,9 @@ store_options with_one_below(std::uint64_t window, ingest policy) {
 }
 
 struct world {
-  explicit world(std::uint64_t window = 2 * block, ingest policy = ingest::none) : at(with_one_below(window, policy)) {}
+  explicit world(std::uint64_t window = 2 * block, ingest policy = ingest::none)
+      : world(with_one_below(window, policy)) {}
+  explicit world(store_options options) : at(std::move(options)) {}
   ~world() { BOOST_TEST(at.broken_identity() == ""); }
 
   void put(std::uint64_t n) {
@@ -63,9 +67,111 @@ struct returned_tier : world {
   }
 };
 
+/// A node over a disk and a server that is to lose its memory.
+struct stopping_node : world {
+  static store_options with_disk(ingest of_disk, ingest of_server) {
+    store_options options = with_one_below(8 * block, of_server);
+    options.edges.front().offers_later = false;
+    options.edges.insert(options.edges.begin(), {.ingest = of_disk, .write_window = 2 * block, .read_window = mib});
+    return options;
+  }
+  explicit stopping_node(ingest of_disk = ingest::evicted, ingest of_server = ingest::none)
+      : world(with_disk(of_disk, of_server)) {}
+
+  /// The disk gave up its copy.
+  void lose(std::uint64_t n) { at.tier->forget_copies(std::array{lost_block{in, reduce_key(key_of(n).view(), 0)}}, 0); }
+};
+
 }  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(handing_on_suite, world)
+
+BOOST_FIXTURE_TEST_CASE(a_node_that_stops_writes_what_no_tier_has_used_last_first_as_the_window_allows, stopping_node) {
+  for (std::uint64_t n = 0; n < 4; ++n) put(n);
+  BOOST_TEST(at.tier->begin_last_writes().has_value());
+  const auto first = pump();
+  BOOST_REQUIRE(first.size() == 2U);
+  BOOST_TEST((first[0].full == key_of(3) && first[1].full == key_of(2)));
+  answer(first, transfer_result::done);
+  BOOST_TEST((hand_all_on() == std::vector<full_key>{key_of(1), key_of(0)}));
+  BOOST_TEST(at.tier->end_handing_on(false)->taken == 4U);
+  put(4);
+  BOOST_TEST(at.tier->begin_last_writes().has_value());
+  BOOST_TEST((hand_all_on() == std::vector<full_key>{key_of(4)}));
+}
+
+BOOST_FIXTURE_TEST_CASE(of_blocks_that_were_used_at_once_the_first_go_first, stopping_node) {
+  for (std::uint64_t n = 0; n < 4; ++n) BOOST_TEST(a.put(key_of(n)).value == 1U);
+  std::vector<std::pair<memory::block_ref, full_key>> order;
+  BOOST_TEST(at.tier->begin_last_writes().has_value());
+  for (const full_key& key : hand_all_on())
+    order.emplace_back(memory::index_value::ref(at.index(in).find(reduce_key(key.view(), 0))), key);
+  BOOST_REQUIRE(order.size() == 4U);
+  BOOST_TEST(std::ranges::is_sorted(order, {}, [](const auto& each) { return each.first.block(); }));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_stops_writes_nothing_that_a_server_has) {
+  stopping_node with(ingest::evicted, ingest::all);
+  with.put(1);
+  with.answer(with.at.tier->take_demotions(1), transfer_result::done);
+  with.put(2);
+  with.answer(with.at.tier->take_demotions(1), transfer_result::dropped);
+  BOOST_TEST(with.at.tier->begin_last_writes().has_value());
+  BOOST_TEST((with.hand_all_on() == std::vector<full_key>{key_of(2)}));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_node_without_time_says_what_it_leaves_and_writes_nothing, stopping_node) {
+  for (std::uint64_t n = 0; n < 3; ++n) put(n);
+  BOOST_TEST(at.tier->begin_last_writes().has_value());
+  BOOST_TEST(!at.tier->end_handing_on(true).has_value());  // not known yet
+  BOOST_TEST(at.tier->hand_on(at.now));
+  const auto ended = at.tier->end_handing_on(true);
+  BOOST_REQUIRE(ended.has_value());
+  BOOST_TEST(ended->left == 3U);
+  BOOST_TEST(ended->left_bytes == 3 * block);
+  BOOST_TEST(pump().empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_block_that_is_removed_while_it_is_written_is_neither_written_nor_left, stopping_node) {
+  for (std::uint64_t n = 0; n < 3; ++n) put(n);
+  BOOST_TEST(at.tier->begin_last_writes().has_value());
+  const auto first = pump();
+  BOOST_TEST(a.remove(key_of(2)).value == 1U);
+  BOOST_TEST(a.remove(key_of(0)).value == 1U);
+  answer(first, transfer_result::done);
+  BOOST_TEST(hand_all_on().empty());
+  const auto ended = at.tier->end_handing_on(false);
+  BOOST_REQUIRE(ended.has_value());
+  BOOST_TEST(ended->taken == 1U);
+  BOOST_TEST(ended->left == 0U);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_tier_that_is_away_is_not_waited_for, stopping_node) {
+  put(1);
+  at.tier->set_standing(0, false);
+  BOOST_TEST(at.tier->begin_last_writes().has_value());
+  BOOST_TEST(pump().empty());
+  BOOST_TEST(at.tier->end_handing_on(false)->left == 1U);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_disk_with_no_room_for_all_keeps_what_was_used_last, stopping_node) {
+  for (std::uint64_t n = 0; n < 5; ++n) put(n);
+  BOOST_TEST(at.tier->begin_last_writes().has_value());
+  answer(pump(), transfer_result::done);
+  lose(4);  // for what would be written next
+  BOOST_TEST(hand_all_on().empty());
+  const auto ended = at.tier->end_handing_on(false);
+  BOOST_REQUIRE(ended.has_value());
+  BOOST_TEST(ended->taken == 1U);
+  BOOST_TEST(ended->left == 4U);  // with the one that the disk gave up
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_stops_offers_nothing_to_other_nodes_nor_where_no_tier_takes_anything) {
+  store_options others = with_one_below(8 * block, ingest::all);
+  BOOST_TEST((node(others).tier->begin_last_writes().error().code() == error_code::invalid_argument));
+  stopping_node none(ingest::none, ingest::none);
+  BOOST_TEST((none.at.tier->begin_last_writes().error().code() == error_code::invalid_argument));
+}
 
 BOOST_FIXTURE_TEST_CASE(what_was_stored_while_the_tier_was_away_is_offered_when_it_is_back, returned_tier) {
   BOOST_TEST(at.tier->begin_catching_up(0));
