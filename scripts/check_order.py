@@ -88,7 +88,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("node", "operator", "replay"),
         ("optimize",),  # it reads traces as a replay does
         ("trace",),  # it takes the options of the traces that optimize reads
-        ("services",),
+        ("quickstart", "services"),
         ("bench",),  # it makes its traces as a replay does
         ("main",),
     ),
