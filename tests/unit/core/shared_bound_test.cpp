@@ -101,6 +101,7 @@ const std::map<std::string, std::string> without_share{
     {"max_chain", "of one request"},
     {"max_grants", "of one session; bytes by limits.reserve_share"},
     {"max_pins", "of one session"},
+    {"most_lookups", "a number of a figure, no memory"},
     {"max_pin_slots", "of one session"},
     {"max_ranks", "of one group"},
     {"max_rank_group_name", "bytes of one name"},
