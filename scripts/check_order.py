@@ -60,7 +60,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("tier_stack",),
     ),
     "worker": (
-        ("metrics_place",),
+        ("live_curve", "metrics_place"),
         (
             "admin_request",
             "connection",

@@ -24,6 +24,10 @@ namespace {
 constexpr std::size_t longest_chain = 65'536;   // blocks of one request; what lies behind is not touched
 constexpr std::uint64_t rounds_of_a_batch = 4;  // how often the touch records of a batch may name all of a pool
 
+bool wants_requests(const pool& group) noexcept {
+  return group.watch != nullptr || group.policy->follows_requests();
+}
+
 }  // namespace
 
 /// A chain comes as several entries of one request and one group, the last of which has flag_last. A session that names
@@ -130,7 +134,7 @@ void request_chains::use_block(pool& group, std::uint32_t record, boot_time now)
 /// What the policy shall know of a request before its blocks.
 std::uint32_t request_chains::begin_request(pool& group, const std::vector<chain_block>& blocks,
                                             std::span<const std::uint64_t> asked, boot_time now) {
-  if (!group.policy->follows_requests()) return 0;
+  if (!wants_requests(group)) return 0;
   std::vector<std::uint64_t> ids;
   std::vector<std::uint32_t> resident;
   ids.reserve(blocks.size() + asked.size());
@@ -140,6 +144,8 @@ std::uint32_t request_chains::begin_request(pool& group, const std::vector<chain
     resident.push_back(each.record);
   }
   ids.insert(ids.end(), asked.begin(), asked.end());
+  if (group.watch) group.watch->add(ids);
+  if (!group.policy->follows_requests()) return 0;
   return group.policy->begin_request({.ids = ids, .resident = resident}, count_of(now));
 }
 
@@ -173,7 +179,7 @@ void request_chains::place_stored(session& session, boot_time now) {
                                  known ? std::optional(before->blocks.back().record) : std::nullopt);
   } else {
     std::vector<std::uint64_t> ids;
-    if (group.policy->follows_requests()) {
+    if (wants_requests(group)) {
       for (const chain_block& each : stored.blocks) ids.push_back(state_.key_hash(group, each.record));
     }
     session.chains.add({.asked = {}, .request_context = begin_request(group, {}, ids, now), .blocks = {}});

@@ -46,6 +46,10 @@ store_status status_of(const parts& parts, boot_time now) {
       if (const auto limit = parts.idle.idle_limit(*each)) one.given_up = *limit - std::min(*limit, *one.idle);
     }
     one.chosen = each->pools.front()->policy->choosing();
+    if (const pool& first = *each->pools.front(); first.watch != nullptr) {
+      one.curve = first.watch->status(first.told);
+      one.curve->block_bytes = first.stride;
+    }
     for (const auto& group : each->pools) {
       one.free += group->free.size();
       one.present += group->policy->size() + group->written_back->size() + group->leaving + group->kept;

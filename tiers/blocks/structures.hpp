@@ -58,6 +58,7 @@ struct pool {
   std::vector<slab*> slabs;
   std::vector<memory::block_ref> free;  ///< a stack; ascending numbers come out in a row
   std::unique_ptr<eviction::policy> policy;
+  std::unique_ptr<request_watch> watch;            ///< null: nothing looks at its requests
   std::unique_ptr<eviction::policy> written_back;  ///< the oldest blocks that have a copy below: these go first
   bounded_order bounded;                           ///< of the policy's blocks, those of which there may be too many
   std::uint32_t told = 0;                          ///< the capacity that the policy knows of

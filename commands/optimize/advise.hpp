@@ -1,0 +1,19 @@
+// `cenote optimize advise`: hits of a running node at other capacities, as it estimates them itself.
+#pragma once
+
+#include "commands/common.hpp"
+#include "keeper/exit_code.hpp"
+
+namespace cenote::optimize {
+
+struct advise_options {
+  socket_option node;
+  bool as_json = false;
+
+  void add_to(CLI::App& command);
+};
+
+/// Prints a table for each instance that the node watches, or one line why not.
+[[nodiscard]] exit_code run_advise(const advise_options& options);
+
+}  // namespace cenote::optimize
