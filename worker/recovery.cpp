@@ -20,7 +20,6 @@
 #include "core/checksum.hpp"
 #include "core/memory_file.hpp"
 #include "core/stored_identity.hpp"
-#include "worker/live_curve.hpp"
 
 namespace cenote {
 
@@ -195,7 +194,7 @@ blocks::lingering_writers lingering_in(const config::node_config& config) {
 recovery_plan dram_recovery(const config::node_config& config) {
   auto options = store_options_of(config, edges_of(config));
   options.lingering = lingering_in(config);
-  options.watch = watch_maker_of(config);
+  options.watches_requests = config.optimize.mode == config::optimize_mode::watch;
   return {.options = std::move(options),
           .open_slab = [](unique_fd fd, std::uint64_t bytes) -> result<memory::slab_mapping> {
             auto memory = blocks::open_slab_memory(std::move(fd), bytes);

@@ -216,6 +216,7 @@ std::string status_json(const node_facts& facts, const status_reader& reader) {
   for (const tier_report_ptr& each : facts.report->described()) put_described(all, *each, reader);
   put_prefetch(all, *facts.report);
   all["instances"] = list_of(dram.instances, instance_of);
+  put_figures(all, facts.report->watch);
   put_curves(all, dram);
   all["groups"] = list_of(dram.accounts, account_of);
   all["users"] = list_of(dram.users, user_of);

@@ -1,15 +1,18 @@
 #include "commands/optimize/advise.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "commands/interruption.hpp"
 #include "commands/node_status.hpp"
 #include "commands/table.hpp"
 #include "core/units.hpp"
@@ -22,6 +25,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr double gib = 0x1p30;
+constexpr int between_looks_ms = 2'000;
 constexpr double closeness = 1e-3;  // capacities are whole blocks
 
 struct advised_point {
@@ -114,12 +118,15 @@ ordered_json json_of(const std::vector<advised_group>& groups) {
 
 void advise_options::add_to(CLI::App& command) {
   node.add_to(command);
-  command.add_flag("--json", as_json, "One object");
+  command.add_flag("--json", as_json, "One object; with --watch a line every two seconds");
+  command.add_flag("--watch", watch, "Again every two seconds, until interrupted");
 }
 
-exit_code run_advise(const advise_options& options) {
+namespace {
+
+result<void> print_advice(const advise_options& options) {
   const auto answer = ask(options.node.path, {{"command", "status"}});
-  if (!answer) return failed_with(answer.error());
+  if (!answer) return std::unexpected(answer.error());
   std::vector<advised_group> groups;
   const json& watched = member(member(*answer, "optimize"), "groups");
   if (watched.is_array()) {
@@ -127,11 +134,28 @@ exit_code run_advise(const advise_options& options) {
   }
   if (options.as_json) {
     fmt::print("{}\n", json_of(groups).dump(-1, ' ', true, json::error_handler_t::replace));
-    return exit_code::orderly;
+    return {};
   }
   if (groups.empty()) fmt::print("no instance is watched: none is attached, or optimize.mode is off\n");
   for (const advised_group& each : groups) print_group(each);
-  return exit_code::orderly;
+  const auto dropped = to_count(member(member(*answer, "optimize"), "dropped"));
+  if (dropped != 0) fmt::print("{} requests came too fast to be counted\n", dropped);
+  return {};
+}
+
+}  // namespace
+
+exit_code run_advise(const advise_options& options) {
+  if (options.watch) watch_for_interruption();
+  while (true) {
+    if (options.watch && !options.as_json) fmt::print("\x1b[H\x1b[2J");
+    const auto printed = print_advice(options);
+    if (interrupted()) return exit_code::orderly;
+    if (!printed) return failed_with(printed.error());
+    std::fflush(stdout);
+    if (options.watch) (void)::poll(nullptr, 0, between_looks_ms);
+    if (!options.watch || interrupted()) return exit_code::orderly;
+  }
 }
 
 }  // namespace cenote::optimize

@@ -62,10 +62,10 @@ result<void> instance_table::check_fits(const instance_spec& spec) const {
 
 /// As long as there are not too many.
 void instance_table::set_watch(pool& group) {
-  if (!state_.options.watch) return;
-  const auto is_watched = [](const auto& each) { return each.second->pools.front()->watch != nullptr; };
+  if (!state_.options.watches_requests) return;
+  const auto is_watched = [](const auto& each) { return each.second->pools.front()->watched_room != 0; };
   if (static_cast<std::size_t>(std::ranges::count_if(state_.instances, is_watched)) >= most_watched) return;
-  group.watch = state_.options.watch(state_.usable_bytes() / group.stride);
+  group.watched_room = std::max<std::uint64_t>(state_.usable_bytes() / group.stride, 1);
 }
 
 instance& instance_table::make_instance(instance_number number, const instance_spec& spec, memory::index_writer index,

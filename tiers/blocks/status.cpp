@@ -46,9 +46,9 @@ store_status status_of(const parts& parts, boot_time now) {
       if (const auto limit = parts.idle.idle_limit(*each)) one.given_up = *limit - std::min(*limit, *one.idle);
     }
     one.chosen = each->pools.front()->policy->choosing();
-    if (const pool& first = *each->pools.front(); first.watch != nullptr) {
-      one.curve = first.watch->status(first.told);
-      one.curve->block_bytes = first.stride;
+    if (const pool& first = *each->pools.front(); first.watched_room != 0) {
+      one.curve = curve_status{
+          .instance = number, .requests = 0, .capacity = first.told, .block_bytes = first.stride, .points = {}};
     }
     for (const auto& group : each->pools) {
       one.free += group->free.size();

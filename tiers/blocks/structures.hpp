@@ -58,10 +58,10 @@ struct pool {
   std::vector<slab*> slabs;
   std::vector<memory::block_ref> free;  ///< a stack; ascending numbers come out in a row
   std::unique_ptr<eviction::policy> policy;
-  std::unique_ptr<request_watch> watch;            ///< null: nothing looks at its requests
   std::unique_ptr<eviction::policy> written_back;  ///< the oldest blocks that have a copy below: these go first
   bounded_order bounded;                           ///< of the policy's blocks, those of which there may be too many
   std::uint32_t told = 0;                          ///< the capacity that the policy knows of
+  std::uint64_t watched_room = 0;                  ///< watched_request::room; 0: its requests are not watched
   std::uint32_t slabs_asked = 0;
   std::uint32_t kept = 0;      ///< present blocks that stay, and are in no policy
   std::uint32_t leaving = 0;   ///< present blocks that are on their way down and in no policy

@@ -20,7 +20,7 @@
 #include "memory/shared_file.hpp"
 #include "tiers/block_changes/block_changes.hpp"
 #include "tiers/blocks/counters.hpp"
-#include "tiers/blocks/request_watch.hpp"
+#include "tiers/blocks/watched_requests.hpp"
 #include "tiers/eviction/auto_status.hpp"
 #include "tiers/transfer.hpp"
 
@@ -119,7 +119,7 @@ struct store_options {
 
   bool has_listeners = false;  ///< also others than tiers below are told of what is removed
   lingering_writers lingering;
-  watch_maker watch{};  ///< of the first group of an instance; empty: none is watched
+  bool watches_requests = false;  ///< for the first group of each of some instances: take_watched() has them
 
   [[nodiscard]] bool has_lower() const noexcept { return !edges.empty(); }
   [[nodiscard]] bool tells_removals() const noexcept { return has_lower() || has_listeners; }
@@ -215,7 +215,7 @@ struct instance_status {
   std::optional<tenths> idle;                   ///< for how long it has had no session; nothing while it has one
   std::optional<tenths> given_up;               ///< in how long that ends it; nothing: never, or it has a session
   std::optional<eviction::auto_status> chosen;  ///< of the first group, where the policy is `auto`
-  std::optional<curve_status> curve;            ///< of the first group, where it is watched
+  std::optional<curve_status> curve;            ///< … where it is watched; points come later, from others
 };
 struct session_status {
   session_number number = 0;
