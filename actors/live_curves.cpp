@@ -41,7 +41,7 @@ void live_curve_set::add(const blocks::watched_request& request) {
     if (curves_.size() >= blocks::most_watched) {
       curves_.erase(std::ranges::min_element(curves_, {}, [](const auto& each) { return each.second.used; }));
     }
-    found = curves_.emplace(request.instance, entry{.curve = live_curve(request.room)}).first;
+    found = curves_.emplace(request.instance, live_instance{.curve = live_curve(request.room)}).first;
   }
   found->second.used = ++requests_;
   found->second.curve.add(request.ids);
@@ -68,6 +68,10 @@ bool watched_limit::admit(const watched_batch& batch) noexcept {
   }
   blocks_.fetch_add(batch.blocks, std::memory_order_relaxed);
   return true;
+}
+
+void watched_limit::arrived(const watched_batch& batch) noexcept {
+  blocks_.fetch_sub(batch.blocks, std::memory_order_relaxed);
 }
 
 live_curves::live_curves(caf::actor_config& config, std::shared_ptr<watched_limit> limit)

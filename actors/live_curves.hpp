@@ -39,11 +39,11 @@ class live_curve_set {
   [[nodiscard]] std::size_t size() const noexcept { return curves_.size(); }
 
  private:
-  struct entry {
+  struct live_instance {
     live_curve curve;
     std::uint64_t used = 0;  ///< the number of the latest request
   };
-  std::map<std::uint32_t, entry> curves_;  ///< by instance
+  std::map<std::uint32_t, live_instance> curves_;  ///< by instance
   std::uint64_t requests_ = 0;
 };
 
@@ -54,7 +54,7 @@ class watched_limit {
 
   /// False: so much is on its way already that these are dropped. At most `most_blocks` and one message are.
   [[nodiscard]] bool admit(const watched_batch& batch) noexcept;
-  void arrived(const watched_batch& batch) noexcept { blocks_.fetch_sub(batch.blocks, std::memory_order_relaxed); }
+  void arrived(const watched_batch& batch) noexcept;
   /// Requests.
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
 

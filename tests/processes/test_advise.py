@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import StartNode
-from node import Node, run_cenote
+from node import BINARY, Node, node_environment, run_cenote
 
 BLOCK_TOKENS = 512
 REQUESTS = 2_500
@@ -57,8 +59,9 @@ def exact_misses(trace: Path, capacities: list[int]) -> dict[int, float]:
 def test_the_curve_of_a_running_node_is_that_of_the_requests_that_it_served(start_node: StartNode, trace: Path) -> None:
     node = start_node(capacity="16MiB")
     replay(node, trace)
-    (group,) = node.status()["optimize"]["groups"]
-    assert group["requests"] == REQUESTS
+    optimize = node.status()["optimize"]
+    (group,) = optimize["groups"]
+    assert (group["requests"], optimize["dropped"]) == (REQUESTS, 0)
     points = {each["capacity"]: each for each in group["points"]}
     assert len(points) > 8
     exact = exact_misses(trace, list(points))
@@ -89,6 +92,18 @@ def test_a_node_that_is_not_to_watch_has_no_curve(start_node: StartNode, trace: 
     text = run_cenote("optimize", "advise", "--socket", node.socket)
     assert (text.returncode, text.stdout.count("\n")) == (0, 1)
     assert "optimize.mode is off" in text.stdout
+
+
+def test_with_watch_it_is_printed_again_until_it_is_interrupted(start_node: StartNode) -> None:
+    node = start_node(capacity="16MiB")
+    words = [str(BINARY), "optimize", "advise", "--watch", "--json", "--socket", str(node.socket)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=node_environment()) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait() == 0
+    assert [json.loads(line) for line in lines] == [{"groups": []}] * 2
 
 
 def test_without_a_node_there_is_one_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-// What a store hands on of the requests for its blocks, and what is estimated from them elsewhere.
+// Requests for blocks, on their way from a store to estimates, and the form of these.
 #pragma once
 
 #include <cstddef>
