@@ -127,7 +127,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](handles_atom, std::uint32_t instance, const index_list& indices) { return handles(instance, indices); },
       [this](places_atom, std::uint32_t instance, const index_list& indices) { return places(instance, indices); },
       [this](report_atom) -> dram_report_ptr {
-        pass_on_watched(1);  // who has the report and asks for curves finds these in them
+        pass_on_watched(1);  // curves that are asked for with the report have these
         return std::make_shared<const dram_report>(
             dram_report{store_->status(boot_now()), batch_times_, mailbox().queue().total_task_size()});
       },
@@ -338,7 +338,7 @@ void dram_tier::flush_outbox() {
   if (store_->has_checks()) ask_for_turn();
 }
 
-/// If they have so many blocks.
+/// If these are so many blocks.
 void dram_tier::pass_on_watched(std::uint64_t least) {
   if (watches_ && store_->watched().blocks() >= least) watches_(store_->watched().take());
 }

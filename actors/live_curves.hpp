@@ -1,4 +1,4 @@
-// The actor that estimates what a running node would hit with other capacities, from its requests.
+// The actor that estimates hits of a running node with other capacities, from its requests.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class live_curve {
   explicit live_curve(std::uint64_t room);
 
   void add(std::span<const std::uint64_t> chain) { curve_.add(chain); }
-  /// Fills in the requests, and up to 25 points from a sixteenth to sixteen times the capacity that it says, three for
+  /// Fills in the requests, and up to 25 points from a sixteenth to sixteen times its capacity, three for
   /// each power of two.
   void describe(blocks::curve_status& status) const;
 
@@ -47,7 +47,7 @@ class live_curve_set {
   std::uint64_t requests_ = 0;
 };
 
-/// What is on its way from a tier to the curves: bounded, since a tier waits for nothing. Thread-safe.
+/// The way from a tier to the curves: bounded, since a tier waits for nothing. Thread-safe.
 class watched_limit {
  public:
   static constexpr std::uint64_t most_blocks = 65'536;

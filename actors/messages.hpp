@@ -92,7 +92,7 @@ struct dram_report {
   std::uint64_t queued = 0;  ///< messages that wait for the tier
 };
 
-/// Requests of watched instances, on their way to who estimates from them.
+/// Requests of watched instances, on their way to estimates.
 struct watched_batch {
   std::vector<blocks::watched_request> requests;
   std::uint64_t blocks = 0;  ///< of all of them
@@ -102,7 +102,7 @@ struct watch_figures {
   std::uint64_t dropped = 0;  ///< requests that no curve has
 };
 
-/// What is estimated of the instances that a DRAM tier's report names.
+/// Estimates for the instances that a DRAM tier's report names.
 struct curves_report {
   std::vector<blocks::curve_status> curves;
   watch_figures figures;
