@@ -58,7 +58,6 @@ void block_states::make_present(instance& instance, slab& home, block_ref ref, c
   instance.versions.set_key(version_index, key);
   instance.versions.set_version(version_index, version, "publish.version"_point);
   const block_key name = reduce_key(key.view(), home.what.group);
-  state::note_id(home, ref, name.lo);
   // Cannot fail: make_index_room() came before the slab.
   (void)instance.index.insert(name, index_value::make(ref, version));
   order_.set_kind(home.what.first_record + ref.block(), kind);

@@ -137,12 +137,7 @@ std::vector<std::uint64_t> request_chains::ids_of(const pool& group, const used_
   std::vector<std::uint64_t> ids;
   if (!wants_requests(group)) return ids;
   ids.reserve(used.blocks.size() + used.asked.size());
-  slab* home = nullptr;
-  for (const chain_block& each : used.blocks) {
-    const bool is_in = home != nullptr && each.record - home->what.first_record < home->what.count;
-    if (!is_in) home = state_.slab_of_record(each.record);
-    ids.push_back(state_.id_of(*home, each.record));
-  }
+  for (const chain_block& each : used.blocks) ids.push_back(state_.key_hash(group, each.record));
   ids.insert(ids.end(), used.asked.begin(), used.asked.end());
   return ids;
 }

@@ -62,21 +62,6 @@ std::uint64_t state::key_hash(const pool& group, std::uint32_t record) const noe
   return reduce_key(records[record].get_key().view(), group.group).lo;
 }
 
-std::uint64_t state::id_of(slab& home, std::uint32_t record) const {
-  const pool& group = pool_of(home);
-  if (group.watched_room == 0) return key_hash(group, record);
-  if (home.ids.empty()) home.ids.resize(home.what.count);
-  std::uint64_t& id = home.ids[record - home.what.first_record];
-  if (id == 0) id = key_hash(group, record);
-  return id;
-}
-
-void state::note_id(slab& home, memory::block_ref ref, std::uint64_t id) {
-  if (home.ids.empty() && pool_of(home).watched_room == 0) return;
-  if (home.ids.empty()) home.ids.resize(home.what.count);
-  home.ids[ref.block()] = id;
-}
-
 std::uint64_t state::usable_bytes() const noexcept {
   if (!options.grants_in_capacity) return options.capacity;
   // What is left over after the last whole slab can never be used.

@@ -70,9 +70,6 @@ struct state {
   [[nodiscard]] bool is_same(const pool& group, const chain_block& block) const noexcept;
   /// What the policy knows the block by: as good a hash as any, and at hand in every tier.
   [[nodiscard]] std::uint64_t key_hash(const pool& group, std::uint32_t record) const noexcept;
-  /// The same, remembered where the pool is watched, so that a request costs a read a block.
-  [[nodiscard]] std::uint64_t id_of(slab& home, std::uint32_t record) const;
-  static void note_id(slab& home, memory::block_ref ref, std::uint64_t id);
   /// Some time before key_hash().
   void prefetch_key(std::uint32_t record) const noexcept {
     const memory::block_record& soon = records[record];

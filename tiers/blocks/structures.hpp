@@ -40,7 +40,6 @@ struct slab {
       0;  ///< of its present blocks: by their mean age a pool that needs memory chooses a slab to take
   std::uint32_t stuck = 0;               ///< the block that held it last: as long as it does, nothing else is looked at
   std::uint32_t stuck_grant = 0;         ///< … if it was blank in a session's hands: which grant
-  std::vector<std::uint64_t> ids;        ///< key_hash() by block, where the pool is watched; 0: not known
   std::vector<std::uint32_t> pin_marks;  ///< a block: the look at all pins that last saw it pinned; empty: none did
 
   [[nodiscard]] std::byte* block(memory::block_ref ref) const noexcept {

@@ -81,20 +81,6 @@ BOOST_AUTO_TEST_CASE(of_a_pool_that_is_watched_a_chain_is_handed_on_once_though_
   BOOST_TEST(of.all.watched.blocks() == 0U);
 }
 
-BOOST_AUTO_TEST_CASE(a_block_that_is_stored_where_another_one_was_has_its_own_identity) {
-  group.watched_room = 7;
-  const std::uint32_t record = store(1);
-  slab& home = *of.all.slab_of_record(record);
-  const std::uint64_t first = of.all.id_of(home, record);
-  BOOST_TEST(first == of.all.key_hash(group, record));
-  const block_ref ref(home.what.index, record - home.what.first_record);
-  of.blocks.publish(in, home, ref, key_of(2), now);
-  BOOST_TEST(of.all.id_of(home, record) == of.all.key_hash(group, record));
-  BOOST_TEST(of.all.id_of(home, record) != first);
-  home.ids.clear();  // as after a restart
-  BOOST_TEST(of.all.id_of(home, record) == of.all.key_hash(group, record));
-}
-
 BOOST_AUTO_TEST_CASE(of_a_pool_that_is_not_watched_nothing_is_handed_on) {
   store(1);
   of.chains.place_stored(by, now);
