@@ -90,13 +90,13 @@ live_curves::behavior_type live_curves::make_behavior() {
   };
 }
 
-std::function<void(std::vector<blocks::watched_request>)> watched_teller(live_curves_actor to,
+std::function<void(std::vector<blocks::watched_request>)> watched_teller(live_curves_actor curves,
                                                                          std::shared_ptr<watched_limit> limit) {
-  return [to = std::move(to), limit = std::move(limit)](std::vector<blocks::watched_request> requests) {
+  return [curves = std::move(curves), limit = std::move(limit)](std::vector<blocks::watched_request> requests) {
     auto batch = std::make_shared<watched_batch>();
     batch->requests = std::move(requests);
     for (const blocks::watched_request& each : batch->requests) batch->blocks += each.ids.size();
-    if (limit->admit(*batch)) caf::anon_send(to, watched_atom_v, watched_ptr(std::move(batch)));
+    if (limit->admit(*batch)) caf::anon_send(curves, watched_atom_v, watched_ptr(std::move(batch)));
   };
 }
 

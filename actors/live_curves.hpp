@@ -83,6 +83,6 @@ class live_curves final : public live_curves_actor::base {
 
 /// Sends requests to the actor within the limit. Never blocks.
 [[nodiscard]] std::function<void(std::vector<blocks::watched_request>)> watched_teller(
-    live_curves_actor to, std::shared_ptr<watched_limit> limit);
+    live_curves_actor curves, std::shared_ptr<watched_limit> limit);
 
 }  // namespace cenote

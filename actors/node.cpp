@@ -239,14 +239,14 @@ caf::result<report_ptr> node::report() {
   return all->promise;
 }
 
-void node::ask_for_curves(const dram_report_ptr& dram, const report_ptr& into, std::function<void()> finish) {
+void node::ask_for_curves(const dram_report_ptr& dram, const report_ptr& full, std::function<void()> finish) {
   if (!curves_) return finish();
-  const auto put = [into, finish](const curves_report_ptr& came) {
-    into->watch = came->figures;
-    for (blocks::instance_status& each : into->dram.instances) {
+  const auto put = [full, finish](const curves_report_ptr& estimates) {
+    full->watch = estimates->figures;
+    for (blocks::instance_status& each : full->dram.instances) {
       if (!each.curve) continue;
-      const auto found = std::ranges::find(came->curves, each.curve->instance, &blocks::curve_status::instance);
-      if (found != came->curves.end()) each.curve = *found;
+      const auto found = std::ranges::find(estimates->curves, each.curve->instance, &blocks::curve_status::instance);
+      if (found != estimates->curves.end()) each.curve = *found;
     }
     finish();
   };
