@@ -16,6 +16,8 @@ constexpr tenths retry_memory_after = std::chrono::seconds(1);
 constexpr tenths catch_up_limit = std::chrono::minutes(10);  // then what is left waits for the next change
 constexpr auto below_deadline = std::chrono::seconds(10);
 constexpr std::size_t most_unheard = 4096;
+constexpr std::uint64_t watched_of_a_message =
+    4096;  // blocks: a message, which may wake a thread, costs little a block
 constexpr auto bind_deadline = std::chrono::milliseconds(500);  // then an instance is opened whose hints are to come
 
 transfer_outcomes_ptr without(const transfer_outcomes_ptr& outcomes, const std::vector<std::uint64_t>& tokens) {
@@ -74,7 +76,8 @@ opened_instance_ptr refused(outcome why) {
 
 dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store,
                      std::vector<session_ptr> recovered, request_slabs request, std::vector<lower_tier> below,
-                     std::shared_ptr<health> alive, instance_maker_actor maker, tell_news tells, block_tier_role role)
+                     std::shared_ptr<health> alive, instance_maker_actor maker, tell_news tells, block_tier_role role,
+                     tell_watched watches)
     : dram_tier_actor::base(config),
       store_(std::move(store)),
       request_(std::move(request)),
@@ -83,7 +86,8 @@ dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> s
       awaited_(role.awaited_listeners),
       is_on_device_(role.is_on_device),
       alive_(std::move(alive)),
-      tells_(std::move(tells)) {
+      tells_(std::move(tells)),
+      watches_(std::move(watches)) {
   for (session_ptr& session : recovered) sessions_.emplace(session->number, std::move(session));
 }
 
@@ -102,6 +106,7 @@ void dram_tier::on_exit() {
   below_.clear();
   listeners_.clear();
   unheard_.clear();
+  watches_ = nullptr;
 }
 
 dram_tier::behavior_type dram_tier::make_behavior() {
@@ -122,6 +127,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](handles_atom, std::uint32_t instance, const index_list& indices) { return handles(instance, indices); },
       [this](places_atom, std::uint32_t instance, const index_list& indices) { return places(instance, indices); },
       [this](report_atom) -> dram_report_ptr {
+        pass_on_watched(1);  // curves that are asked for with the report have these
         return std::make_shared<const dram_report>(
             dram_report{store_->status(boot_now()), batch_times_, mailbox().queue().total_task_size()});
       },
@@ -327,9 +333,15 @@ void dram_tier::flush_outbox() {
   auto requests = store_->take_requests();
   if (!requests.empty()) request_(std::move(requests));
   if (auto news = store_->take_news(); !news.empty() && tells_) tells_(std::move(news));
+  pass_on_watched(watched_of_a_message);
   send_below();
   end_wrong_sessions();
   if (store_->has_checks()) ask_for_turn();
+}
+
+/// If these are so many blocks.
+void dram_tier::pass_on_watched(std::uint64_t least) {
+  if (watches_ && store_->watched().blocks() >= least) watches_(store_->watched().take());
 }
 
 /// What was decided before a removal goes below before it, or a block would arrive there after it was removed.
@@ -823,6 +835,7 @@ void dram_tier::tick() {
   forget_expired();
   tell_given_up();
   answer_unheard();
+  pass_on_watched(1);
   if (waiting_.empty()) {
     flush_outbox();
   } else {

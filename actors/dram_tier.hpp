@@ -49,10 +49,14 @@ class dram_tier final : public dram_tier_actor::base {
   /// Takes news of requests that are followed; never blocks.
   using tell_news = std::function<void(std::vector<handover::news>)>;
 
+  /// Takes requests of instances that are watched; never blocks.
+  using tell_watched = std::function<void(std::vector<blocks::watched_request>)>;
+
   /// `recovered`: sessions that the store knows already, after a restart.
   dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store, std::vector<session_ptr> recovered,
             request_slabs request, std::vector<lower_tier> below = {}, std::shared_ptr<health> alive = {},
-            instance_maker_actor maker = {}, tell_news tells = {}, block_tier_role role = {});
+            instance_maker_actor maker = {}, tell_news tells = {}, block_tier_role role = {},
+            tell_watched watches = {});
 
   [[nodiscard]] const char* name() const override { return "dram_tier"; }
   void on_exit() override;
@@ -149,6 +153,7 @@ class dram_tier final : public dram_tier_actor::base {
 
   /// After each change: load, evict ahead, ask for memory, send blocks on their way.
   void flush_outbox();
+  void pass_on_watched(std::uint64_t least);
   void send_below();
   void retry_waiting();
   /// The next session's batch, and the next part of a clear.
@@ -188,6 +193,7 @@ class dram_tier final : public dram_tier_actor::base {
   std::vector<prefetch_batch_ptr> unsent_requests_;  ///< until then
   bool planner_waits_ = false;                       ///< for space
   tell_news tells_;                                  ///< none: nobody follows anything
+  tell_watched watches_;                             ///< none: nothing is watched
 };
 
 }  // namespace cenote

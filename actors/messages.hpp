@@ -92,8 +92,25 @@ struct dram_report {
   std::uint64_t queued = 0;  ///< messages that wait for the tier
 };
 
+/// Requests of watched instances, on their way to estimates.
+struct watched_batch {
+  std::vector<blocks::watched_request> requests;
+  std::uint64_t blocks = 0;  ///< of all of them
+};
+
+struct watch_figures {
+  std::uint64_t dropped = 0;  ///< requests that no curve has
+};
+
+/// Estimates for the instances that a DRAM tier's report names.
+struct curves_report {
+  std::vector<blocks::curve_status> curves;
+  watch_figures figures;
+};
+
 struct node_report {
-  blocks::store_status dram;
+  blocks::store_status dram;  ///< curves of its instances are filled in
+  watch_figures watch;
   histogram batch_times;  ///< of the DRAM tier, nanoseconds
   prefetch::status prefetch;
   std::vector<std::shared_ptr<const tier_report>> lower;  ///< of the tiers below, in their order
@@ -149,6 +166,8 @@ using index_list = std::vector<std::uint32_t>;
 using handover_order_ptr = std::shared_ptr<const handover::order>;
 using handover_news_ptr = std::shared_ptr<const handover::news>;
 using device_news_ptr = std::shared_ptr<const device_news>;
+using watched_ptr = std::shared_ptr<const watched_batch>;
+using curves_report_ptr = std::shared_ptr<const curves_report>;
 using change_question_ptr = std::shared_ptr<const change_question>;
 
 }  // namespace cenote
@@ -187,6 +206,8 @@ CAF_ADD_TYPE_ID(cenote, (cenote::handover_order_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::handover_news_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::device_news_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::change_question_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::watched_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::curves_report_ptr))
 
 CAF_ADD_ATOM(cenote, cenote, run_atom, "run")
 CAF_ADD_ATOM(cenote, cenote, open_instance_atom, "instance")
@@ -237,6 +258,7 @@ CAF_ADD_ATOM(cenote, cenote, add_tier_atom, "add_tier")
 CAF_ADD_ATOM(cenote, cenote, cleared_atom, "cleared")
 CAF_ADD_ATOM(cenote, cenote, clear_node_atom, "clear_n")
 CAF_ADD_ATOM(cenote, cenote, changes_atom, "changes")
+CAF_ADD_ATOM(cenote, cenote, watched_atom, "watched")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
 
@@ -271,6 +293,8 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::handover_order_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::handover_news_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::device_news_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::change_question_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::watched_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::curves_report_ptr)
 
 namespace cenote {
 
@@ -350,6 +374,11 @@ using prefetch_actor =
                      caf::reacts_to<disconnect_atom, std::uint64_t>, caf::reacts_to<wake_atom, std::uint64_t>,
                      caf::reacts_to<news_atom, handover_news_ptr>, caf::reacts_to<reload_atom, config_ptr>,
                      caf::replies_to<report_atom>::with<prefetch_report_ptr>>;
+
+/// Estimates from watched requests: see actors/live_curves.hpp. Asked with the DRAM tier's report, so that what the
+/// tier passed on before it is in the answer.
+using live_curves_actor = caf::typed_actor<caf::reacts_to<watched_atom, watched_ptr>,
+                                           caf::replies_to<report_atom, dram_report_ptr>::with<curves_report_ptr>>;
 
 /// How a device's tier is doing.
 enum class device_phase : std::uint8_t { opening, ready, away };

@@ -37,13 +37,14 @@ struct gathering {
 }  // namespace
 
 node::node(caf::actor_config& config, dram_tier_actor dram, prefetch_actor prefetch, on_fatal fatal,
-           std::vector<lower_tier> lower, cluster_actor cluster, consensus_actor groups)
+           std::vector<lower_tier> lower, cluster_actor cluster, consensus_actor groups, live_curves_actor curves)
     : node_actor::base(config),
       dram_(std::move(dram)),
       prefetch_(std::move(prefetch)),
       lower_(std::move(lower)),
       cluster_(std::move(cluster)),
       groups_(std::move(groups)),
+      curves_(std::move(curves)),
       fatal_(std::move(fatal)) {}
 
 void node::on_exit() {
@@ -64,6 +65,8 @@ void node::on_exit() {
   lower_.clear();
   if (groups_) anon_send_exit(groups_, caf::exit_reason::user_shutdown);
   groups_ = nullptr;
+  if (curves_) anon_send_exit(curves_, caf::exit_reason::user_shutdown);
+  curves_ = nullptr;
   cluster_ = nullptr;  // its host ends it, with the network
 }
 
@@ -74,6 +77,7 @@ node::behavior_type node::make_behavior() {
   for (const lower_tier& each : lower_) monitor(each.actor);
   if (cluster_) monitor(cluster_);
   if (groups_) monitor(groups_);
+  if (curves_) monitor(curves_);
   return {
       [this](open_atom, const session_ptr& resources) { return open(resources); },
       [this](release_atom, std::uint64_t number) { return release(number); },
@@ -209,11 +213,11 @@ caf::result<report_ptr> node::report() {
   }
   request(dram_, tier_deadline, report_atom_v)
       .then(
-          [all](const dram_report_ptr& dram) {
+          [this, all](const dram_report_ptr& dram) {
             all->report->dram = dram->store;
             all->report->batch_times = dram->batch_times;
             all->report->queued += dram->queued;
-            all->one_less();
+            ask_for_curves(dram, all->report, [all] { all->one_less(); });
           },
           [all](const caf::error&) { all->one_less(); });
   request(prefetch_, tier_deadline, report_atom_v)
@@ -233,6 +237,20 @@ caf::result<report_ptr> node::report() {
             [all](const caf::error&) { all->one_less(); });
   }
   return all->promise;
+}
+
+void node::ask_for_curves(const dram_report_ptr& dram, const report_ptr& full, std::function<void()> finish) {
+  if (!curves_) return finish();
+  const auto put = [full, finish](const curves_report_ptr& estimates) {
+    full->watch = estimates->figures;
+    for (blocks::instance_status& each : full->dram.instances) {
+      if (!each.curve) continue;
+      const auto found = std::ranges::find(estimates->curves, each.curve->instance, &blocks::curve_status::instance);
+      if (found != estimates->curves.end()) each.curve = *found;
+    }
+    finish();
+  };
+  request(curves_, tier_deadline, report_atom_v, dram).then(put, [finish](const caf::error&) { finish(); });
 }
 
 caf::result<outcome> node::drain() {
@@ -258,6 +276,7 @@ void node::went_down(const caf::down_msg& down) {
   if (down.source == prefetch_.address()) who = "the planner of prefetches";
   if (cluster_ && down.source == cluster_.address()) who = "the cluster's actor";
   if (groups_ && down.source == groups_.address()) who = "the actor of groups of ranks";
+  if (curves_ && down.source == curves_.address()) who = "the actor of live curves";
   for (const lower_tier& each : lower_) {
     if (down.source == each.actor.address()) who = each.name;
   }

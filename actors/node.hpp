@@ -27,7 +27,8 @@ class node final : public node_actor::base {
   using on_fatal = std::function<void(std::string reason)>;
 
   node(caf::actor_config& config, dram_tier_actor dram, prefetch_actor prefetch, on_fatal fatal,
-       std::vector<lower_tier> lower = {}, cluster_actor cluster = {}, consensus_actor groups = {});
+       std::vector<lower_tier> lower = {}, cluster_actor cluster = {}, consensus_actor groups = {},
+       live_curves_actor curves = {});
 
   [[nodiscard]] const char* name() const override { return "node"; }
   void on_exit() override;
@@ -40,6 +41,7 @@ class node final : public node_actor::base {
   caf::result<outcome> release(std::uint64_t number);
   caf::result<report_ptr> report();
   caf::result<outcome> drain();
+  void ask_for_curves(const dram_report_ptr& dram, const report_ptr& full, std::function<void()> finish);
   void went_down(const caf::down_msg& down);
   void take_news(const device_news& news);
   void tell_reloaded(const device_stack& stack);
@@ -48,8 +50,9 @@ class node final : public node_actor::base {
   dram_tier_actor dram_;
   prefetch_actor prefetch_;
   std::vector<lower_tier> lower_;
-  cluster_actor cluster_;   ///< none: the node is alone
-  consensus_actor groups_;  ///< none: there are no groups of ranks
+  cluster_actor cluster_;     ///< none: the node is alone
+  consensus_actor groups_;    ///< none: there are no groups of ranks
+  live_curves_actor curves_;  ///< none: nothing is watched
   on_fatal fatal_;
   struct served {
     session_actor actor;

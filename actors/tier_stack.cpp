@@ -48,9 +48,10 @@ void count_unconfirmed(const std::vector<std::unique_ptr<lower_tier_host>>& host
 tier_stack make_tiers(caf::actor_system& system, data_path& path, stack_parts parts) {
   tier_stack made;
   made.lower = std::move(parts.lower);
-  made.top = system.spawn<dram_tier>(std::move(parts.store), std::move(parts.sessions), std::move(parts.request),
-                                     made.lower, std::move(parts.alive), std::move(parts.maker),
-                                     std::move(parts.tell_news), block_tier_role{.awaited_listeners = parts.listeners});
+  made.top =
+      system.spawn<dram_tier>(std::move(parts.store), std::move(parts.sessions), std::move(parts.request), made.lower,
+                              std::move(parts.alive), std::move(parts.maker), std::move(parts.tell_news),
+                              block_tier_role{.awaited_listeners = parts.listeners}, std::move(parts.tell_watched));
   made.planner =
       system.spawn<prefetch_planner>(parts.plan, made.top, made.lower, prefetch::clock::now, std::move(parts.follow));
   path.repeat(dram_tier::tick_interval, made.top, tick_atom_v);

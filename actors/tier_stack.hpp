@@ -39,10 +39,11 @@ struct stack_parts {
   std::vector<lower_tier> lower;  ///< as many as the store's options have edges, and in their order
   prefetch::options plan;
   std::shared_ptr<health> alive;
-  instance_maker_actor maker{};                                  ///< none: no instance is made
-  std::function<void(std::vector<handover::news>)> tell_news{};  ///< none: nothing is handed over
-  std::function<void(handover::order)> follow{};                 ///< the same
-  std::uint32_t listeners = 0;                                   ///< tiers above that are awaited
+  instance_maker_actor maker{};                                              ///< none: no instance is made
+  std::function<void(std::vector<handover::news>)> tell_news{};              ///< none: nothing is handed over
+  std::function<void(handover::order)> follow{};                             ///< the same
+  std::function<void(std::vector<blocks::watched_request>)> tell_watched{};  ///< none: nothing is watched
+  std::uint32_t listeners = 0;                                               ///< tiers above that are awaited
 };
 
 /// Starts the tiers' actors, tells each its place, and has all of them tick.

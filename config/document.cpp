@@ -34,6 +34,7 @@ std::string_view about_section(std::string_view section) {
   if (section == "dram") return "The DRAM tier.";
   if (section == "publish") return "Events about what the node holds, for an index of many: see events.md.";
   if (section == "prefetch") return "What is brought up from lower tiers, and for how long: see `prefetch.md`.";
+  if (section == "optimize") return "Estimates from the requests of a running node: see `optimize.md`.";
   if (section == "session") return "Limits of each attached process.";
   if (section == "gpu") return "Engines whose KV lies on a GPU, and the tier of device memory above DRAM.";
   if (section == "instances") return "When instances that nobody uses are given up.";

@@ -128,6 +128,13 @@ struct prefetch_section {
   std::uint64_t read_ahead = 0;            ///< blocks
 };
 
+enum class optimize_mode { off, watch, watch_all };
+CENOTE_ENUM_NAMES(optimize_mode, off, watch, watch_all);
+
+struct optimize_section {
+  optimize_mode mode = optimize_mode::watch;
+};
+
 struct session_section {
   std::uint32_t max_pins = 0;
   std::uint32_t max_grants = 0;
@@ -219,6 +226,7 @@ struct node_config {
   cluster_section cluster;
   publish_section publish;
   prefetch_section prefetch;
+  optimize_section optimize;
   session_section session;
   gpu_section gpu;
   instances_section instances;

@@ -514,6 +514,14 @@ constexpr std::array keys{
          .reloadable = true,
          .about = "Behind a chain that is all in DRAM, bring up so many of the blocks that followed it the last "
                   "time, while nothing else is asked for. 0: none."}),
+    bound<&node_config::optimize, &optimize_section::mode>(
+        {.name = "optimize.mode",
+         .type = choice,
+         .fallback = "watch",
+         .about = "watch: estimate from a sample of the requests what each instance would hit with other "
+                  "capacities, where `dram.policy` follows requests, as `auto` and `tblru` do; watch_all: under any "
+                  "policy, for up to a sixth of the tier's time; see optimize.md. Takes 0.6 MiB for each of at most 16 "
+                  "instances."}),
     bound<&node_config::session, &session_section::max_pins>({.name = "session.max_pins",
                                                               .type = integer,
                                                               .unit = "pins",

@@ -58,6 +58,7 @@ ALLOWED = (
     Allowed("worker/worker.cpp", "rights.store(", "a pointer of this process"),
     Allowed("worker/worker.cpp", "kept_here.store(", "a pointer of this process"),
     Allowed("worker/worker.cpp", "metrics_.store(", "a pointer of this process"),
+    Allowed("actors/live_curves.cpp", "", "counters of this process"),
     Allowed("actors/peer.cpp", "", "counters of this process"),
     Allowed("worker/device_host.cpp", "is_begun_.store(", "a flag of this process"),
     Allowed("tiers/blocks/recovery.cpp", "std::atomic_ref(indexed", "a mark of this process"),

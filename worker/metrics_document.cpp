@@ -57,7 +57,9 @@ std::vector<plain_row> all_rows(const node_report& full) {
 node_facts full_node() {
   node_facts facts;
   facts.report = std::make_shared<node_report>();
-  facts.report->dram.instances.emplace_back().chosen = eviction::auto_status{};
+  auto& instance = facts.report->dram.instances.emplace_back();
+  instance.chosen = eviction::auto_status{};
+  instance.curve = blocks::curve_status{.requests = 1, .capacity = 1, .block_bytes = 1, .points = {{1, 0, 0}}};
   facts.report->dram.accounts.emplace_back();
   for (const lower_tier_kind& each : lower_tier_kinds()) facts.report->lower.push_back(each.example());
   facts.report->devices = example_of_devices();
@@ -77,9 +79,10 @@ std::string in_backticks(std::string_view text) {
 
 /// Where status has what families show that no table has a row of.
 using place = std::pair<std::string_view, std::string_view>;
-constexpr std::array<place, 6> node_places{{
+constexpr std::array<place, 7> node_places{{
     {"cenote_build_info", "node.version"},
     {"cenote_dram_batch_seconds", "dram.batches"},
+    {"cenote_instance_curve_miss_ratio", "optimize.groups[].points"},
     {"cenote_instance_idle_seconds", "instances[].idle_s"},
     {"cenote_instance_policy", "instances[].policy.at_work"},
     {"cenote_instance_policy_switches_total", "instances[].policy.switches"},

@@ -1,6 +1,9 @@
 #include "worker/metrics_text.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "core/text.hpp"
@@ -16,12 +19,29 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
+/// Of the points some that are powers of two of the present capacity.
+void add_curve(metric_families& families, const blocks::instance_status& instance) {
+  if (!instance.curve || instance.curve->capacity == 0) return;
+  constexpr std::array<std::pair<std::string_view, double>, 5> factors{
+      {{"0.25", 0.25}, {"0.5", 0.5}, {"1", 1}, {"2", 2}, {"4", 4}}};
+  for (const auto& [name, factor] : factors) {
+    const auto capacity =
+        static_cast<std::uint64_t>(std::llround(factor * static_cast<double>(instance.curve->capacity)));
+    const auto point = std::ranges::find(instance.curve->points, capacity, &blocks::curve_point::capacity);
+    if (point == instance.curve->points.end()) continue;
+    families.gauge("cenote_instance_curve_miss_ratio",
+                   "Estimated share of blocks that would miss at so many times the capacity.", point->miss_ratio,
+                   {{"instance", instance.id}, {"times", std::string(name)}});
+  }
+}
+
 void add_instances(metric_families& into, const blocks::store_status& dram) {
   for (const blocks::instance_status& each : dram.instances) {
     const metric_labels of{{"instance", each.id}};
     into.figures(each, of);
     into.gauge("cenote_instance_idle_seconds", "For how long an instance has had no session.",
                seconds_of(each.idle.value_or(tenths{})), of);
+    add_curve(into, each);
     if (!each.chosen) continue;
     into.gauge("cenote_instance_policy", "1, with the policy that `auto` has at work.", 1.0,
                {{"instance", each.id}, {"policy", std::string(each.chosen->policy)}});
@@ -102,6 +122,7 @@ metric_families collect(const node_facts& facts) {
   all.seconds("cenote_dram_batch_seconds", "How long the tier's actor was busy with a session's batch.",
               report.batch_times);
   add_instances(all, report.dram);
+  all.figures(report.watch);
   for (const tier_report_ptr& each : report.described()) add_described(all, *each);
   add_prefetch(all, report);
   return all;

@@ -36,6 +36,16 @@ struct figure_table<session_report> {
   });
 };
 
+template <>
+struct figure_table<watch_figures> {
+  using all = watch_figures;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"optimize.dropped", "cenote_curve_requests_dropped_total", figure_kind::counter, "requests",
+       "Requests that no curve has, since too many waited to be counted.", &all::dropped},
+  });
+};
+static_assert(rows_are_complete<watch_figures>(), "a figure has no row");
+
 /// Calls `see(rows)` with the rows of every table there is, but for those of tiers below: their reports have them.
 void for_each_figure_table(auto&& see) {
   see(figure_table<node_figures>::rows);
@@ -47,6 +57,7 @@ void for_each_figure_table(auto&& see) {
   see(figure_table<blocks::account_status>::rows);
   see(figure_table<blocks::session_status>::rows);
   see(figure_table<session_report>::rows);
+  see(figure_table<watch_figures>::rows);
   see(figure_table<prefetch::status>::rows);
   see(figure_table<prefetch::source_status>::rows);
 }

@@ -189,11 +189,21 @@ blocks::lingering_writers lingering_in(const config::node_config& config) {
       .first = numbers_of_devices.first, .count = numbers_of_devices.count, .time = tenths_of(config.gpu.quarantine)};
 }
 
+blocks::request_watch watch_of(config::optimize_mode mode) {
+  switch (mode) {
+    case config::optimize_mode::off: return blocks::request_watch::none;
+    case config::optimize_mode::watch: return blocks::request_watch::followed;
+    case config::optimize_mode::watch_all: return blocks::request_watch::all;
+  }
+  return blocks::request_watch::none;
+}
+
 }  // namespace
 
 recovery_plan dram_recovery(const config::node_config& config) {
   auto options = store_options_of(config, edges_of(config));
   options.lingering = lingering_in(config);
+  options.watch = watch_of(config.optimize.mode);
   return {.options = std::move(options),
           .open_slab = [](unique_fd fd, std::uint64_t bytes) -> result<memory::slab_mapping> {
             auto memory = blocks::open_slab_memory(std::move(fd), bytes);

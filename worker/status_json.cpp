@@ -120,6 +120,23 @@ json instance_of(const blocks::instance_status& instance) {
   return one;
 }
 
+/// The curves of instances whose requests are watched.
+void put_curves(json& all, const blocks::store_status& dram) {
+  json& groups = all["optimize"]["groups"] = json::array();
+  for (const blocks::instance_status& each : dram.instances) {
+    if (!each.curve) continue;
+    json points = json::array();
+    for (const blocks::curve_point& point : each.curve->points) {
+      points.push_back({{"capacity", point.capacity}, {"miss_ratio", point.miss_ratio}, {"error", point.error}});
+    }
+    groups.push_back({{"group", each.id},
+                      {"requests", each.curve->requests},
+                      {"capacity_now", each.curve->capacity},
+                      {"block_bytes", each.curve->block_bytes},
+                      {"points", std::move(points)}});
+  }
+}
+
 json account_of(const blocks::account_status& account) {
   json one = {{"name", account.name}, {"priority", name_of(account.priority)}};
   put_figures(one, account);
@@ -199,6 +216,8 @@ std::string status_json(const node_facts& facts, const status_reader& reader) {
   for (const tier_report_ptr& each : facts.report->described()) put_described(all, *each, reader);
   put_prefetch(all, *facts.report);
   all["instances"] = list_of(dram.instances, instance_of);
+  put_figures(all, facts.report->watch);
+  put_curves(all, dram);
   all["groups"] = list_of(dram.accounts, account_of);
   all["users"] = list_of(dram.users, user_of);
   all["sessions"] = list_of(dram.sessions, [&](const auto& each) { return session_of(each, facts.report->sessions); });

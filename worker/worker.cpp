@@ -20,6 +20,7 @@
 #include "actors/data_path.hpp"
 #include "actors/gpu_messages.hpp"
 #include "actors/instance_maker.hpp"
+#include "actors/live_curves.hpp"
 #include "actors/lower_tier_host.hpp"
 #include "actors/node.hpp"
 #include "actors/pulse.hpp"
@@ -164,6 +165,8 @@ class worker {
     for (const std::span<std::byte> memory : state->store->slab_memory()) provisioner_->adopt(memory);
     store_ = state->store;
     make_instance_maker(state->next_instance);
+    const auto watched = std::make_shared<watched_limit>();
+    if (config_->optimize.mode != config::optimize_mode::off) curves_ = system_.spawn<live_curves>(watched);
     tiers_ = make_tiers(system_, *data_path_,
                         {.store = std::move(state->store),
                          .sessions = std::move(known),
@@ -174,6 +177,7 @@ class worker {
                          .maker = maker_,
                          .tell_news = news_teller(),
                          .follow = follower(),
+                         .tell_watched = curves_ ? watched_teller(curves_, watched) : nullptr,
                          .listeners = devices_taken_over(of_devices)});
     connect_handovers();
     for (const auto& each : lower_) {
@@ -189,8 +193,8 @@ class worker {
     }
     const cluster_actor others = cluster_ ? cluster_->actor() : cluster_actor();
     node_ = system_.spawn<node>(
-        tiers_.top, tiers_.planner, [this](const std::string& reason) { fatal(reason); }, tiers_.lower, others,
-        groups_);
+        tiers_.top, tiers_.planner, [this](const std::string& reason) { fatal(reason); }, tiers_.lower, others, groups_,
+        curves_);
     bind_http();
     server_context context{
         system_,
@@ -617,6 +621,7 @@ class worker {
     node_ = nullptr;
     tiers_ = {};
     groups_ = nullptr;  // the node's actor ended it
+    curves_ = nullptr;  // the same
     caf::anon_send_exit(maker_, caf::exit_reason::user_shutdown);
     maker_ = nullptr;
     if (cluster_) cluster_->stop();
@@ -664,6 +669,7 @@ class worker {
   tier_stack tiers_;
   std::vector<std::unique_ptr<device_host>> devices_;  ///< by tier, from 1 on
   consensus_actor groups_;
+  live_curves_actor curves_;  ///< none: nothing is watched
   node_actor node_;
   std::shared_ptr<health> alive_ = std::make_shared<health>();
   std::unique_ptr<server> server_;

@@ -61,7 +61,7 @@ result<std::vector<policy_order>> parse_policies(const curve_options& options) {
 
 // ---------------------------------------------------------------------------------------------- the curves
 
-struct curve_point {
+struct policy_point {
   std::uint64_t capacity = 0;
   std::uint64_t hit_blocks = 0;
   std::uint64_t hit_tokens = 0;
@@ -69,7 +69,7 @@ struct curve_point {
 
 struct policy_curve {
   policy_order policy;
-  std::vector<curve_point> points;
+  std::vector<policy_point> points;
 };
 
 struct share_capacity {
@@ -95,7 +95,7 @@ class measured_trace {
   }
 
   /// No policy but belady looks ahead, so the hits of the first requests are those that they have alone.
-  [[nodiscard]] result<curve_point> point_of(const policy_order& policy, std::uint32_t capacity) const {
+  [[nodiscard]] result<policy_point> point_of(const policy_order& policy, std::uint32_t capacity) const {
     auto point = whole_point(policy, capacity);
     if (!point || !warm_) return point;
     const auto warm = warm_->point_of(policy, capacity);
@@ -119,8 +119,8 @@ class measured_trace {
   }
 
  private:
-  [[nodiscard]] result<curve_point> whole_point(const policy_order& policy, std::uint32_t capacity) const {
-    curve_point point{.capacity = capacity};
+  [[nodiscard]] result<policy_point> whole_point(const policy_order& policy, std::uint32_t capacity) const {
+    policy_point point{.capacity = capacity};
     if (capacity == 0) return point;
     const bool lru = policy.policy == "lru";
     if (lru && policy.order == replay_order::reverse && backward_ && capacity >= backward_->longest()) {
@@ -195,7 +195,7 @@ result<all_curves> measure(const trace& requests, const std::vector<policy_order
   };
   if (std::ranges::any_of(policies, is_forward_lru)) measured.measure_forward();
   const std::size_t cells = policies.size() * capacities.size();
-  std::vector<result<curve_point>> points(cells);
+  std::vector<result<policy_point>> points(cells);
   all_curves all{.counted = counted_behind(requests, warm_up),
                  .curves = {},
                  .capacity_for = std::vector<share_capacity>(shares.size())};
@@ -247,7 +247,7 @@ result<curve_answer> measure_quotas(const instance_parts& parts, const std::vect
                                     std::size_t warm_up) {
   const policy_order lru{"lru", replay_order::reverse};
   curve_answer answer{.warm_up = warm_up, .all = {}, .by_instance = std::vector<instance_curves>(quotas.size())};
-  std::vector<result<curve_point>> points(quotas.size());
+  std::vector<result<policy_point>> points(quotas.size());
   watched_work("curve", quotas.size()).run(quotas.size(), [&](std::size_t place) {
     const trace part = parts.part(place);
     const std::size_t warm = parts.count_within(place, warm_up);
@@ -256,7 +256,7 @@ result<curve_answer> measure_quotas(const instance_parts& parts, const std::vect
                                  part.distinct(),
                                  {.counted = counted_behind(part, warm), .curves = {}, .capacity_for = {}}};
   });
-  curve_point sum;
+  policy_point sum;
   counted_requests& counted = answer.all.counted;
   for (std::size_t place = 0; place < quotas.size(); ++place) {
     if (!points[place]) return std::unexpected(points[place].error());
@@ -275,7 +275,7 @@ result<curve_answer> measure_quotas(const instance_parts& parts, const std::vect
 
 // ---------------------------------------------------------------------------------------------- the answer
 
-double ratio_of(const curve_point& point, const counted_requests& counted) {
+double ratio_of(const policy_point& point, const counted_requests& counted) {
   return counted.tokens == 0 ? 0 : static_cast<double>(point.hit_tokens) / static_cast<double>(counted.tokens);
 }
 
@@ -291,7 +291,7 @@ void add_curves(ordered_json& object, const all_curves& all) {
   object["capacity_for"] = ordered_json::array();
   for (const policy_curve& curve : all.curves) {
     ordered_json points = ordered_json::array();
-    for (const curve_point& each : curve.points) {
+    for (const policy_point& each : curve.points) {
       points.push_back({{"capacity", each.capacity},
                         {"hit_blocks", each.hit_blocks},
                         {"hit_tokens", each.hit_tokens},

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "commands/common.hpp"
+#include "commands/optimize/advise.hpp"
 #include "commands/optimize/analyze.hpp"
 #include "commands/optimize/calibrate.hpp"
 #include "commands/optimize/cost.hpp"
@@ -116,6 +117,13 @@ void add_rank(CLI::App& family) {
   command->callback([options] { end_with(optimize::run_rank(*options)); });
 }
 
+void add_advise(CLI::App& family) {
+  auto* command = family.add_subcommand("advise", "What a running node would hit with other capacities");
+  auto options = std::make_shared<optimize::advise_options>();
+  options->add_to(*command);
+  command->callback([options] { end_with(optimize::run_advise(*options)); });
+}
+
 }  // namespace
 
 void add_optimize(CLI::App& app) {
@@ -128,6 +136,7 @@ void add_optimize(CLI::App& app) {
   add_calibrate(*family);
   add_plan(*family);
   add_rank(*family);
+  add_advise(*family);
 }
 
 }  // namespace cenote

@@ -86,8 +86,9 @@ enum class below : std::uint8_t { nothing, a_tier, a_tier_that_gets_all, two_tie
 /// One tier, one instance (number 1), sessions on demand. Single-threaded: run() carries out every message.
 class actor_fixture {
  public:
-  explicit actor_fixture(below has = below::nothing) : system_(config_) {
+  explicit actor_fixture(below has = below::nothing, const dram_tier::tell_watched& watches = {}) : system_(config_) {
     blocks::store_options options;
+    options.watch = watches ? blocks::request_watch::all : blocks::request_watch::none;
     options.capacity = std::uint64_t{8} << 20;
     if (has != below::nothing) {
       options.edges.resize(has == below::two_tiers ? 2 : 1);
@@ -119,7 +120,7 @@ class actor_fixture {
         [this](std::vector<blocks::slab_request> requests) {
           for (auto& request : requests) requests_.push_back(std::move(request));
         },
-        below_, std::shared_ptr<health>{}, maker_);
+        below_, std::shared_ptr<health>{}, maker_, dram_tier::tell_news{}, block_tier_role{}, watches);
     prefetch::options plan;
     plan.threshold_tokens = 0;
     plan.policy = memory::prefetch_policy::wait_complete;

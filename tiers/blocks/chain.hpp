@@ -41,11 +41,13 @@ struct stored_chain {
   std::uint64_t first = 0, last = 0;  ///< identities, also of blocks that were there already
   std::uint64_t parent = 0;           ///< of the block before them, if the session said so
   std::vector<chain_block> blocks;
+  std::vector<std::uint64_t> ids;  ///< of the blocks, where anything wants the request
 
   void clear() noexcept {
     group = nullptr;
     first = last = parent = 0;
     blocks.clear();
+    ids.clear();
   }
 };
 

@@ -60,6 +60,14 @@ result<void> instance_table::check_fits(const instance_spec& spec) const {
   return {};
 }
 
+/// As long as there are not too many.
+void instance_table::set_watch(pool& group) {
+  if (state_.options.watch == request_watch::none) return;
+  const auto is_watched = [](const auto& each) { return each.second->pools.front()->watched_room != 0; };
+  if (static_cast<std::size_t>(std::ranges::count_if(state_.instances, is_watched)) >= most_watched) return;
+  group.watched_room = std::max<std::uint64_t>(state_.usable_bytes() / group.stride, 1);
+}
+
 instance& instance_table::make_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
                                         memory::version_table versions, std::uint32_t owner) {
   auto made = std::make_unique<instance>(std::move(index), std::move(versions));
@@ -80,6 +88,7 @@ instance& instance_table::make_instance(instance_number number, const instance_s
     order_.equip(*group);
     made->pools.push_back(std::move(group));
   }
+  set_watch(*made->pools.front());
   instance& kept = *made;
   if (state_.options.has_lower()) unbound_.push_back(number);
   state_.records.note_instance(number);

@@ -55,6 +55,7 @@ class instance_table {
   [[nodiscard]] std::vector<instance_number> take_given_up() { return std::exchange(given_up_, {}); }
 
  private:
+  void set_watch(pool& group);
   [[nodiscard]] const instance* same_spec(const instance_spec& spec) const;
 
   state& state_;

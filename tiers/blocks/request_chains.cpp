@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "memory/store_point.hpp"
 #include "tiers/blocks/accounts.hpp"
@@ -94,7 +95,7 @@ progress request_chains::use_chain(session& session, boot_time now) {
     state_.spent += used.blocks.size() / 4;
     // Other entries of the batch may have come between those of the chain.
     std::erase_if(used.blocks, [&](const chain_block& each) { return !state_.is_same(group, each); });
-    used.request_context = begin_request(group, used.blocks, used.asked, now);
+    used.request_context = begin_request(group, used.blocks, ids_of(group, used), now);
     used.left = used.blocks.size();
     used.begun = true;
   } else {
@@ -127,20 +128,35 @@ void request_chains::use_block(pool& group, std::uint32_t record, boot_time now)
   ++state_.counters.touches;
 }
 
-/// What the policy shall know of a request before its blocks.
-std::uint32_t request_chains::begin_request(pool& group, const std::vector<chain_block>& blocks,
-                                            std::span<const std::uint64_t> asked, boot_time now) {
-  if (!group.policy->follows_requests()) return 0;
+/// Whether the identities of a request's blocks are made.
+bool request_chains::wants_ids(const pool& group) const noexcept {
+  return group.policy->follows_requests() || is_watched(group, state_.options.watch);
+}
+
+/// Of its blocks, those that are here first. Empty where nothing wants them.
+std::vector<std::uint64_t> request_chains::ids_of(const pool& group, const used_chain& used) const {
   std::vector<std::uint64_t> ids;
-  std::vector<std::uint32_t> resident;
-  ids.reserve(blocks.size() + asked.size());
-  resident.reserve(blocks.size());
-  for (const chain_block& each : blocks) {
-    ids.push_back(state_.key_hash(group, each.record));
-    resident.push_back(each.record);
+  if (!wants_ids(group)) return ids;
+  ids.reserve(used.blocks.size() + used.asked.size());
+  for (const chain_block& each : used.blocks) ids.push_back(state_.key_hash(group, each.record));
+  ids.insert(ids.end(), used.asked.begin(), used.asked.end());
+  return ids;
+}
+
+/// What the policy shall know of a request before its blocks; then the ids are those of a watched one.
+std::uint32_t request_chains::begin_request(pool& group, const std::vector<chain_block>& blocks,
+                                            std::vector<std::uint64_t> ids, boot_time now) {
+  std::uint32_t context = 0;
+  if (group.policy->follows_requests()) {
+    std::vector<std::uint32_t> resident;
+    resident.reserve(blocks.size());
+    for (const chain_block& each : blocks) resident.push_back(each.record);
+    context = group.policy->begin_request({.ids = ids, .resident = resident}, count_of(now));
   }
-  ids.insert(ids.end(), asked.begin(), asked.end());
-  return group.policy->begin_request({.ids = ids, .resident = resident}, count_of(now));
+  if (!ids.empty() && is_watched(group, state_.options.watch)) {
+    state_.watched.add({.instance = group.owner->number, .room = group.watched_room, .ids = std::move(ids)});
+  }
+  return context;
 }
 
 /// A block of a request that stores is published, and joins its policy when the whole request is known.
@@ -155,6 +171,7 @@ void request_chains::note_stored(pool& group, std::uint32_t record, std::uint64_
   }
   stored.last = identity;
   stored.blocks.push_back({record, state_.records[record].version()});
+  if (wants_ids(group)) stored.ids.push_back(identity);
 }
 
 /// Gives what a request has stored its place: behind the chain that it continues, if the session used one lately. Tail
@@ -172,11 +189,8 @@ void request_chains::place_stored(session& session, boot_time now) {
     group.policy->resume_request(before->request_context,
                                  known ? std::optional(before->blocks.back().record) : std::nullopt);
   } else {
-    std::vector<std::uint64_t> ids;
-    if (group.policy->follows_requests()) {
-      for (const chain_block& each : stored.blocks) ids.push_back(state_.key_hash(group, each.record));
-    }
-    session.chains.add({.asked = {}, .request_context = begin_request(group, {}, ids, now), .blocks = {}});
+    const std::uint32_t context = begin_request(group, {}, std::move(stored.ids), now);
+    session.chains.add({.asked = {}, .request_context = context, .blocks = {}});
     before = &session.chains.latest();
   }
   place_stored_blocks(group, *before, now);

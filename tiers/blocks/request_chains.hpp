@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "tiers/blocks/state.hpp"
@@ -35,8 +34,10 @@ class request_chains {
   void gather_touched(batch& work, session& session, const memory::submission& entry);
   progress use_chain(session& session, boot_time now);
   void use_block(pool& group, std::uint32_t record, boot_time now);
-  std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks, std::span<const std::uint64_t> asked,
+  std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks, std::vector<std::uint64_t> ids,
                               boot_time now);
+  [[nodiscard]] bool wants_ids(const pool& group) const noexcept;
+  [[nodiscard]] std::vector<std::uint64_t> ids_of(const pool& group, const used_chain& used) const;
   void place_stored_blocks(pool& group, open_chains::chain& request, boot_time now);
   [[nodiscard]] bool wants(pool& group, std::uint32_t record, const open_chains::chain& request, boot_time now) const;
   void place_block(pool& group, std::uint32_t record, std::size_t left, boot_time now);

@@ -13,6 +13,7 @@
 #include "tiers/block_changes/block_changes.hpp"
 #include "tiers/blocks/published.hpp"
 #include "tiers/blocks/structures.hpp"
+#include "tiers/blocks/watched_requests.hpp"
 
 namespace cenote::blocks {
 
@@ -49,6 +50,7 @@ struct state {
   edge_set away{};                              ///< tiers below that neither take nor give anything now
   std::optional<boot_time> lingers_until{};     ///< of what a dead worker's devices may still write
   published requests{};                         ///< … of engines, whose blocks are handed over
+  watched_requests watched{};                   ///< … of pools that are watched, on their way to estimates
   block_changes changes{options.most_changes};  ///< of what is here, each block at the number of its record
 
   [[nodiscard]] slab* slab_of_record(std::uint32_t record) const noexcept;

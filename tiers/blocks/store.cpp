@@ -307,6 +307,10 @@ std::vector<handover::news> store::take_news() {
   return parts_->all.requests.take_news();
 }
 
+watched_requests& store::watched() noexcept {
+  return parts_->all.watched;
+}
+
 block_changes& store::changes() noexcept {
   return parts_->all.changes;
 }

@@ -178,6 +178,9 @@ class store {
   void follow(const handover::order& what, boot_time now);
   [[nodiscard]] std::vector<handover::news> take_news();
 
+  // ---- requests of instances that are watched: see watched_requests.hpp
+  [[nodiscard]] watched_requests& watched() noexcept;
+
   // ---- changes of present blocks: see tiers/block_changes
   [[nodiscard]] block_changes& changes() noexcept;
   [[nodiscard]] const block_listing& listing() const noexcept;

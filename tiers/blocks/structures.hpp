@@ -63,6 +63,7 @@ struct pool {
   std::unique_ptr<eviction::policy> written_back;  ///< the oldest blocks that have a copy below: these go first
   bounded_order bounded;                           ///< of the policy's blocks, those of which there may be too many
   std::uint32_t told = 0;                          ///< the capacity that the policy knows of
+  std::uint64_t watched_room = 0;                  ///< watched_request::room; 0: its requests are not watched
   std::uint32_t slabs_asked = 0;
   std::uint32_t kept = 0;      ///< present blocks that stay, and are in no policy
   std::uint32_t leaving = 0;   ///< present blocks that are on their way down and in no policy
@@ -71,6 +72,11 @@ struct pool {
   boot_time vain_at{};         ///< everything was looked at and was held; 0: none was, or something was let go since
   std::size_t kept_until = 0;  ///< slabs looked through for kept blocks, while nobody uses the instance
 };
+
+/// Whether the requests for the pool's blocks are handed on.
+[[nodiscard]] inline bool is_watched(const pool& group, request_watch watch) noexcept {
+  return group.watched_room != 0 && (watch == request_watch::all || group.policy->follows_requests());
+}
 
 /// Who may be writing a block: an entry a hand-out. A part of a hand-out ends with one word of its session, or with it.
 struct writer {

@@ -21,6 +21,7 @@
 #include "memory/shared_file.hpp"
 #include "tiers/block_changes/block_changes.hpp"
 #include "tiers/blocks/counters.hpp"
+#include "tiers/blocks/watched_requests.hpp"
 #include "tiers/eviction/auto_status.hpp"
 #include "tiers/transfer.hpp"
 
@@ -96,6 +97,13 @@ struct lingering_writers {
   [[nodiscard]] bool has(std::uint32_t number) const noexcept { return number >= first && number - first < count; }
 };
 
+/// Requests for the first group of an instance, of at most most_watched, that store::watched() has.
+enum class request_watch : std::uint8_t {
+  none,
+  followed,  ///< of policies that follow requests: the identities are made for these anyway
+  all,       ///< of any policy: some make a batch a sixth longer
+};
+
 struct store_options {
   std::uint64_t capacity = 0;    ///< bytes of all slabs together, trailers included
   double high_water = 0.97;      ///< of the capacity: eviction ahead of need starts above
@@ -119,6 +127,7 @@ struct store_options {
 
   bool has_listeners = false;  ///< also others than tiers below are told of what is removed
   lingering_writers lingering;
+  request_watch watch = request_watch::none;
 
   [[nodiscard]] bool has_lower() const noexcept { return !edges.empty(); }
   [[nodiscard]] bool tells_removals() const noexcept { return has_lower() || has_listeners; }
@@ -218,6 +227,7 @@ struct instance_status : memory::lookup_counts {
   std::optional<tenths> idle;                   ///< for how long it has had no session; nothing while it has one
   std::optional<tenths> given_up;               ///< in how long that ends it; nothing: never, or it has a session
   std::optional<eviction::auto_status> chosen;  ///< of the first group, where the policy is `auto`
+  std::optional<curve_status> curve;            ///< … where it is watched; points come later, from others
 };
 struct session_status : memory::lookup_counts {
   session_number number = 0;

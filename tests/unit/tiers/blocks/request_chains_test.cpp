@@ -63,6 +63,30 @@ BOOST_AUTO_TEST_CASE(what_a_request_stores_takes_its_place_together_and_children
   BOOST_TEST(*oldest_of(group) == head);
 }
 
+BOOST_AUTO_TEST_CASE(of_a_pool_that_is_watched_a_chain_is_handed_on_once_though_the_policy_follows_no_requests) {
+  group.watched_room = 7;
+  BOOST_TEST(!group.policy->follows_requests());
+  const std::uint64_t head = of.all.key_hash(group, store(1));
+  const std::uint64_t tail = of.all.key_hash(group, store(2, head));
+  of.chains.place_stored(by, now);
+  BOOST_TEST(of.all.watched.blocks() == 2U);
+  const auto requests = of.all.watched.take();
+  BOOST_REQUIRE(requests.size() == 1U);
+  BOOST_TEST(requests[0].instance == in.number);
+  BOOST_TEST(requests[0].room == 7U);
+  BOOST_TEST((requests[0].ids == std::vector<std::uint64_t>{head, tail}));
+  store(3, tail);
+  of.chains.place_stored(by, now);  // it goes on with what was stored: no request of its own
+  BOOST_TEST(of.all.watched.take().empty());
+  BOOST_TEST(of.all.watched.blocks() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(of_a_pool_that_is_not_watched_nothing_is_handed_on) {
+  store(1);
+  of.chains.place_stored(by, now);
+  BOOST_TEST(of.all.watched.take().empty());
+}
+
 BOOST_AUTO_TEST_CASE(what_is_stored_behind_a_chain_makes_the_chain_young_again) {
   const std::uint32_t head = store(1);
   of.chains.place_stored(by, now);

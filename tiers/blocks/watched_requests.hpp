@@ -1,0 +1,54 @@
+// Requests for blocks, on their way from a store to estimates, and the form of these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace cenote::blocks {
+
+/// A request for blocks of an instance's first pool.
+struct watched_request {
+  std::uint32_t instance = 0;      ///< its number
+  std::uint64_t room = 0;          ///< blocks that the pool would have room for without others
+  std::vector<std::uint64_t> ids;  ///< identities of its blocks, head first, whether they are there or not
+};
+
+/// Those that were not handed on yet. Not thread-safe.
+class watched_requests {
+ public:
+  void add(watched_request one) {
+    blocks_ += one.ids.size();
+    requests_.push_back(std::move(one));
+  }
+  [[nodiscard]] std::uint64_t blocks() const noexcept { return blocks_; }
+  [[nodiscard]] std::vector<watched_request> take() {
+    blocks_ = 0;
+    return std::exchange(requests_, {});
+  }
+
+ private:
+  std::vector<watched_request> requests_;
+  std::uint64_t blocks_ = 0;  ///< of all of them
+};
+
+struct curve_point {
+  std::uint64_t capacity = 0;  ///< blocks
+  double miss_ratio = 0;       ///< of all blocks that were asked for
+  double error = 0;            ///< standard error of the ratio
+};
+
+/// Of an instance whose requests are watched.
+struct curve_status {
+  std::uint32_t instance = 0;  ///< its number
+  std::uint64_t requests = 0;
+  std::uint64_t capacity = 0;     ///< blocks that the pool has room for now
+  std::uint64_t block_bytes = 0;  ///< that a block takes
+  std::vector<curve_point> points;
+};
+
+/// Instances of a store that are watched, at most.
+inline constexpr std::size_t most_watched = 16;
+
+}  // namespace cenote::blocks
