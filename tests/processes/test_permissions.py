@@ -10,10 +10,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import cenote
 import pytest
 import wire
-from conftest import StartAgent, StartNode, make_spec
+from conftest import StartAgent, StartNode
 from node import BINARY, Agent, AgentError, Node, node_environment, run_cenote, until
 
 NOBODY = 65534

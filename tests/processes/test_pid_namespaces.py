@@ -1,19 +1,17 @@
-"""Nodes and engines in PID namespaces of their own, as containers have them. Where a machine lets nobody make one, these
-are skipped."""
+"""Nodes and engines in PID namespaces of their own, as containers have them. Skipped where a machine does not allow to
+make one."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import blocks
 import cenote
 import pytest
 import wire
@@ -23,7 +21,6 @@ from node import BINARY, HERE, Agent, Node, is_alive, preloading, processes_nami
 APART = ("unshare", "-pf", "--mount-proc", "--kill-child")
 SHIM = BINARY.parent / "tests" / "bin" / "libolder_kernel.so"
 GROUPS = {"full": {"kv": 4096}}
-CLOSED = 9
 
 Attach = Callable[..., Any]
 pytestmark = pytest.mark.sanitizer

@@ -1,6 +1,6 @@
-// Preloaded into a node: what the kernel says of its clients' processes is what an older one says. $CENOTE_TEST_KERNEL:
-//   6.4   has no pidfds of peers
-//   6.8   has them, but no file system that numbers them
+// Preloaded into a node: makes the kernel an older one, as far as the processes of its clients go. $CENOTE_TEST_KERNEL:
+//   6.4   without pidfds of peers
+//   6.8   with them, but without a file system that numbers them
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>

@@ -61,15 +61,15 @@ struct peer_credentials {
 /// its serial does neither.
 struct process_identity {
   std::uint64_t serial = 0;  ///< of its pidfd: no other process since the boot has it; 0: a kernel before 6.9, without
-  peer_credentials credentials;
+  peer_credentials credentials{};
   bool has_ended = false;
 };
 
 [[nodiscard]] process_identity identify(int pidfd, const peer_credentials& credentials) noexcept;
 
-/// True: `peer`, which is connected now, may be the process `earlier`. By serials, it is. Without them it has the
-/// number of one that still lives; or neither has a number, and they have the same user and group: then a secret has to
-/// tell them apart.
+/// Whether `peer`, which is connected now, may be the process `earlier`. With serials the answer is certain. Without
+/// them `peer` needs the number of a process that still lives. Where neither has a number, user and group are compared:
+/// then it takes a secret, too.
 [[nodiscard]] bool may_be_one_process(const process_identity& earlier, const process_identity& peer) noexcept;
 
 /// Sends one frame; blocks until `until` while the peer's queue is full. `header.size` is set here.
