@@ -78,7 +78,7 @@ node_movement counters_of(const nlohmann::json& status) {
   return now;
 }
 
-/// The numbers in its status are those of this PID namespace: its keeper, which listens, has the one that it says.
+/// The numbers in its status are of this PID namespace: its keeper, which listens, has the same one here.
 bool has_numbers_of_here(const std::string& socket, const nlohmann::json& status) {
   const auto link = local::connect_to(socket, std::chrono::steady_clock::now() + first_limit);
   const auto keeper = link ? local::credentials_of(link->get()) : std::unexpected(link.error());
