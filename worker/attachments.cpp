@@ -335,8 +335,8 @@ local::process_identity attachments::process_of(const session_resources& session
 /// What an earlier attempt of the same call made: its worker died before the client had the answer.
 void attachments::end_unheard_of(const local::process_identity& client, const local::attach_request& request) {
   if (request.call == 0) return;
-  const auto made = std::ranges::find_if(sessions_, [&](const auto& each) {
-    const session_resources& session = *each.second.resources;
+  const auto made = std::ranges::find_if(sessions_, [&](const auto& entry) {
+    const session_resources& session = *entry.second.resources;
     return session.attach_call == request.call && local::may_be_one_process(process_of(session), client);
   });
   if (made != sessions_.end()) end(made->first, "its client never heard of it");
