@@ -42,8 +42,8 @@ class World:
         self.start_agent = start_agent
 
     @contextlib.contextmanager
-    def node(self, **more: Any) -> Iterator[Node]:
-        node = self.start_node(prefix=APART if self.node_apart else (), **more)
+    def node(self, **options: Any) -> Iterator[Node]:
+        node = self.start_node(prefix=APART if self.node_apart else (), **options)
         yield node
         if self.node_apart:  # unshare hands no signal on
             os.kill(process_in(node, "pid"), signal.SIGTERM)
@@ -70,7 +70,7 @@ def world(request: pytest.FixtureRequest, start_node: StartNode, start_agent: St
 
 
 @pytest.fixture
-def apart(start_node: StartNode, start_agent: StartAgent) -> World:
+def contained_node(start_node: StartNode, start_agent: StartAgent) -> World:
     return World("node apart", start_node, start_agent)
 
 
@@ -157,12 +157,12 @@ def reattached_by_another(node: Node, raw: wire.RawSession, *prefix: str) -> str
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_the_secret_alone_gives_no_process_another_s_session(apart: World) -> None:
-    with apart.node() as node:
+def test_the_secret_alone_gives_no_process_another_s_session(contained_node: World) -> None:
+    with contained_node.node() as node:
         raw = wire.RawSession.attach(node.socket, "i", GROUPS)
         for prefix in ((), APART):
             assert "does not know this session" in reattached_by_another(node, raw, *prefix)
-        apart.kill_worker(node)
+        contained_node.kill_worker(node)
         until("the session is back", lambda: session_numbers(node) == {raw.number})
         for prefix in ((), APART):
             assert "does not know this session" in reattached_by_another(node, raw, *prefix)
@@ -172,8 +172,8 @@ def test_the_secret_alone_gives_no_process_another_s_session(apart: World) -> No
         raw.close(detach=False)
 
 
-def test_the_number_of_a_call_alone_ends_no_other_process_s_session(apart: World) -> None:
-    with apart.node() as node:
+def test_the_number_of_a_call_alone_ends_no_other_process_s_session(contained_node: World) -> None:
+    with contained_node.node() as node:
         raw = wire.RawSession.attach(node.socket, "i", GROUPS, call=77)
         script = (
             "import sys, wire\n"
@@ -189,9 +189,9 @@ def test_the_number_of_a_call_alone_ends_no_other_process_s_session(apart: World
         raw.close(detach=False)
 
 
-def test_the_operator_s_end_of_a_session_out_of_sight_waits_for_its_process(apart: World) -> None:
-    with apart.node() as node:
-        agent = apart.engine(node, "a")
+def test_the_operator_s_end_of_a_session_out_of_sight_waits_for_its_process(contained_node: World) -> None:
+    with contained_node.node() as node:
+        agent = contained_node.engine(node, "a")
         (number,) = session_numbers(node)
         ran = run_cenote("session", "kill", str(number), "--socket", node.socket)
         assert ran.returncode == 1
@@ -206,8 +206,10 @@ def older(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("older", ["6.4"], indirect=True)
-def test_a_kernel_without_pidfds_of_peers_lets_only_seen_processes_attach(apart: World, older: dict[str, Any]) -> None:
-    with apart.node(**older) as node:
+def test_a_kernel_without_pidfds_of_peers_lets_only_seen_processes_attach(
+    contained_node: World, older: dict[str, Any]
+) -> None:
+    with contained_node.node(**older) as node:
         with pytest.raises(cenote.PermissionDenied, match=r"PID namespace.*Linux 6\.5.*--pid=host.*hostPID"):
             cenote.attach(make_spec("i"), socket=str(node.socket))
         ran = run_cenote("status", "--socket", node.socket)
@@ -232,11 +234,11 @@ def test_an_older_kernel_knows_seen_processes_by_their_numbers(
 
 @pytest.mark.parametrize("older", ["6.8"], indirect=True)
 def test_where_pidfds_have_no_serials_secret_and_user_name_a_process_out_of_sight(
-    apart: World, older: dict[str, Any]
+    contained_node: World, older: dict[str, Any]
 ) -> None:
-    with apart.node(**older) as node:
-        one, two = apart.engine(node, "a"), apart.engine(node, "b")
-        apart.kill_worker(node)
+    with contained_node.node(**older) as node:
+        one, two = contained_node.engine(node, "a"), contained_node.engine(node, "b")
+        contained_node.kill_worker(node)
         for label, each in (("a", one), ("b", two)):
             assert each.call("put", label=label, first=20, count=5) == 5
             assert each.call("stats")["reattaches"] == 1
