@@ -44,7 +44,7 @@ struct session_resources {
   std::uint32_t instance = 0;
   std::uint64_t attach_call = 0;  ///< see local::attach_request
   std::string client_name;
-  pid_t pid = 0;
+  pid_t pid = 0;  ///< for display: see local::peer_credentials
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint32_t pin_slots = 0;
@@ -57,7 +57,7 @@ struct session_resources {
   memory::session_memory view;
   unique_fd submit_doorbell;    ///< an eventfd that the client rings; the node only polls it
   unique_fd complete_doorbell;  ///< our end of transport/local/doorbell.hpp
-  unique_fd pidfd;
+  unique_fd pidfd;              ///< of its process
 
   /// A `doorbell` is on its way to the session's actor: a client that rings without end does not fill its mailbox.
   mutable std::atomic<bool> bell_sent{false};

@@ -190,12 +190,12 @@ result<void> attachments::attach(connection& connection, const local::frame& fra
   if (!may_attach(connection, *config_.get())) return std::unexpected(may_not_attach(connection.peer.uid));
   auto request = local::decode_attach(frame.payload, frame.header.minor);
   if (!request) return std::unexpected(request.error());
-  end_unheard_of(connection, *request);
+  auto pidfd = local::pidfd_of(connection.socket.get());
+  if (!pidfd) return std::unexpected(pidfd.error());
+  end_unheard_of(local::identify(pidfd->get(), connection.peer), *request);
   if (auto allowed = check_client(connection, *request); !allowed) return allowed;
   auto device = find_device(*request);
   if (!device) return std::unexpected(device.error());
-  auto pidfd = local::pidfd_of(connection.socket.get());
-  if (!pidfd) return std::unexpected(pidfd.error());
 
   const std::uint64_t ticket = ++last_ticket_;
   opening& begun = openings_[ticket];
@@ -322,16 +322,27 @@ void attachments::discard(opening_map::iterator its) {
   release(session->number);
 }
 
+/// Its session has the pidfd once that is made.
+local::process_identity attachments::process_of(const opening& client) {
+  const unique_fd& pidfd = client.session ? client.session->pidfd : client.pidfd;
+  return local::identify(pidfd.get(), client.peer);
+}
+
+local::process_identity attachments::process_of(const session_resources& session) {
+  return local::identify(session.pidfd.get(), {.pid = session.pid, .uid = session.uid, .gid = session.gid});
+}
+
 /// What an earlier attempt of the same call made: its worker died before the client had the answer.
-void attachments::end_unheard_of(const connection& connection, const local::attach_request& request) {
+void attachments::end_unheard_of(const local::process_identity& client, const local::attach_request& request) {
   if (request.call == 0) return;
-  const auto made = std::ranges::find_if(sessions_, [&](const auto& each) {
-    return each.second.resources->attach_call == request.call && each.second.resources->pid == connection.peer.pid;
+  const auto made = std::ranges::find_if(sessions_, [&](const auto& entry) {
+    const session_resources& session = *entry.second.resources;
+    return session.attach_call == request.call && local::may_be_one_process(process_of(session), client);
   });
   if (made != sessions_.end()) end(made->first, "its client never heard of it");
   const auto under_way = std::ranges::find_if(openings_, [&](const auto& each) {
     return !each.second.has_ended && each.second.request.call == request.call &&
-           each.second.peer.pid == connection.peer.pid;
+           local::may_be_one_process(process_of(each.second), client);
   });
   if (under_way != openings_.end()) refuse(under_way, error(error_code::closed, "its client asked again"));
 }
@@ -485,8 +496,11 @@ result<void> attachments::reattach(connection& connection, const local::frame& f
   const auto found = sessions_.find(request->session);
   if (found == sessions_.end() && coming_.contains(request->session))
     return fail(error_code::node_restarting, "the session is being taken over");
+  const auto pidfd = local::pidfd_of(connection.socket.get());
+  if (!pidfd) return std::unexpected(pidfd.error());
   if (found == sessions_.end() || found->second.resources->secret != request->secret ||
-      found->second.resources->pid != connection.peer.pid) {
+      !local::may_be_one_process(process_of(*found->second.resources),
+                                 local::identify(pidfd->get(), connection.peer))) {
     return fail(error_code::closed, "the node does not know this session; attach again");
   }
   if (found->second.killed) return fail(error_code::session_killed, "the operator ended this session");
@@ -752,10 +766,11 @@ result<void> attachments::kill(std::uint64_t number) {
   caf::anon_send(context_.groups, disconnect_atom_v, number);
   // Only the end of the process proves that it neither reads nor writes any more.
   const pid_t pid = found->second.resources->pid;
+  const std::string process = pid != 0 ? "process " + std::to_string(pid) : "process, of another PID namespace,";
   if (::syscall(SYS_pidfd_send_signal, found->second.resources->pidfd.get(), SIGKILL, nullptr, 0) != 0) {
     return fail(error_code::permission_denied, "session " + std::to_string(number) +
-                                                   " is refused from now on, but its blocks stay until its process " +
-                                                   std::to_string(pid) + " ends: the daemon may not kill it");
+                                                   " is refused from now on, but its blocks stay until its " + process +
+                                                   " ends: the daemon may not kill it");
   }
   return {};
 }

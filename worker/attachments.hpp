@@ -153,7 +153,9 @@ class attachments {
   [[nodiscard]] dram_tier_actor top_of(tier_number tier) const;
   [[nodiscard]] dram_tier_actor top_of(const session_resources& session) const;
   void tell_disconnected(const session_resources& session) const;
-  void end_unheard_of(const connection& connection, const local::attach_request& request);
+  [[nodiscard]] static local::process_identity process_of(const opening& client);
+  [[nodiscard]] static local::process_identity process_of(const session_resources& session);
+  void end_unheard_of(const local::process_identity& client, const local::attach_request& request);
   result<void> check_client(const connection& connection, const local::attach_request& request) const;
   result<void> check_limits(const connection& connection, const local::attach_request& request,
                             const config::node_config& now) const;

@@ -74,6 +74,7 @@ void gpu_watch::start() {
 }
 
 gpu_answer gpu_watch::ask(pid_t process) {
+  if (process == 0) return gpu_answer::nobody_knows;
   const std::lock_guard lock(shared_->mutex);
   start();
   if (shared_->known == state::standing::none) return gpu_answer::nobody_knows;

@@ -19,7 +19,7 @@ enum class gpu_answer : std::uint8_t {
   unknown,       ///< no look has ended yet
   listed,        ///< it has a context on some GPU
   gone,          ///< it has none
-  nobody_knows,  ///< there is no driver that could be asked
+  nobody_knows,  ///< there is no driver that could be asked, or no number to ask for
 };
 
 /// Thread-safe. The driver is opened when somebody may have to be asked for, and given up when nobody is asked for any
@@ -38,7 +38,8 @@ class gpu_watch {
 
   /// Somebody will be asked for later: finds out whether there is a driver.
   void prepare();
-  /// What is known now; the first question about a process has it looked for. `gone` ends that.
+  /// What is known now; the first question about a process has it looked for. `gone` ends that. 0: a process
+  /// of a PID namespace that this one does not see.
   [[nodiscard]] gpu_answer ask(pid_t process);
   /// Nobody asks for it any more.
   void forget(pid_t process);

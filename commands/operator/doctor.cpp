@@ -39,6 +39,7 @@ using level = finding::level;
 
 constexpr std::uint64_t files_per_session = 8;
 constexpr std::uint64_t wanted_files = 16'384;
+constexpr std::pair first_with_peer_pidfds{6, 5};
 
 std::string limit_text(rlim_t value, bool as_bytes) {
   if (value == RLIM_INFINITY) return "unlimited";
@@ -64,7 +65,7 @@ finding check_kernel() {
   if (version < std::pair(5, 4)) {
     return {level::fail, "kernel", name.release, "Linux 5.4 or newer is needed (pidfds); 6.5 or newer is best"};
   }
-  if (version < std::pair(6, 5)) {
+  if (version < first_with_peer_pidfds) {
     return {level::warn, "kernel", name.release,
             "before 6.5 a client's process is found by its pid, which leaves a short race when pids are reused"};
   }
@@ -216,13 +217,17 @@ finding check_user_namespace(const fs::path& root) {
           "users outside are seen as nobody: list them in auth.allow_uids as this namespace sees them"};
 }
 
-// Processes of another PID namespace cannot be watched, so they cannot attach.
+// Before Linux 6.5 processes of another PID namespace cannot be watched, so they cannot attach.
 finding check_pid_namespace(const fs::path& root) {
   // The kernel's threads are children of pid 2, which only the host's namespace has.
   const auto second = first_line(root / "proc/2/comm").value_or("");
   if (second == "kthreadd") return {level::ok, "PID namespace", "the host's"};
+  utsname name{};
+  ::uname(&name);
+  if (version_of(name.release) >= first_with_peer_pidfds)
+    return {level::ok, "PID namespace", "of its own: processes outside have no pids here"};
   return {level::warn, "PID namespace", "of its own",
-          "engines must share it to attach (docker: --pid=host or --pid=container:NODE, Kubernetes: "
+          "before Linux 6.5 engines must share it to attach (docker: --pid=host or --pid=container:NODE, Kubernetes: "
           "shareProcessNamespace or hostPID)"};
 }
 

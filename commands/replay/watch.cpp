@@ -13,6 +13,7 @@
 #include "commands/common.hpp"
 #include "commands/node_status.hpp"
 #include "tiers/remote/counters.hpp"
+#include "transport/local/socket.hpp"
 
 namespace cenote::replay {
 
@@ -77,6 +78,13 @@ node_movement counters_of(const nlohmann::json& status) {
   return now;
 }
 
+/// The numbers in its status are of this PID namespace: its keeper, which listens, has the same one here.
+bool has_numbers_of_here(const std::string& socket, const nlohmann::json& status) {
+  const auto link = local::connect_to(socket, std::chrono::steady_clock::now() + first_limit);
+  const auto keeper = link ? local::credentials_of(link->get()) : std::unexpected(link.error());
+  return keeper && std::cmp_equal(keeper->pid, count_of(member(status, "node"), "pid"));
+}
+
 std::optional<double> node_cpu(const nlohmann::json& status) {
   const auto& node = member(status, "node");
   const auto keeper = process_cpu_seconds(count_of(node, "pid"));
@@ -120,7 +128,7 @@ result<node_watch> node_watch::begin(std::string socket) {
   watch.first_restarts_ = figures_in<node_figures>(watch.status_).restarts;
   watch.worker_ = count_of(member(watch.status_, "node"), "worker_pid");
   watch.before_ = counters_of(watch.status_);
-  watch.cpu_before_ = node_cpu(watch.status_);
+  if (has_numbers_of_here(watch.socket_, watch.status_)) watch.cpu_before_ = node_cpu(watch.status_);
   return watch;
 }
 

@@ -25,7 +25,8 @@ class node_watch {
   [[nodiscard]] const nlohmann::json& status() const noexcept { return status_; }
   [[nodiscard]] disk_estimate disk() const;
   [[nodiscard]] std::uint64_t restarts() const noexcept;
-  /// Processor time of keeper and workers since begin(); nothing when their /proc cannot be read.
+  /// Processor time of keeper and workers since begin(); nothing when their /proc cannot be read, or is that of
+  /// another PID namespace than the node's.
   [[nodiscard]] std::optional<double> cpu_seconds() const;
   /// The socket refuses connections: keeper and all are gone.
   [[nodiscard]] bool gone() const noexcept { return gone_; }

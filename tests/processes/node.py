@@ -424,13 +424,14 @@ class Agent:
         script: str = "agent.py",
         device: str | None = None,
         environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         surroundings = {**os.environ, "CENOTE_SOCKET": str(socket), **(environment or {})}
         surroundings["PYTHONPATH"] = os.pathsep.join(
             [str(HERE), os.environ.get("PYTHONPATH", str(ROOT / "python")), str(ROOT / "python")]
         )
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "clients" / script), *([device] if device else [])],
+            [*prefix, sys.executable, str(HERE / "clients" / script), *([device] if device else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=surroundings,

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <array>
@@ -26,6 +27,8 @@ using std::chrono::steady_clock;
 
 // Since Linux 6.5; older headers lack it.
 constexpr int so_peerpidfd = 77;
+// Of statfs(): pidfds have a file system of their own since Linux 6.9.
+constexpr decltype(statfs::f_type) pidfs_magic = 0x50494446;
 constexpr int listen_backlog = 1024;
 // The kernel makes the file of a socket before the socket listens and before its permissions are set; a busy machine
 // may stop a starting node in between. A socket file refuses for good only if it is older.
@@ -308,12 +311,6 @@ result<peer_credentials> credentials_of(int fd) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return fail_errno("getsockopt: SO_PEERCRED");
-  if (peer.pid == 0) {
-    return fail(error_code::permission_denied,
-                "the process lives in a PID namespace that the node cannot see; run the node in the host's PID "
-                "namespace, or the engine's container with the node's (docker: --pid=host or --pid=container:NODE, "
-                "Kubernetes: hostPID or shareProcessNamespace)");
-  }
   return peer_credentials{peer.pid, peer.uid, peer.gid};
 }
 
@@ -321,14 +318,44 @@ result<unique_fd> pidfd_of(int fd) {
   int pidfd = -1;
   socklen_t size = sizeof pidfd;
   if (::getsockopt(fd, SOL_SOCKET, so_peerpidfd, &pidfd, &size) == 0) return unique_fd(pidfd);
-  if (errno == ESRCH || errno == ENODATA) return fail(error_code::closed, "the peer process is gone");
+  // EINVAL: of a process that was reaped, by the first kernels that have the option.
+  if (errno == ESRCH || errno == ENODATA || errno == EINVAL)
+    return fail(error_code::closed, "the peer process is gone");
+  if (errno != ENOPROTOOPT) return fail_errno("getsockopt: SO_PEERPIDFD");
   const auto peer = credentials_of(fd);
   if (!peer) return std::unexpected(peer.error());
+  if (peer->pid == 0) {
+    return fail(error_code::permission_denied,
+                "the process lives in a PID namespace that the node cannot see, which takes Linux 6.5; run the node in "
+                "the host's PID namespace, or the engine's container with the node's (docker: --pid=host or "
+                "--pid=container:NODE, Kubernetes: hostPID or shareProcessNamespace)");
+  }
   // The C library's wrapper cannot be linked from C++ before glibc 2.37.
   unique_fd opened(static_cast<int>(::syscall(SYS_pidfd_open, peer->pid, 0)));
   if (opened) return opened;
   if (errno == ESRCH) return fail(error_code::closed, "the peer process is gone");
   return fail_errno("pidfd_open");
+}
+
+process_identity identify(int pidfd, const peer_credentials& credentials) noexcept {
+  process_identity made{.credentials = credentials};
+  struct statfs system {};
+  struct stat file {};
+  // Pidfds of older kernels are on a file system that has one inode for all.
+  const bool has_serial = ::fstatfs(pidfd, &system) == 0 && system.f_type == pidfs_magic && ::fstat(pidfd, &file) == 0;
+  if (has_serial) made.serial = file.st_ino;
+  pollfd process{pidfd, POLLIN, 0};
+  made.has_ended = ::poll(&process, 1, 0) == 1;
+  return made;
+}
+
+bool may_be_one_process(const process_identity& earlier, const process_identity& peer) noexcept {
+  if (earlier.serial != 0 || peer.serial != 0) return earlier.serial == peer.serial;
+  if (earlier.has_ended) return false;
+  const peer_credentials& one = earlier.credentials;
+  const peer_credentials& other = peer.credentials;
+  if (one.pid != 0 || other.pid != 0) return one.pid == other.pid;
+  return one.uid == other.uid && one.gid == other.gid;
 }
 
 result<bool> try_send_frame(int fd, frame_header header, std::span<const std::byte> payload, std::span<const int> fds) {

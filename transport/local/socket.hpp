@@ -31,7 +31,7 @@ struct frame {
 
 /// Who is at the other end, as the kernel recorded it when the peer connected.
 struct peer_credentials {
-  pid_t pid = 0;
+  pid_t pid = 0;  ///< for display; 0: the process lives in a PID namespace that this one does not see
   uid_t uid = 0;
   gid_t gid = 0;
 };
@@ -50,12 +50,27 @@ struct peer_credentials {
 /// Connects. Errors: not_running (the message says how to start a node), permission_denied, deadline_exceeded.
 [[nodiscard]] result<unique_fd> connect_to(const std::string& path, deadline until);
 
-/// The peer of a connection. permission_denied when the peer lives in a PID namespace that this process cannot see:
-/// its death could not be noticed, so it cannot be served.
+/// The peer of a connection.
 [[nodiscard]] result<peer_credentials> credentials_of(int fd);
 
-/// A pidfd of the peer: readable once the process is dead. `closed` when it is dead already.
+/// A pidfd of the peer: readable once the process is dead. `closed` when it is dead already. Before Linux 6.5 the
+/// kernel finds it by its number alone: permission_denied when the peer has none, since its death could not be noticed.
 [[nodiscard]] result<unique_fd> pidfd_of(int fd);
+
+/// A process as the kernel attests it. Processes of other PID namespaces have no numbers, and numbers are used again:
+/// its serial does neither.
+struct process_identity {
+  std::uint64_t serial = 0;  ///< of its pidfd: no other process since the boot has it; 0: a kernel before 6.9, without
+  peer_credentials credentials{};
+  bool has_ended = false;
+};
+
+[[nodiscard]] process_identity identify(int pidfd, const peer_credentials& credentials) noexcept;
+
+/// Whether `peer`, which is connected now, may be the process `earlier`. With serials the answer is certain. Without
+/// them `peer` needs the number of a process that still lives. Where neither has a number, user and group are compared:
+/// then it takes a secret, too.
+[[nodiscard]] bool may_be_one_process(const process_identity& earlier, const process_identity& peer) noexcept;
 
 /// Sends one frame; blocks until `until` while the peer's queue is full. `header.size` is set here.
 /// Errors: closed (the peer is gone), deadline_exceeded, limit_exceeded (payload, descriptors, or more descriptors

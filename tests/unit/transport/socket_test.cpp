@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -289,6 +290,72 @@ BOOST_AUTO_TEST_CASE(sees_the_death_of_its_peer_through_a_pidfd) {
   ::kill(child, SIGKILL);
   BOOST_TEST(detail::wait_for(pidfd->get(), POLLIN, soon()).has_value());
   ::waitpid(child, nullptr, 0);
+}
+
+/// A child that waits; ended with the test.
+struct waiting_process {
+  waiting_process() : pid(::fork()), pidfd(-1) {
+    if (pid == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  }
+  waiting_process(const waiting_process&) = delete;
+  waiting_process& operator=(const waiting_process&) = delete;
+  ~waiting_process() { end(); }
+  void end() {
+    if (pid == 0) return;
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    pid = 0;
+  }
+  pid_t pid;
+  unique_fd pidfd;
+};
+
+BOOST_AUTO_TEST_CASE(a_process_is_the_same_through_each_of_its_pidfds_and_no_other_without_numbers) {
+  const waiting_process one;
+  const waiting_process two;
+  const unique_fd again(static_cast<int>(::syscall(SYS_pidfd_open, one.pid, 0)));
+  const peer_credentials unseen{.pid = 0, .uid = 7, .gid = 8};
+  const auto first = identify(one.pidfd.get(), unseen);
+  if (first.serial == 0) return;  // a kernel before 6.9
+  BOOST_TEST(may_be_one_process(first, identify(again.get(), unseen)));
+  BOOST_TEST(!may_be_one_process(first, identify(two.pidfd.get(), unseen)));
+  BOOST_TEST(!may_be_one_process(identify(two.pidfd.get(), unseen), first));
+}
+
+BOOST_AUTO_TEST_CASE(a_process_that_ended_is_seen_as_such) {
+  waiting_process one;
+  BOOST_TEST(!identify(one.pidfd.get(), {}).has_ended);
+  one.end();
+  BOOST_TEST(identify(one.pidfd.get(), {}).has_ended);
+}
+
+BOOST_AUTO_TEST_CASE(serials_decide_whatever_the_numbers_are) {
+  const process_identity one{.serial = 5, .credentials = {.pid = 9, .uid = 1, .gid = 1}};
+  BOOST_TEST(may_be_one_process(one, {.serial = 5, .credentials = {.pid = 0, .uid = 2, .gid = 2}}));
+  BOOST_TEST(!may_be_one_process(one, {.serial = 6, .credentials = one.credentials}));
+  BOOST_TEST(!may_be_one_process(one, {.serial = 0, .credentials = one.credentials}));
+  BOOST_TEST(!may_be_one_process({.serial = 0, .credentials = one.credentials}, one));
+}
+
+BOOST_AUTO_TEST_CASE(without_serials_the_number_of_a_living_process_decides) {
+  const process_identity one{.credentials = {.pid = 9, .uid = 1, .gid = 1}};
+  BOOST_TEST(may_be_one_process(one, one));
+  BOOST_TEST(!may_be_one_process(one, {.credentials = {.pid = 8, .uid = 1, .gid = 1}}));
+  BOOST_TEST(!may_be_one_process({.credentials = one.credentials, .has_ended = true}, one));
+}
+
+BOOST_AUTO_TEST_CASE(without_serials_and_numbers_only_processes_of_one_user_may_be_the_same) {
+  const process_identity one{.credentials = {.pid = 0, .uid = 1, .gid = 1}};
+  BOOST_TEST(may_be_one_process(one, one));
+  BOOST_TEST(!may_be_one_process(one, {.credentials = {.pid = 0, .uid = 2, .gid = 1}}));
+  BOOST_TEST(!may_be_one_process(one, {.credentials = {.pid = 0, .uid = 1, .gid = 2}}));
+  BOOST_TEST(!may_be_one_process(one, {.credentials = {.pid = 9, .uid = 1, .gid = 1}}));
+  BOOST_TEST(!may_be_one_process({.credentials = {.pid = 9, .uid = 1, .gid = 1}}, one));
+  BOOST_TEST(!may_be_one_process({.credentials = one.credentials, .has_ended = true}, one));
 }
 
 BOOST_AUTO_TEST_CASE(replaces_a_socket_that_a_dead_node_left) {

@@ -108,6 +108,14 @@ BOOST_FIXTURE_TEST_CASE(without_a_driver_nobody_knows_and_one_that_comes_later_i
   BOOST_TEST(comes_to(watch, 7, gpu_answer::listed));
 }
 
+BOOST_FIXTURE_TEST_CASE(nobody_knows_of_a_process_without_a_number, fixture) {
+  driver->listed = {0, 7};
+  gpu_watch watch(opens(), 1ms);
+  BOOST_TEST((watch.ask(0) == gpu_answer::nobody_knows));
+  BOOST_TEST(comes_to(watch, 7, gpu_answer::listed));
+  BOOST_TEST((watch.ask(0) == gpu_answer::nobody_knows));
+}
+
 BOOST_FIXTURE_TEST_CASE(a_look_that_began_before_the_question_does_not_answer_it, fixture) {
   driver->answers = false;
   gpu_watch watch(opens(), 1ms);
