@@ -102,6 +102,7 @@ const std::map<std::string, std::string> without_share{
     {"max_grants", "of one session; bytes by limits.reserve_share"},
     {"max_pins", "of one session"},
     {"most_lookups", "a number of a figure, no memory"},
+    {"most_watched", "instances with estimates: one without them loses nothing else"},
     {"max_pin_slots", "of one session"},
     {"max_ranks", "of one group"},
     {"max_rank_group_name", "bytes of one name"},
