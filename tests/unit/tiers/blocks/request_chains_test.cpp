@@ -65,6 +65,7 @@ BOOST_AUTO_TEST_CASE(what_a_request_stores_takes_its_place_together_and_children
 
 BOOST_AUTO_TEST_CASE(of_a_pool_that_is_watched_a_chain_is_handed_on_once_though_the_policy_follows_no_requests) {
   group.watched_room = 7;
+  of.all.options.watch = request_watch::all;
   BOOST_TEST(!group.policy->follows_requests());
   const std::uint64_t head = of.all.key_hash(group, store(1));
   const std::uint64_t tail = of.all.key_hash(group, store(2, head));
@@ -82,6 +83,14 @@ BOOST_AUTO_TEST_CASE(of_a_pool_that_is_watched_a_chain_is_handed_on_once_though_
 }
 
 BOOST_AUTO_TEST_CASE(of_a_pool_that_is_not_watched_nothing_is_handed_on) {
+  store(1);
+  of.chains.place_stored(by, now);
+  BOOST_TEST(of.all.watched.take().empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_policy_that_follows_no_requests_has_none_handed_on_unless_all_are_watched) {
+  group.watched_room = 7;
+  of.all.options.watch = request_watch::followed;
   store(1);
   of.chains.place_stored(by, now);
   BOOST_TEST(of.all.watched.take().empty());
