@@ -239,7 +239,7 @@ caf::result<report_ptr> node::report() {
   return all->promise;
 }
 
-void node::ask_for_curves(const dram_report_ptr& dram, const report_ptr& full, std::function<void()> finish) {
+void node::ask_for_curves(const dram_report_ptr& dram, const report_ptr& full, const std::function<void()>& finish) {
   if (!curves_) return finish();
   const auto put = [full, finish](const curves_report_ptr& estimates) {
     full->watch = estimates->figures;

@@ -41,7 +41,7 @@ class node final : public node_actor::base {
   caf::result<outcome> release(std::uint64_t number);
   caf::result<report_ptr> report();
   caf::result<outcome> drain();
-  void ask_for_curves(const dram_report_ptr& dram, const report_ptr& full, std::function<void()> finish);
+  void ask_for_curves(const dram_report_ptr& dram, const report_ptr& full, const std::function<void()>& finish);
   void went_down(const caf::down_msg& down);
   void take_news(const device_news& news);
   void tell_reloaded(const device_stack& stack);
