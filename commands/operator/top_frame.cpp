@@ -193,9 +193,9 @@ const json& session_before(const looks& looks, const json& session) {
 
 /// Of the keys that it asked for between the looks, or since its beginning; of those that it read, if it does not ask.
 std::string hits_text(const looks& looks, const json& session, const json& previous) {
-  memory::lookup_counts all = figures_in<blocks::session_status>(session);
+  auto all = figures_in<blocks::session_status>(session);
   if (looks.comparable() && previous.is_object()) {
-    const memory::lookup_counts then = figures_in<blocks::session_status>(previous);
+    const auto then = figures_in<blocks::session_status>(previous);
     all.match_keys -= std::min(all.match_keys, then.match_keys);
     all.match_resident -= std::min(all.match_resident, then.match_resident);
     all.read_keys -= std::min(all.read_keys, then.read_keys);
