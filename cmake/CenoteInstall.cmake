@@ -35,6 +35,7 @@ if(TARGET libcenote)
   install(FILES $<TARGET_FILE:libcenote_indexer> DESTINATION ${CENOTE_PYTHON_DIR}/cenote RENAME libcenote_indexer.so)
 endif()
 install(FILES client/cenote.h services/indexer/library/cenote_indexer.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} OPTIONAL)
+install(FILES python/cenote_program.py DESTINATION ${CENOTE_PYTHON_DIR} OPTIONAL)
 install(DIRECTORY python/cenote DESTINATION ${CENOTE_PYTHON_DIR} OPTIONAL
   FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 

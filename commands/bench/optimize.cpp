@@ -2,7 +2,6 @@
 // command, process and file included, beside finding the file's line ends.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <poll.h>
 
 #include <fstream>
 #include <random>
@@ -77,15 +76,8 @@ result<double> time_command(const std::vector<std::string>& arguments) {
   child_process::setup setup{.command = {"cenote"}, .program = node_program(), .discard_output = true};
   setup.command.insert(setup.command.end(), arguments.begin(), arguments.end());
   const stopwatch watch;
-  auto child = child_process::start(setup);
-  if (!child) return std::unexpected(child.error());
-  pollfd ended{.fd = child->pidfd(), .events = POLLIN, .revents = 0};
-  while (::poll(&ended, 1, -1) < 0) {
-  }
-  const double seconds = watch.seconds();
-  const auto end = child->ended();
-  if (!end || end->by_signal || end->value != 0) return fail(error_code::system, "cenote optimize curve failed");
-  return seconds;
+  if (const auto done = run_program(setup); !done) return std::unexpected(done.error());
+  return watch.seconds();
 }
 
 result<void> measure_pass(const trace& trace, unsigned rounds, report& out) {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cmath>
@@ -46,11 +45,7 @@ result<json> answer_of(const std::vector<std::string>& arguments, const std::str
   if (!target) return fail_errno("open", path);
   child_process::setup setup{.command = {"cenote"}, .program = node_program(), .output = target.get()};
   setup.command.insert(setup.command.end(), arguments.begin(), arguments.end());
-  auto child = child_process::start(setup);
-  if (!child) return std::unexpected(child.error());
-  pollfd ended{.fd = child->pidfd(), .events = POLLIN, .revents = 0};
-  while (::poll(&ended, 1, -1) < 0) {
-  }
+  if (const auto ended = run_to_end(setup); !ended) return std::unexpected(ended.error());
   std::ifstream text(path);
   auto object = json::parse(text, nullptr, false);
   if (object.is_discarded() || !object.contains("verify") || !object["verify"].is_object()) {
@@ -59,18 +54,23 @@ result<json> answer_of(const std::vector<std::string>& arguments, const std::str
   return object["verify"];
 }
 
+/// The distance between plan and replay.
+void add_distance(std::string name, double apart, const char* unit, double most_apart, report& out) {
+  out.add({.bench = "optimize",
+           .name = std::move(name),
+           .value = apart,
+           .unit = unit,
+           .low = apart,
+           .high = apart,
+           .promise = {bound::kind::value_at_most, most_apart}});
+}
+
 void add_first_token(const json& verify, const std::string& name, const char* quantile, double bound_percent,
                      report& out) {
   const auto planned = verify["ttft_planned"][quantile].get<double>();
   const auto replayed = verify["ttft_replayed"][quantile].get<double>();
   const double apart = planned > 0 ? std::abs(replayed / planned - 1) * percent : 0;
-  out.add({.bench = "optimize",
-           .name = fmt::format("{}: ttft {}, plan and replay apart", name, quantile),
-           .value = apart,
-           .unit = "%",
-           .low = apart,
-           .high = apart,
-           .promise = {bound::kind::value_at_most, bound_percent}});
+  add_distance(fmt::format("{}: ttft {}, plan and replay apart", name, quantile), apart, "%", bound_percent, out);
 }
 
 result<void> measure_plan(const std::string& workload, const std::string& log, const plan_case& plan,
@@ -84,13 +84,7 @@ result<void> measure_plan(const std::string& workload, const std::string& log, c
   if (!verify) return std::unexpected(verify.error());
   const std::string name = fmt::format("{}, {}", workload, plan.name);
   const auto points = (*verify)["points_apart"].get<double>();
-  out.add({.bench = "optimize",
-           .name = fmt::format("{}: hits, plan and replay apart", name),
-           .value = points,
-           .unit = "points",
-           .low = points,
-           .high = points,
-           .promise = {bound::kind::value_at_most, plan.points}});
+  add_distance(fmt::format("{}: hits, plan and replay apart", name), points, "points", plan.points, out);
   add_first_token(*verify, name, "p50", middle_percent, out);
   add_first_token(*verify, name, "p90", late_percent, out);
   return {};

@@ -79,18 +79,22 @@ std::optional<std::string> find_program(std::string_view name) {
   return path.empty() ? std::nullopt : std::optional(std::move(path));
 }
 
-result<void> run_program(const child_process::setup& how) {
+result<process_end> run_to_end(const child_process::setup& how) {
   auto running = child_process::start(how);
   if (!running) return std::unexpected(running.error());
   while (true) {
     pollfd end{.fd = running->pidfd(), .events = POLLIN, .revents = 0};
     ::poll(&end, 1, look_pause);
-    if (auto go_on = check_interrupted(); !go_on) return go_on;
-    const auto ended = running->ended();
-    if (!ended) continue;
-    if (!ended->by_signal && ended->value == 0) return {};
-    return fail(error_code::system, how.command.front() + " ended with " + ended->describe());
+    if (auto go_on = check_interrupted(); !go_on) return std::unexpected(go_on.error());
+    if (const auto ended = running->ended()) return *ended;
   }
+}
+
+result<void> run_program(const child_process::setup& how) {
+  const auto ended = run_to_end(how);
+  if (!ended) return std::unexpected(ended.error());
+  if (!ended->by_signal && ended->value == 0) return {};
+  return fail(error_code::system, how.command.front() + " ended with " + ended->describe());
 }
 
 double cpu_seconds(clockid_t clock) noexcept {

@@ -192,8 +192,7 @@ const json& session_before(const looks& looks, const json& session) {
 }
 
 /// Of the keys that it asked for between the looks, or since its beginning; of those that it read, if it does not ask.
-std::string hits_text(const looks& looks, const json& session, const json& previous) {
-  auto all = figures_in<blocks::session_status>(session);
+std::string hits_text(const looks& looks, blocks::session_status all, const json& previous) {
   if (looks.comparable() && previous.is_object()) {
     const auto then = figures_in<blocks::session_status>(previous);
     all.match_keys -= std::min(all.match_keys, then.match_keys);
@@ -217,7 +216,7 @@ std::vector<std::string> sessions(const looks& looks) {
     }
     const auto session = figures_in<blocks::session_status>(each);
     rows.add({text_of(each, "pid"), text_of(each, "client"), text_of(each, "instance"), std::to_string(session.pins),
-              std::to_string(session.grants), rate, hits_text(looks, each, before), text_of(each, "state")});
+              std::to_string(session.grants), rate, hits_text(looks, session, before), text_of(each, "state")});
   }
   std::vector<std::string> lines{fmt::format("SESSIONS  {}", member(looks.now, "sessions").size())};
   if (rows.empty()) return lines;

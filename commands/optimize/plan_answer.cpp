@@ -21,7 +21,8 @@ using simulation::plan_candidate;
 using simulation::tier_setup;
 using simulation::tier_setups;
 
-constexpr double seconds_of_year = 365.25 * 86'400;
+constexpr double seconds_of_day = 86'400;
+constexpr double seconds_of_year = 365.25 * seconds_of_day;
 constexpr std::size_t most_rows = 24;
 constexpr std::uint64_t smallest_dram = MiB;
 constexpr std::uint64_t smallest_nvme = 64 * MiB;
@@ -141,12 +142,16 @@ std::string halved_text(const plan_answer& answer) {
   return fmt::format("; half of the {} would save {}", name, saved);
 }
 
+/// Bytes a second that go into the tier nvme.
+double nvme_rate(const plan_candidate& candidate, const plan_task& task) {
+  return static_cast<double>(candidate.written_blocks) * static_cast<double>(task.block_bytes) / task.span_s;
+}
+
 /// " 2.1 TiB a day go into NVMe, which wears it out in 3.2 years.", behind another sentence.
 std::string life_text(const plan_candidate& best, const plan_task& task) {
-  constexpr double seconds_of_day = 86'400;
   const auto years = nvme_life(best, task);
   if (!years) return "";
-  const double daily = static_cast<double>(task.endurance) / (*years * seconds_of_year) * seconds_of_day;
+  const double daily = nvme_rate(best, task) * seconds_of_day;
   return fmt::format(" {} a day go into NVMe, which wears it out in {:.3g} years.",
                      approximate_bytes(static_cast<std::uint64_t>(std::min(daily, 1e18))), *years);
 }
@@ -252,8 +257,7 @@ std::vector<plan_candidate> candidates_at(const simulation::search_outcome& outc
 
 std::optional<double> nvme_life(const plan_candidate& candidate, const plan_task& task) {
   if (task.endurance == 0 || task.span_s <= 0 || candidate.written_blocks == 0) return std::nullopt;
-  const auto written = static_cast<double>(candidate.written_blocks) * static_cast<double>(task.block_bytes);
-  return static_cast<double>(task.endurance) * task.span_s / written / seconds_of_year;
+  return static_cast<double>(task.endurance) / nvme_rate(candidate, task) / seconds_of_year;
 }
 
 std::string plan_sentence(const read_trace& read, const plan_answer& answer, const plan_task& task) {

@@ -26,7 +26,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ._library import places_by
+import cenote_program
+
 from .errors import CenoteError, DeadlineExceeded, InvalidArgument
 
 __all__ = ["Answer", "OptimizeError", "Option", "analyze", "calibrate", "cost", "curve", "model", "plan", "rank"]
@@ -52,18 +53,14 @@ class OptimizeError(CenoteError):
 
 
 def _program() -> str:
-    """$CENOTE_BINARY, or the program beside the package, in a checkout's build, on the PATH."""
-    package = Path(__file__).resolve().parent
-    sought = places_by(
-        "CENOTE_BINARY", [package / "_program" / "bin" / "cenote", package.parent.parent / "build" / "cenote"]
-    )
-    found = next((str(place) for place in sought if place.is_file()), None) or shutil.which("cenote")
-    if found is None or ("CENOTE_BINARY" in os.environ and not sought[0].is_file()):
+    """That of the command `cenote`, or the one on the PATH."""
+    found = cenote_program.program() or shutil.which("cenote")
+    if found is None or not Path(found).is_file():
         raise FileNotFoundError(
-            f"the program `cenote` was not found; sought: {', '.join(map(str, sought))} and the PATH. "
+            f"the program `cenote` was not found{f': {found}' if found else ' in the package, a build or the PATH'}. "
             "Set CENOTE_BINARY to its path."
         )
-    return found
+    return str(found)
 
 
 def _arguments(options: Mapping[str, Option]) -> list[str]:

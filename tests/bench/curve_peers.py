@@ -13,30 +13,17 @@ import os
 import statistics
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import libcachesim
 from figures import Report
+from shipped_traces import ROOT, full_blocks, unpacked
 
-ROOT = Path(__file__).resolve().parents[2]
-TOKENS = 512
 POINTS = 20
 ROUNDS = 5
 HASH_POWER = 18  # a table of 2^18 places for 170,899 blocks; the default's 2^24 take longer to make than to use
-
-
-def unpacked() -> str:
-    packed = ROOT / "tests/data/traces/conversation.txt"
-    command = [sys.executable, str(ROOT / "scripts/unpack_trace.py"), str(packed), "1000000"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def references(text: str) -> list[int]:
-    lines = [json.loads(line) for line in text.splitlines()]
-    return [block for line in lines for block in line["hash_ids"][: line["input_length"] // TOKENS]]
 
 
 def seconds_of(command: list[str]) -> float:
@@ -72,11 +59,11 @@ def main() -> None:
     report = Report("curve_peers", arguments.json)
     binary = os.environ.get("CENOTE_BINARY", str(ROOT / "build/cenote"))
     with tempfile.TemporaryDirectory() as folder:
-        text = unpacked()
+        text = unpacked("conversation")
         trace, compact = Path(folder) / "t.jsonl", Path(folder) / "t.ctrace"
         trace.write_text(text)
         subprocess.run([binary, "trace", "convert", trace, "--out", compact], check=True, stdout=subprocess.DEVNULL)
-        blocks = references(text)
+        blocks = [block for request in full_blocks(text) for block in request]
         capacities = [len(set(blocks)) * i // POINTS for i in range(1, POINTS + 1)]
         peer = Peer(Path(folder) / "t.bin", blocks)
         theirs = [peer.hits(capacity) for capacity in capacities]

@@ -13,16 +13,14 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
 from figures import Report
+from shipped_traces import ROOT, TOKENS, full_blocks, unpacked
 
-ROOT = Path(__file__).resolve().parents[2]
-TOKENS = 512
 SIZES = ((1_000, 0), (4_000, 0), (16_000, 0), (1_000, 4_000), (1_000, 10_000), (4_000, 16_000))
 
 
@@ -81,18 +79,11 @@ def main() -> None:
     binary = os.environ.get("CENOTE_BINARY", str(ROOT / "build/cenote"))
     for name in ("conversation", "synthetic"):
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
-            packed = ROOT / "tests/data/traces" / f"{name}.txt"
-            text = subprocess.run(
-                [sys.executable, ROOT / "scripts/unpack_trace.py", packed, "1000000"],
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
+            text = unpacked(name)
             file.write(text)
             file.flush()
             lines = [json.loads(line) for line in text.splitlines()]
-            full = [line["hash_ids"][: line["input_length"] // TOKENS] for line in lines]  # as engines hand them over
-            requests = [Request(ids, line["input_length"]) for ids, line in zip(full, lines, strict=True)]
+            requests = [Request(ids, line["input_length"]) for ids, line in zip(full_blocks(text), lines, strict=True)]
             tokens = sum(request.tokens for request in requests)
             for dram, nvme in SIZES:
                 disk = nvme or None
