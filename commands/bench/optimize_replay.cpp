@@ -55,14 +55,14 @@ result<json> answer_of(const std::vector<std::string>& arguments, const std::str
 }
 
 /// The distance between plan and replay.
-void add_distance(std::string name, double apart, const char* unit, double most_apart, report& out) {
+void add_distance(std::string name, double distance, const char* unit, double bound_distance, report& out) {
   out.add({.bench = "optimize",
            .name = std::move(name),
-           .value = apart,
+           .value = distance,
            .unit = unit,
-           .low = apart,
-           .high = apart,
-           .promise = {bound::kind::value_at_most, most_apart}});
+           .low = distance,
+           .high = distance,
+           .promise = {bound::kind::value_at_most, bound_distance}});
 }
 
 void add_first_token(const json& verify, const std::string& name, const char* quantile, double bound_percent,

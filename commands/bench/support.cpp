@@ -79,8 +79,8 @@ std::optional<std::string> find_program(std::string_view name) {
   return path.empty() ? std::nullopt : std::optional(std::move(path));
 }
 
-result<process_end> run_to_end(const child_process::setup& how) {
-  auto running = child_process::start(how);
+result<process_end> run_to_end(const child_process::setup& setup) {
+  auto running = child_process::start(setup);
   if (!running) return std::unexpected(running.error());
   while (true) {
     pollfd end{.fd = running->pidfd(), .events = POLLIN, .revents = 0};
@@ -90,11 +90,11 @@ result<process_end> run_to_end(const child_process::setup& how) {
   }
 }
 
-result<void> run_program(const child_process::setup& how) {
-  const auto ended = run_to_end(how);
+result<void> run_program(const child_process::setup& setup) {
+  const auto ended = run_to_end(setup);
   if (!ended) return std::unexpected(ended.error());
   if (!ended->by_signal && ended->value == 0) return {};
-  return fail(error_code::system, how.command.front() + " ended with " + ended->describe());
+  return fail(error_code::system, setup.command.front() + " ended with " + ended->describe());
 }
 
 double cpu_seconds(clockid_t clock) noexcept {

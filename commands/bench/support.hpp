@@ -126,9 +126,9 @@ class scratch_directory {
 /// Where a program is, by $PATH; nothing if it is not installed.
 [[nodiscard]] std::optional<std::string> find_program(std::string_view name);
 /// Runs a program to its end; this process has one thread. Errors: as check_interrupted(); system.
-[[nodiscard]] result<process_end> run_to_end(const child_process::setup& how);
+[[nodiscard]] result<process_end> run_to_end(const child_process::setup& setup);
 /// The same; system, too, where it did not end with 0.
-[[nodiscard]] result<void> run_program(const child_process::setup& how);
+[[nodiscard]] result<void> run_program(const child_process::setup& setup);
 
 class stopwatch {
  public:
