@@ -185,6 +185,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         store_->follow(*order, boot_now());
         flush_outbox();
       },
+      [this](record_atom, caf::timespan time) { store_->record_requests(boot_now() + tenths_of(time)); },
       [this](changes_atom, const change_question_ptr& question) {
         answer_changes(store_->changes(), store_->listing(), *question);
       },
@@ -333,7 +334,7 @@ void dram_tier::flush_outbox() {
   auto requests = store_->take_requests();
   if (!requests.empty()) request_(std::move(requests));
   if (auto news = store_->take_news(); !news.empty() && tells_) tells_(std::move(news));
-  pass_on_watched(watched_of_a_message);
+  pass_on_watched(store_->is_recorded() ? 1 : watched_of_a_message);  // a recording has the times
   send_below();
   end_wrong_sessions();
   if (store_->has_checks()) ask_for_turn();

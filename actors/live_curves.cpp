@@ -81,8 +81,18 @@ live_curves::behavior_type live_curves::make_behavior() {
   return {
       [this](watched_atom, const watched_ptr& batch) {
         for (const blocks::watched_request& each : batch->requests) curves_.add(each);
+        recording_.add(*batch, std::chrono::steady_clock::now());
         limit_->arrived(*batch);
       },
+      [this](record_atom) -> recorded_ptr {
+        return std::make_shared<const recorded_batch>(
+            recording_.begin(limit_->dropped(), std::chrono::steady_clock::now()));
+      },
+      [this](record_atom, std::uint64_t number) -> recorded_ptr {
+        return std::make_shared<const recorded_batch>(
+            recording_.take(number, limit_->dropped(), std::chrono::steady_clock::now()));
+      },
+      [this](end_record_atom, std::uint64_t number) { recording_.end(number); },
       [this](report_atom, const dram_report_ptr& tier) -> curves_report_ptr {
         return std::make_shared<const curves_report>(
             curves_report{.curves = curves_.report(tier->store), .figures = {.dropped = limit_->dropped()}});

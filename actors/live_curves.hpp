@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "actors/request_recording.hpp"
 #include "simulation/optimize/sampled_curve.hpp"
 
 namespace cenote {
@@ -63,10 +64,12 @@ class watched_limit {
   std::atomic<std::uint64_t> dropped_{0};
 };
 
-/// Owns the curves, so that the tier only hands requests on.
+/// Owns the curves and a recording, so that the tier only hands requests on.
 ///
 ///   watched   requests                                             (the DRAM tier)
 ///   report    what is estimated of the instances of a report       (node)
+///   record    begins a recording; the requests since the last time  (server)
+///   end_record                                                     (server)
 class live_curves final : public live_curves_actor::base {
  public:
   live_curves(caf::actor_config& config, std::shared_ptr<watched_limit> limit);
@@ -79,6 +82,7 @@ class live_curves final : public live_curves_actor::base {
  private:
   std::shared_ptr<watched_limit> limit_;
   live_curve_set curves_;
+  request_recording recording_;
 };
 
 /// Sends requests to the actor within the limit. Never blocks.

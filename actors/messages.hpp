@@ -98,6 +98,16 @@ struct watched_batch {
   std::uint64_t blocks = 0;  ///< of all of them
 };
 
+/// Watched requests for a recorder, at most so many as an answer holds.
+struct recorded_batch {
+  outcome status;
+  std::uint64_t recording = 0;  ///< its number
+  std::vector<blocks::watched_request> requests;
+  std::vector<std::uint64_t> times_ns;  ///< of each, since the recording began
+  std::uint64_t dropped = 0;            ///< requests since it began that came too fast
+  bool has_more = false;                ///< others wait already
+};
+
 struct watch_figures {
   std::uint64_t dropped = 0;  ///< requests that no curve has
 };
@@ -168,6 +178,7 @@ using handover_news_ptr = std::shared_ptr<const handover::news>;
 using device_news_ptr = std::shared_ptr<const device_news>;
 using watched_ptr = std::shared_ptr<const watched_batch>;
 using curves_report_ptr = std::shared_ptr<const curves_report>;
+using recorded_ptr = std::shared_ptr<const recorded_batch>;
 using change_question_ptr = std::shared_ptr<const change_question>;
 
 }  // namespace cenote
@@ -208,6 +219,7 @@ CAF_ADD_TYPE_ID(cenote, (cenote::device_news_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::change_question_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::watched_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::curves_report_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::recorded_ptr))
 
 CAF_ADD_ATOM(cenote, cenote, run_atom, "run")
 CAF_ADD_ATOM(cenote, cenote, open_instance_atom, "instance")
@@ -259,6 +271,8 @@ CAF_ADD_ATOM(cenote, cenote, cleared_atom, "cleared")
 CAF_ADD_ATOM(cenote, cenote, clear_node_atom, "clear_n")
 CAF_ADD_ATOM(cenote, cenote, changes_atom, "changes")
 CAF_ADD_ATOM(cenote, cenote, watched_atom, "watched")
+CAF_ADD_ATOM(cenote, cenote, record_atom, "record")
+CAF_ADD_ATOM(cenote, cenote, end_record_atom, "end_rec")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
 
@@ -295,6 +309,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::device_news_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::change_question_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::watched_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::curves_report_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::recorded_ptr)
 
 namespace cenote {
 
@@ -359,7 +374,8 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::reacts_to<turn_atom>, caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
     caf::reacts_to<command_atom, prefetch_commands_ptr>, caf::reacts_to<follow_atom, handover_order_ptr>,
     caf::replies_to<hear_removals_atom, removal_listener, bool>::with<outcome>,
-    caf::replies_to<removed_atom, removals_ptr>::with<outcome>, caf::reacts_to<changes_atom, change_question_ptr>>;
+    caf::replies_to<removed_atom, removals_ptr>::with<outcome>, caf::reacts_to<changes_atom, change_question_ptr>,
+    caf::reacts_to<record_atom, caf::timespan>>;
 
 /// Makes instances for the DRAM tier: see actors/instance_maker.hpp.
 using instance_maker_actor =
@@ -377,8 +393,13 @@ using prefetch_actor =
 
 /// Estimates from watched requests: see actors/live_curves.hpp. Asked with the DRAM tier's report, so that what the
 /// tier passed on before it is in the answer.
-using live_curves_actor = caf::typed_actor<caf::reacts_to<watched_atom, watched_ptr>,
-                                           caf::replies_to<report_atom, dram_report_ptr>::with<curves_report_ptr>>;
+///
+///   record      begins a recording; of its number: the requests since the last time
+///   end_record  of that number
+using live_curves_actor = caf::typed_actor<
+    caf::reacts_to<watched_atom, watched_ptr>, caf::replies_to<report_atom, dram_report_ptr>::with<curves_report_ptr>,
+    caf::replies_to<record_atom>::with<recorded_ptr>, caf::replies_to<record_atom, std::uint64_t>::with<recorded_ptr>,
+    caf::reacts_to<end_record_atom, std::uint64_t>>;
 
 /// How a device's tier is doing.
 enum class device_phase : std::uint8_t { opening, ready, away };

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "actors/ask.hpp"
+#include "actors/request_recording.hpp"
 #include "config/logging.hpp"
 #include "core/text.hpp"
+#include "worker/recorded_json.hpp"
 
 namespace cenote {
 
@@ -32,6 +34,8 @@ const operator_commands::command* operator_commands::find(std::string_view name)
       command{"session_kill", false, &operator_commands::kill_session},
       command{"upgrade", false, &operator_commands::upgrade},
       command{"log_level", false, &operator_commands::set_log_level},
+      command{"record", false, &operator_commands::record},
+      command{"record_end", false, &operator_commands::end_record},
       command{"partition", false, &operator_commands::partition},
       command{"heal", false, &operator_commands::heal},
       command{"drain", false, &operator_commands::drain},
@@ -195,6 +199,31 @@ result<operator_commands::answer> operator_commands::kill_session(const admin_re
 result<operator_commands::answer> operator_commands::upgrade(const admin_request& /*request*/, const caller& /*from*/) {
   if (auto asked = context_.keeper.ask_upgrade(); !asked) return std::unexpected(asked.error());
   return json({{"upgrading", true}}).dump();
+}
+
+/// Begins a recording of requests, or has those since the last answer. The tier hands on those of all policies for
+/// longer than the recording waits for a question, so that none is missed while it goes on.
+result<operator_commands::answer> operator_commands::record(const admin_request& request, const caller& client) {
+  if (!context_.curves) {
+    return fail(error_code::invalid_argument, "this node watches no requests: optimize.mode is off");
+  }
+  caf::anon_send(context_.dram, record_atom_v, caf::timespan(2 * request_recording::patience));
+  const auto respond = [reply = client.defer(), loop = sockets_](const result<recorded_ptr>& recorded) {
+    auto text = recorded ? recorded_json(**recorded) : std::unexpected(recorded.error());
+    if (const auto still = loop.lock()) still->post([reply, text = std::move(text)] { reply(text); });
+  };
+  const auto ask_for = [&](auto... number) {
+    ask_then<recorded_ptr>(
+        context_.system, [] { return true; }, respond, context_.curves, record_atom_v, number...);
+  };
+  request.id ? ask_for(*request.id) : ask_for();
+  return std::nullopt;
+}
+
+result<operator_commands::answer> operator_commands::end_record(const admin_request& request, const caller& /*from*/) {
+  if (!request.id) return fail(error_code::invalid_argument, "record_end needs a number as `id`");
+  if (context_.curves) caf::anon_send(context_.curves, end_record_atom_v, *request.id);
+  return json({{"ended", *request.id}}).dump();
 }
 
 result<operator_commands::answer> operator_commands::set_log_level(const admin_request& request,

@@ -61,6 +61,8 @@ class operator_commands {
   [[nodiscard]] result<void> has_pool() const;
   result<answer> kill_session(const admin_request& request, const caller& client);
   result<answer> upgrade(const admin_request& request, const caller& client);
+  result<answer> record(const admin_request& request, const caller& client);
+  result<answer> end_record(const admin_request& request, const caller& client);
   result<answer> set_log_level(const admin_request& request, const caller& client);
   template <class Actor, class... Arguments>
   void ask_count(reply to, const char* what, const Actor& whom, Arguments... arguments);

@@ -48,6 +48,7 @@ struct server_context {
   cluster_actor cluster{};                  ///< none: the node is alone
   std::shared_ptr<cluster::pool> blocks{};  ///< of a cluster's nodes; null: the node is alone
   consensus_actor groups{};                 ///< of ranks
+  live_curves_actor curves{};               ///< none: no request is watched
 };
 
 /// The configuration that holds now. Thread-safe.

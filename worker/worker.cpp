@@ -215,7 +215,8 @@ class worker {
         std::ranges::any_of(edges_of(*config_), [](const auto& each) { return !each.hinted; }),
         others,
         blocks_,
-        groups_};
+        groups_,
+        curves_};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);

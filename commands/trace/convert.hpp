@@ -1,19 +1,16 @@
 // `cenote trace convert` and `anonymise`: recorded requests into a `.ctrace` file.
 #pragma once
 
-#include <string>
-
 #include "commands/optimize/trace_options.hpp"
+#include "commands/trace/target.hpp"
 #include "keeper/exit_code.hpp"
 
 namespace cenote::traces {
 
 struct convert_options {
   optimize::trace_options trace;
-  std::string out;
+  target_options target;
   bool full_blocks = false;
-  bool force = false;
-  bool as_json = false;
 };
 
 /// Writes the file whole or not at all, and prints what it holds, or one line why not.

@@ -7,21 +7,16 @@
 #include "commands/common.hpp"
 #include "commands/trace/convert.hpp"
 #include "commands/trace/info.hpp"
+#include "commands/trace/record.hpp"
 
 namespace cenote {
 
 namespace {
 
-void add_json(CLI::App& command, bool& as_json) {
-  command.add_flag("--json", as_json, "One object");
-}
-
 void add_target(CLI::App& command, traces::convert_options& options) {
   options.trace.add_to(command);
-  command.add_option("--out", options.out, "The file to write")->required();
+  options.target.add_to(command);
   command.add_flag("--full-blocks", options.full_blocks, "Without the blocks that are not full of tokens");
-  command.add_flag("--force", options.force, "Replace the file that is there");
-  add_json(command, options.as_json);
 }
 
 void add_convert(CLI::App& family) {
@@ -43,8 +38,16 @@ void add_info(CLI::App& family) {
   auto* command = family.add_subcommand("info", "What a file of recorded requests holds");
   auto options = std::make_shared<traces::info_options>();
   options->trace.add_to(*command);
-  add_json(*command, options->as_json);
+  command->add_flag("--json", options->as_json, "One object");
   command->callback([options] { end_with(traces::run_info(*options)); });
+}
+
+void add_record(CLI::App& family) {
+  auto* command = family.add_subcommand("record", "Write the requests that a running node is asked for from now on");
+  auto options = std::make_shared<traces::record_options>();
+  options->add_to(*command);
+  command->footer("Ends after --for, or with Ctrl-C. Nothing in the file names a block, an instance or a time of day.");
+  command->callback([options] { end_with(traces::run_record(*options)); });
 }
 
 }  // namespace
@@ -55,6 +58,7 @@ void add_trace(CLI::App& app) {
   add_convert(*family);
   add_anonymise(*family);
   add_info(*family);
+  add_record(*family);
 }
 
 }  // namespace cenote

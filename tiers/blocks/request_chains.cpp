@@ -95,7 +95,8 @@ progress request_chains::use_chain(session& session, boot_time now) {
     state_.spent += used.blocks.size() / 4;
     // Other entries of the batch may have come between those of the chain.
     std::erase_if(used.blocks, [&](const chain_block& each) { return !state_.is_same(group, each); });
-    used.request_context = begin_request(group, used.blocks, ids_of(group, used), now);
+    used.request_context = begin_request(
+        group, used.blocks, {.ids = ids_of(group, used), .is_cut = used.asked.size() >= memory::asked_ids::most}, now);
     used.left = used.blocks.size();
     used.begun = true;
   } else {
@@ -130,7 +131,7 @@ void request_chains::use_block(pool& group, std::uint32_t record, boot_time now)
 
 /// Whether the identities of a request's blocks are made.
 bool request_chains::wants_ids(const pool& group) const noexcept {
-  return group.policy->follows_requests() || is_watched(group, state_.options.watch);
+  return group.policy->follows_requests() || is_watched(group, state_.watch());
 }
 
 /// Of its blocks, those that are here first. Empty where nothing wants them.
@@ -143,18 +144,21 @@ std::vector<std::uint64_t> request_chains::ids_of(const pool& group, const used_
   return ids;
 }
 
-/// What the policy shall know of a request before its blocks; then the ids are those of a watched one.
+/// What the policy shall know of a request before its blocks; then it is that of a watched one.
 std::uint32_t request_chains::begin_request(pool& group, const std::vector<chain_block>& blocks,
-                                            std::vector<std::uint64_t> ids, boot_time now) {
+                                            watched_request request, boot_time now) {
   std::uint32_t context = 0;
   if (group.policy->follows_requests()) {
     std::vector<std::uint32_t> resident;
     resident.reserve(blocks.size());
     for (const chain_block& each : blocks) resident.push_back(each.record);
-    context = group.policy->begin_request({.ids = ids, .resident = resident}, count_of(now));
+    context = group.policy->begin_request({.ids = request.ids, .resident = resident}, count_of(now));
   }
-  if (!ids.empty() && is_watched(group, state_.options.watch)) {
-    state_.watched.add({.instance = group.owner->number, .room = group.watched_room, .ids = std::move(ids)});
+  if (!request.ids.empty() && is_watched(group, state_.watch())) {
+    request.instance = group.owner->number;
+    request.room = group.watched_room;
+    request.block_tokens = group.owner->spec.tokens_per_block;
+    state_.watched.add(std::move(request));
   }
   return context;
 }
@@ -189,7 +193,8 @@ void request_chains::place_stored(session& session, boot_time now) {
     group.policy->resume_request(before->request_context,
                                  known ? std::optional(before->blocks.back().record) : std::nullopt);
   } else {
-    const std::uint32_t context = begin_request(group, {}, std::move(stored.ids), now);
+    const std::uint32_t context =
+        begin_request(group, {}, {.ids = std::move(stored.ids), .use = watched_use::stored}, now);
     session.chains.add({.asked = {}, .request_context = context, .blocks = {}});
     before = &session.chains.latest();
   }

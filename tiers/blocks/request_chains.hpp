@@ -34,7 +34,7 @@ class request_chains {
   void gather_touched(batch& work, session& session, const memory::submission& entry);
   progress use_chain(session& session, boot_time now);
   void use_block(pool& group, std::uint32_t record, boot_time now);
-  std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks, std::vector<std::uint64_t> ids,
+  std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks, watched_request request,
                               boot_time now);
   [[nodiscard]] bool wants_ids(const pool& group) const noexcept;
   [[nodiscard]] std::vector<std::uint64_t> ids_of(const pool& group, const used_chain& used) const;

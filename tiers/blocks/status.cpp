@@ -81,7 +81,7 @@ store_status status_of(const parts& parts, boot_time now) {
     put_lookups(one, look_at_lookups(*each), each->spec.tokens_per_block);
     for (const session* attached : each->sessions) one.pinned += pins[attached->number] = pins_of(*attached);
     one.chosen = each->pools.front()->policy->choosing();
-    if (const pool& first = *each->pools.front(); is_watched(first, parts.all.options.watch)) {
+    if (const pool& first = *each->pools.front(); is_watched(first, parts.all.watch())) {
       one.curve = curve_status{
           .instance = number, .requests = 0, .capacity = first.told, .block_bytes = first.stride, .points = {}};
     }

@@ -161,6 +161,7 @@ void store::give_up(batch& work, boot_time /*now*/) {
 }
 
 void store::tick(boot_time now) {
+  if (auto& end = parts_->all.recorded_until; end && is_due(*end, now)) end.reset();
   for (const auto& [number, each] : parts_->all.instances) {
     std::vector<std::uint64_t> late;
     for (const auto& [bits, held] : each->reservations) {
@@ -305,6 +306,14 @@ void store::follow(const handover::order& what, boot_time now) {
 
 std::vector<handover::news> store::take_news() {
   return parts_->all.requests.take_news();
+}
+
+void store::record_requests(boot_time end) noexcept {
+  parts_->all.recorded_until = end;
+}
+
+bool store::is_recorded() const noexcept {
+  return parts_->all.recorded_until.has_value();
 }
 
 watched_requests& store::watched() noexcept {

@@ -180,6 +180,9 @@ class store {
 
   // ---- requests of instances that are watched: see watched_requests.hpp
   [[nodiscard]] watched_requests& watched() noexcept;
+  /// Hands on those of any policy until `end`, unless none are watched.
+  void record_requests(boot_time end) noexcept;
+  [[nodiscard]] bool is_recorded() const noexcept;
 
   // ---- changes of present blocks: see tiers/block_changes
   [[nodiscard]] block_changes& changes() noexcept;

@@ -1,0 +1,49 @@
+// Requests of a running node, as a trace.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "simulation/trace.hpp"
+
+namespace cenote::traces {
+
+/// Takes the node's answers to `record`, one after the other. Not thread-safe.
+class recorded_requests {
+ public:
+  /// `block_tokens`: of instances whose spec names none; 0: there must be no such.
+  explicit recorded_requests(std::uint64_t block_tokens) : block_tokens_(block_tokens) {}
+
+  /// An answer of a recording that began `start_ms` after the first one. Errors: malformed; invalid_argument: an
+  /// instance names no size, and none is given.
+  [[nodiscard]] result<void> add(const nlohmann::json& answer, std::uint64_t start_ms);
+
+  [[nodiscard]] const simulation::trace& requests() const noexcept { return requests_; }
+  [[nodiscard]] simulation::trace take() && { return std::move(requests_); }
+  /// Requests that are not in the trace, by what is wrong with them.
+  [[nodiscard]] const std::map<std::string, std::uint64_t>& left_out() const noexcept { return left_out_; }
+  /// Those of which blocks in the middle are not named.
+  [[nodiscard]] std::uint64_t cut() const noexcept { return cut_; }
+  /// About the bytes that the trace takes.
+  [[nodiscard]] std::uint64_t bytes() const noexcept;
+
+ private:
+  [[nodiscard]] result<void> add_request(const nlohmann::json& request, std::uint64_t start_ms);
+  [[nodiscard]] result<bool> has_size(std::uint64_t block_tokens, std::uint64_t instance);
+  [[nodiscard]] std::uint32_t number_of(std::uint64_t instance);
+
+  std::uint64_t block_tokens_;
+  bool is_begun_ = false;
+  std::uint64_t first_ms_ = 0;
+  simulation::trace requests_;
+  std::map<std::uint64_t, std::uint32_t> instances_;  ///< in the trace, by the node's number
+  std::map<std::string, std::uint64_t> left_out_;
+  std::uint64_t cut_ = 0;
+  std::vector<std::uint64_t> ids_;  ///< of the request at hand
+};
+
+}  // namespace cenote::traces
