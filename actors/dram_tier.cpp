@@ -185,6 +185,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         store_->follow(*order, boot_now());
         flush_outbox();
       },
+      [this](quota_atom, const std::string& group, std::uint64_t bytes) { store_->set_quota(group, bytes); },
       [this](record_atom, caf::timespan time) { store_->record_requests(boot_now() + tenths_of(time)); },
       [this](changes_atom, const change_question_ptr& question) {
         answer_changes(store_->changes(), store_->listing(), *question);

@@ -272,6 +272,7 @@ CAF_ADD_ATOM(cenote, cenote, clear_node_atom, "clear_n")
 CAF_ADD_ATOM(cenote, cenote, changes_atom, "changes")
 CAF_ADD_ATOM(cenote, cenote, watched_atom, "watched")
 CAF_ADD_ATOM(cenote, cenote, record_atom, "record")
+CAF_ADD_ATOM(cenote, cenote, quota_atom, "quota")
 CAF_ADD_ATOM(cenote, cenote, end_record_atom, "end_rec")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
@@ -375,7 +376,7 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::reacts_to<command_atom, prefetch_commands_ptr>, caf::reacts_to<follow_atom, handover_order_ptr>,
     caf::replies_to<hear_removals_atom, removal_listener, bool>::with<outcome>,
     caf::replies_to<removed_atom, removals_ptr>::with<outcome>, caf::reacts_to<changes_atom, change_question_ptr>,
-    caf::reacts_to<record_atom, caf::timespan>>;
+    caf::reacts_to<record_atom, caf::timespan>, caf::reacts_to<quota_atom, std::string, std::uint64_t>>;
 
 /// Makes instances for the DRAM tier: see actors/instance_maker.hpp.
 using instance_maker_actor =
@@ -400,6 +401,9 @@ using live_curves_actor = caf::typed_actor<
     caf::reacts_to<watched_atom, watched_ptr>, caf::replies_to<report_atom, dram_report_ptr>::with<curves_report_ptr>,
     caf::replies_to<record_atom>::with<recorded_ptr>, caf::replies_to<record_atom, std::uint64_t>::with<recorded_ptr>,
     caf::reacts_to<end_record_atom, std::uint64_t>>;
+
+/// See actors/quota_mover.hpp.
+using quota_mover_actor = caf::typed_actor<caf::reacts_to<tick_atom>, caf::reacts_to<reload_atom, config_ptr>>;
 
 /// How a device's tier is doing.
 enum class device_phase : std::uint8_t { opening, ready, away };

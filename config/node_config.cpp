@@ -198,6 +198,29 @@ result<> check_publish(const node_config& config) {
   return {};
 }
 
+/// Limits between which a quota moves hold it from the start.
+result<> check_quotas(const node_config& config) {
+  std::size_t movable = 0;
+  for (const auto& [name, group] : config.groups) {
+    const auto key = [&](std::string_view last) { return fmt::format("groups.{}.{}", name, last); };
+    if (group.quota_max == 0 && group.quota_min == 0) continue;
+    if (group.quota_max == 0) {
+      return refuse(config.settings, key("quota_min"), "needs quota_max: without it the quota stays");
+    }
+    if (group.quota < group.quota_min) return refuse_pair(config.settings, key("quota"), key("quota_min"), "below");
+    if (group.quota > group.quota_max) return refuse_pair(config.settings, key("quota"), key("quota_max"), "above");
+    if (group.quota == 0) {
+      return refuse(config.settings, key("quota"), "stands for no limit, which cannot be moved: give one");
+    }
+    ++movable;
+  }
+  if (config.optimize.mode == optimize_mode::apply && movable < 2) {
+    return refuse(config.settings, "optimize.mode",
+                  "moves quotas between groups: at least two need quota, quota_min and quota_max");
+  }
+  return {};
+}
+
 result<> check_together(const node_config& config) {
   const auto& settings = config.settings;
   if (config.node.threads == 1)
@@ -220,6 +243,7 @@ result<> check_together(const node_config& config) {
   if (auto checked = check_gpu(config); !checked) return checked;
   if (const auto fault = cluster_fault(config.cluster)) return refuse(settings, fault->key, fault->why);
   if (auto checked = check_publish(config); !checked) return checked;
+  if (auto checked = check_quotas(config); !checked) return checked;
   if (const auto levels = parse_level_spec(config.log.level); !levels)
     return refuse(settings, "log.level", levels.error().message());
   return {};

@@ -128,11 +128,12 @@ struct prefetch_section {
   std::uint64_t read_ahead = 0;            ///< blocks
 };
 
-enum class optimize_mode { off, watch, watch_all };
-CENOTE_ENUM_NAMES(optimize_mode, off, watch, watch_all);
+enum class optimize_mode { off, watch, watch_all, apply };
+CENOTE_ENUM_NAMES(optimize_mode, off, watch, watch_all, apply);
 
 struct optimize_section {
   optimize_mode mode = optimize_mode::watch;
+  std::chrono::nanoseconds interval{};  ///< between moves of quotas
 };
 
 struct session_section {
@@ -183,9 +184,11 @@ struct auth_section {
 };
 
 struct group_config {
-  std::uint64_t quota = 0;  ///< bytes; 0: none
-  std::string token;        ///< empty: none
-  std::vector<uid_t> uids;  ///< who may name it; empty: anybody who may attach
+  std::uint64_t quota = 0;      ///< bytes; 0: none
+  std::uint64_t quota_min = 0;  ///< bytes; with quota_max: between these the quota may be moved
+  std::uint64_t quota_max = 0;  ///< bytes; 0: it stays
+  std::string token;            ///< empty: none
+  std::vector<uid_t> uids;      ///< who may name it; empty: anybody who may attach
   cenote::priority priority = cenote::priority::normal;
   std::chrono::nanoseconds ttl{};  ///< 0: none
   std::vector<full_key> keep;

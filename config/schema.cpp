@@ -518,10 +518,20 @@ constexpr std::array keys{
         {.name = "optimize.mode",
          .type = choice,
          .fallback = "watch",
-         .about = "watch: estimate from a sample of the requests what each instance would hit with other "
-                  "capacities, where `dram.policy` follows requests, as `auto` and `tblru` do; watch_all: under any "
-                  "policy, for up to a sixth of the tier's time; see optimize.md. Takes 0.6 MiB for each of at most 16 "
-                  "instances."}),
+         .about =
+             "watch: estimate from a sample of the requests what each instance would hit with other "
+             "capacities, where `dram.policy` follows requests, as `auto` and `tblru` do; watch_all: under any "
+             "policy, for up to a sixth of the tier's time; apply: as watch_all, and quotas move between groups that "
+             "have `quota_min` and `quota_max`; see optimize.md. Takes 0.6 MiB for each of at most 16 "
+             "instances."}),
+    bound<&node_config::optimize, &optimize_section::interval>(
+        {.name = "optimize.interval",
+         .type = duration,
+         .fallback = "60s",
+         .minimum = "1s",
+         .maximum = "1h",
+         .about = "With `optimize.mode = apply`, the time between steps of a move of quotas; a step that costs hits "
+                  "for ten of them is undone."}),
     bound<&node_config::session, &session_section::max_pins>({.name = "session.max_pins",
                                                               .type = integer,
                                                               .unit = "pins",
@@ -759,6 +769,18 @@ constexpr std::array keys{
          .reloadable = true,
          .about = "Hard limit on the DRAM of an instance group. 0: none. The group `default` stands for all that "
                   "the configuration does not name."}),
+    bound_in_group<&group_config::quota_min>(
+        {.name = "groups.<name>.quota_min",
+         .type = bytes,
+         .fallback = "0",
+         .reloadable = true,
+         .about = "With `optimize.mode = apply` the quota may be lowered to this."}),
+    bound_in_group<&group_config::quota_max>(
+        {.name = "groups.<name>.quota_max",
+         .type = bytes,
+         .fallback = "0",
+         .reloadable = true,
+         .about = "With `optimize.mode = apply` the quota may be raised to this. 0: it stays."}),
     bound_in_group<&group_config::priority>(
         {.name = "groups.<name>.priority",
          .type = choice,

@@ -52,7 +52,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("consensus", "guest_room", "peer", "request_recording"),
         ("cluster",),
         ("cluster_host",),
-        ("data_path", "dram_tier", "instance_maker", "live_curves", "nvme_tier", "prefetch", "remote_tier", "session"),
+        ("data_path", "dram_tier", "instance_maker", "live_curves", "nvme_tier", "prefetch", "quota_mover", "remote_tier", "session"),
         ("dram_below",),
         ("gpu_report",),
         ("lower_tier_host", "node"),

@@ -193,7 +193,8 @@ blocks::request_watch watch_of(config::optimize_mode mode) {
   switch (mode) {
     case config::optimize_mode::off: return blocks::request_watch::none;
     case config::optimize_mode::watch: return blocks::request_watch::followed;
-    case config::optimize_mode::watch_all: return blocks::request_watch::all;
+    case config::optimize_mode::watch_all:
+    case config::optimize_mode::apply: return blocks::request_watch::all;
   }
   return blocks::request_watch::none;
 }

@@ -24,6 +24,7 @@
 #include "actors/lower_tier_host.hpp"
 #include "actors/node.hpp"
 #include "actors/pulse.hpp"
+#include "actors/quota_mover.hpp"
 #include "actors/remote_tier.hpp"
 #include "actors/tier_options.hpp"
 #include "actors/tier_stack.hpp"
@@ -179,6 +180,9 @@ class worker {
                          .follow = follower(),
                          .tell_watched = curves_ ? watched_teller(curves_, watched) : nullptr,
                          .listeners = devices_taken_over(of_devices)});
+    if (config_->optimize.mode == config::optimize_mode::apply) {
+      mover_ = system_.spawn<quota_mover>(tiers_.top, curves_, config_);
+    }
     connect_handovers();
     for (const auto& each : lower_) {
       if (auto opened = each->open(handed.epoch == 1); !opened) {
@@ -581,6 +585,7 @@ class worker {
     (void)set_levels(config_->log.level);
     server_->reload(config_);
     caf::anon_send(node_, reload_atom_v, config_);
+    if (mover_) caf::anon_send(mover_, reload_atom_v, config_);
     if (blocks_) tell_groups(*blocks_, *config_);
     if (auto kept = keep_running(keeper_, *config_); !kept) {
       log_error(logger("worker"), "a later worker would start with the configuration of before",
@@ -623,6 +628,7 @@ class worker {
     tiers_ = {};
     groups_ = nullptr;  // the node's actor ended it
     curves_ = nullptr;  // the same
+    mover_ = nullptr;   // the curves' actor ended it
     caf::anon_send_exit(maker_, caf::exit_reason::user_shutdown);
     maker_ = nullptr;
     if (cluster_) cluster_->stop();
@@ -671,6 +677,7 @@ class worker {
   std::vector<std::unique_ptr<device_host>> devices_;  ///< by tier, from 1 on
   consensus_actor groups_;
   live_curves_actor curves_;  ///< none: nothing is watched
+  quota_mover_actor mover_;   ///< none: quotas stay
   node_actor node_;
   std::shared_ptr<health> alive_ = std::make_shared<health>();
   std::unique_ptr<server> server_;

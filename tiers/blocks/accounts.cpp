@@ -54,6 +54,13 @@ void accounts::configure(account& payer) const {
   if (payer.given.keep_quota == 0) payer.given.keep_quota = state_.options.capacity / 10;
 }
 
+void accounts::set_quota(const std::string& group, std::uint64_t bytes) {
+  const auto given = state_.options.groups.find(group);
+  if (given == state_.options.groups.end()) return;
+  given->second.quota = bytes;
+  if (const auto payer = accounts_.find(group); payer != accounts_.end()) payer->second->given.quota = bytes;
+}
+
 /// Parents before their users.
 std::vector<account*> accounts::all_accounts() const {
   std::vector<account*> all;

@@ -18,6 +18,8 @@ class accounts {
 
   account& open_account(const instance_spec& spec, std::uint32_t owner);
   void configure(account& payer) const;
+  /// Of a group that the configuration names.
+  void set_quota(const std::string& group, std::uint64_t bytes);
   [[nodiscard]] std::vector<account*> all_accounts() const;
   static void move_account(instance& instance, account& to);
   user& user_of(std::uint32_t uid);

@@ -343,6 +343,10 @@ void store::set_groups(std::map<std::string, group_options> groups, boot_time no
   parts_->kept.set_groups(std::move(groups), now);
 }
 
+void store::set_quota(const std::string& group, std::uint64_t bytes) {
+  parts_->payers.set_quota(group, bytes);
+}
+
 void store::set_life(life_options life) noexcept {
   parts_->all.options.life = std::move(life);
 }

@@ -189,6 +189,8 @@ class store {
   [[nodiscard]] const block_listing& listing() const noexcept;
 
   // ---- configuration
+  /// Of a group that the configuration names, until set_groups().
+  void set_quota(const std::string& group, std::uint64_t bytes);
   void set_water_marks(double high, double low) noexcept;
   /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller
   /// for some tenths of a microsecond a block. Unknown names are refused.
