@@ -35,6 +35,17 @@ BOOST_AUTO_TEST_CASE(a_group_that_the_configuration_does_not_name_shares_one_acc
   BOOST_TEST(other.payer->given.quota == 4U * 4096);
 }
 
+BOOST_AUTO_TEST_CASE(a_quota_is_set_for_a_group_that_the_configuration_names_also_before_its_account_is_open) {
+  of.payers.set_quota("paying", 16 * 4096);
+  BOOST_TEST(named.payer->given.quota == 16U * 4096);
+  of.all.options.groups["late"] = {.quota = 4096};
+  of.payers.set_quota("late", 2 * 4096);
+  of.payers.set_quota("unknown", 4096);
+  BOOST_TEST(add("late one", "late").payer->given.quota == 2U * 4096);
+  BOOST_TEST(other.payer->given.quota == 4U * 4096);
+  BOOST_TEST(!of.all.options.groups.contains("unknown"));
+}
+
 BOOST_AUTO_TEST_CASE(a_user_pays_and_so_does_the_account_that_he_shares) {
   (void)present(other, 1);
   BOOST_TEST(other.payer->used == 4096U);
