@@ -58,7 +58,8 @@ std::vector<simulation::quota_group> quota_reports::groups(const blocks::store_s
   for (const auto& [name, limit] : limits) {
     const blocks::account_status* account = account_named(tier, name);
     if (account == nullptr || account->quota == 0 || !is_watched(tier, name)) continue;
-    simulation::quota_group group{.name = name, .quota = account->quota, .low = limit.low, .high = limit.high};
+    simulation::quota_group group{
+        .name = name, .quota = account->quota, .low = limit.low, .high = limit.high, .members = {}};
     std::uint64_t bytes = 0;
     for (const blocks::instance_status& each : tier.instances) bytes += each.account == name ? each.bytes : 0;
     for (const blocks::instance_status& each : tier.instances) {

@@ -207,11 +207,11 @@ result<> check_quotas(const node_config& config) {
     if (group.quota_max == 0) {
       return refuse(config.settings, key("quota_min"), "needs quota_max: without it the quota stays");
     }
+    if (group.quota == 0) {
+      return refuse(config.settings, key("quota_max"), "needs quota: without it there is no limit to move");
+    }
     if (group.quota < group.quota_min) return refuse_pair(config.settings, key("quota"), key("quota_min"), "below");
     if (group.quota > group.quota_max) return refuse_pair(config.settings, key("quota"), key("quota_max"), "above");
-    if (group.quota == 0) {
-      return refuse(config.settings, key("quota"), "stands for no limit, which cannot be moved: give one");
-    }
     ++movable;
   }
   if (config.optimize.mode == optimize_mode::apply && movable < 2) {

@@ -29,7 +29,6 @@ result<std::string> recorded_json(const recorded_batch& answer) {
     requests.push_back({{"time_ns", answer.times_ns[i]},
                         {"instance", each.instance},
                         {"block_tokens", each.block_tokens},
-                        {"use", each.use == blocks::watched_use::stored ? "stored" : "asked"},
                         {"cut", each.is_cut},
                         {"ids", digits_of(each.ids)}});
   }

@@ -9,9 +9,8 @@
 namespace cenote {
 
 /// An object: `recording` (its number), `dropped` (requests since it began), `more` (others wait), and `requests`:
-/// `time_ns` since it began, `instance` (its number), `block_tokens` (0: its spec names none), `use` (`asked` or
-/// `stored`), `cut` (only the first and last blocks are named), `ids` (16 hexadecimal digits a block). Errors: those of
-/// the answer. Thread-safe.
+/// `time_ns` since it began, `instance` (its number), `block_tokens` (0: its spec names none), `cut` (only the first
+/// and last blocks are named), `ids` (16 hexadecimal digits a block). Errors: those of the answer. Thread-safe.
 [[nodiscard]] result<std::string> recorded_json(const recorded_batch& answer);
 
 }  // namespace cenote

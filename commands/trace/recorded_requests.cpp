@@ -16,7 +16,6 @@ namespace cenote::traces {
 namespace {
 
 using nlohmann::json;
-using simulation::chain_access;
 using simulation::trace;
 
 constexpr std::size_t digits_of_id = 16;
@@ -74,11 +73,10 @@ result<void> recorded_requests::add_request(const json& request, std::uint64_t s
   if (number != 0) {  // instances may use the same keys, and share no block
     for (std::uint64_t& id : ids_) id = mixed_bits(id + mixed_bits(number));
   }
-  const bool only_stores = text_of(request, "use") == "stored";
   requests_.add({.time_ms = time_ms - std::min(time_ms, first_ms_),
                  .tokens = ids_.size() * block_tokens_,
                  .count = ids_.size(),
-                 .access = only_stores ? chain_access::write : chain_access::both,
+                 .access = simulation::chain_access::both,
                  .instance = number,
                  .session = 0},
                 ids_);

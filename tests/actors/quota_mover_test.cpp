@@ -8,7 +8,7 @@ using namespace cenote::testing;
 
 namespace {
 
-constexpr std::uint64_t mib = 1 << 20;
+constexpr std::uint64_t test_quota = 1 << 20;
 
 blocks::instance_status instance_of(const char* account, std::uint32_t number, std::uint64_t bytes) {
   blocks::instance_status one;
@@ -25,14 +25,18 @@ blocks::curve_status curve_of(std::uint32_t number) {
 /// A tier with the groups `a`, of two instances, and `b`.
 struct reports_fixture {
   reports_fixture() {
-    tier.accounts = {{.name = "a", .quota = 8 * mib}, {.name = "b", .quota = 4 * mib}, {.name = "default", .quota = 0}};
-    tier.instances = {instance_of("a", 1, 3 * mib), instance_of("a", 2, mib), instance_of("b", 3, mib)};
+    tier.accounts = {{.name = "a", .quota = 8 * test_quota},
+                     {.name = "b", .quota = 4 * test_quota},
+                     {.name = "default", .quota = 0}};
+    tier.instances = {instance_of("a", 1, 3 * test_quota), instance_of("a", 2, test_quota),
+                      instance_of("b", 3, test_quota)};
   }
   auto groups() { return reports.groups(tier, curves, limits); }
 
   blocks::store_status tier;
   std::vector<blocks::curve_status> curves{curve_of(1), curve_of(2), curve_of(3)};
-  std::map<std::string, quota_limits> limits{{"a", {mib, 10 * mib}}, {"b", {mib, 10 * mib}}, {"c", {mib, 2 * mib}}};
+  std::map<std::string, quota_limits> limits{
+      {"a", {test_quota, 10 * test_quota}}, {"b", {test_quota, 10 * test_quota}}, {"c", {test_quota, 2 * test_quota}}};
   quota_reports reports;
 };
 
@@ -44,7 +48,7 @@ BOOST_FIXTURE_TEST_CASE(groups_with_limits_are_made_of_their_instances_shares_an
   const auto all = groups();
   BOOST_REQUIRE(all.size() == 2U);  // `c` has no account
   BOOST_TEST(all[0].name == "a");
-  BOOST_TEST(all[0].quota == 8 * mib);
+  BOOST_TEST(all[0].quota == 8 * test_quota);
   BOOST_REQUIRE(all[0].members.size() == 2U);
   BOOST_TEST(all[0].members[0].share == 0.75);
   BOOST_REQUIRE(all[0].members[0].points.size() == 2U);
@@ -79,7 +83,9 @@ BOOST_FIXTURE_TEST_CASE(a_group_of_which_an_instance_is_not_watched_or_that_has_
 BOOST_FIXTURE_TEST_CASE(a_mover_ends_with_the_curves_and_looks_at_what_it_is_given, actor_fixture) {
   const auto curves = system().spawn<live_curves>(std::make_shared<watched_limit>());
   config::node_config settings = config::default_config();
-  settings.groups["g"] = {.quota = mib, .quota_min = mib, .quota_max = 2 * mib};
+  auto& group = settings.groups["g"];
+  group.quota = group.quota_min = test_quota;
+  group.quota_max = 2 * test_quota;
   auto mover = system().spawn<quota_mover>(dram(), curves, std::make_shared<const config::node_config>(settings));
   run();
   caf::anon_send(mover, tick_atom_v);
@@ -88,11 +94,14 @@ BOOST_FIXTURE_TEST_CASE(a_mover_ends_with_the_curves_and_looks_at_what_it_is_giv
   const auto report = ask<dram_report_ptr>(dram(), report_atom_v);
   BOOST_REQUIRE(report);
   for (const auto& each : (*report)->store.accounts) BOOST_TEST(each.quota == 0U);
-  const caf::actor_addr address = mover.address();
-  mover = nullptr;
+  const caf::scoped_actor observer(system());
+  observer->monitor(mover);
   caf::anon_send_exit(curves, caf::exit_reason::user_shutdown);
   run();
-  BOOST_TEST(!caf::actor_cast<caf::actor>(address));
+  bool is_over = false;
+  observer->receive([&](const caf::down_msg& down) { is_over = down.source == mover.address(); },
+                    caf::after(std::chrono::seconds(0)) >> [] {});
+  BOOST_TEST(is_over);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

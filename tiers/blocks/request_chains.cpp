@@ -193,8 +193,7 @@ void request_chains::place_stored(session& session, boot_time now) {
     group.policy->resume_request(before->request_context,
                                  known ? std::optional(before->blocks.back().record) : std::nullopt);
   } else {
-    const std::uint32_t context =
-        begin_request(group, {}, {.ids = std::move(stored.ids), .use = watched_use::stored}, now);
+    const std::uint32_t context = begin_request(group, {}, {.ids = std::move(stored.ids)}, now);
     session.chains.add({.asked = {}, .request_context = context, .blocks = {}});
     before = &session.chains.latest();
   }

@@ -8,19 +8,12 @@
 
 namespace cenote::blocks {
 
-/// The use that a request makes of its blocks.
-enum class watched_use : std::uint8_t {
-  asked,   ///< asks for them
-  stored,  ///< stores them, without having been asked for
-};
-
 /// A request for blocks of an instance's first pool.
 struct watched_request {
   std::uint32_t instance = 0;      ///< its number
   std::uint64_t room = 0;          ///< blocks that the pool would have room for without others
   std::vector<std::uint64_t> ids;  ///< identities of its blocks, head first, whether they are there or not
   std::uint32_t block_tokens = 0;  ///< of the instance's spec; 0: it names none
-  watched_use use = watched_use::asked;
   bool is_cut = false;  ///< so many blocks were not there that only the first ones of them and the last are named
 };
 

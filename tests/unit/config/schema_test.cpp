@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <algorithm>
 #include <set>
 
 #include "config/document.hpp"
@@ -77,15 +78,21 @@ BOOST_AUTO_TEST_CASE(every_default_is_accepted_by_its_own_key) {
 BOOST_AUTO_TEST_CASE(every_key_can_be_set_and_shows_up) {
   for (const auto& key : all_keys()) {
     const bool is_endpoint = key.name == "publish.endpoint" || key.name == "publish.replay";
-    const std::string text = key.name == "gpu.devices" ? "[\"sim:0\"]"
-                             : is_endpoint             ? "tcp://127.0.0.1:1"
-                                                       : other_value(key);
+    const std::string text = key.name == "gpu.devices"     ? "[\"sim:0\"]"
+                             : is_endpoint                 ? "tcp://127.0.0.1:1"
+                             : key.name == "optimize.mode" ? "off"
+                                                           : other_value(key);
     if (text.empty()) continue;
     const auto name = with_group(key.name);
     std::vector<std::string> sets{name + "=" + text};
     if (key.name == "nvme.paths") sets.emplace_back("nvme.capacity=1GiB");
     if (key.name == "gpu.capacity") sets.emplace_back("gpu.devices=[\"sim:0\"]");
     if (key.name == "cluster.seeds") sets.emplace_back("cluster.name=a");
+    if (key.name.starts_with("groups.<name>.quota_m")) {
+      sets.push_back(with_group("groups.<name>.quota") + "=64MiB");
+      sets.push_back(with_group("groups.<name>.quota_max") + "=64MiB");
+      std::ranges::rotate(sets, sets.begin() + 1);  // the key itself comes last
+    }
     if (key.name == "publish.replay") sets.emplace_back("publish.endpoint=tcp://127.0.0.1:2");
     if (is_endpoint) sets.emplace_back("publish.name=a");
     const auto config = good(load_sets(sets));

@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(a_policy_that_follows_no_requests_has_none_handed_on_unless
   BOOST_TEST(of.all.watched.take().empty());
 }
 
-BOOST_AUTO_TEST_CASE(while_requests_are_recorded_those_of_any_policy_are_handed_on_with_their_use_and_tokens) {
+BOOST_AUTO_TEST_CASE(while_requests_are_recorded_those_of_any_policy_are_handed_on_with_their_tokens) {
   group.watched_room = 7;
   in.spec.tokens_per_block = 16;
   of.all.options.watch = request_watch::followed;
@@ -105,7 +105,6 @@ BOOST_AUTO_TEST_CASE(while_requests_are_recorded_those_of_any_policy_are_handed_
   of.chains.place_stored(by, now);
   const auto requests = of.all.watched.take();
   BOOST_REQUIRE(requests.size() == 1U);
-  BOOST_TEST((requests[0].use == watched_use::stored));
   BOOST_TEST(requests[0].block_tokens == 16U);
   BOOST_TEST(!requests[0].is_cut);
   of.all.options.watch = request_watch::none;
