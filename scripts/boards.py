@@ -3,7 +3,8 @@
     scripts/boards.py --check    status 1 where a board is not what the tables and the panels give
     scripts/boards.py --write    makes the boards anew
 
-Panels are in board_panels.py. One whose expression names what no table has is refused, see board_model.py.
+Panels are in board_nodes.py and board_services.py. One whose expression names what no table has is refused, see
+board_model.py.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from board_model import (
     read_metrics,
     spelled_out,
 )
-from board_panels import BOARDS
+from board_nodes import NODE_BOARD
+from board_services import INDEXER_BOARD, MANAGER_BOARD
+
+BOARDS = (NODE_BOARD, MANAGER_BOARD, INDEXER_BOARD)
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24

@@ -1,31 +1,9 @@
-"""The panels of Cenote's boards: what scripts/boards.py makes files of."""
+"""The panels of the board of nodes."""
 
 from __future__ import annotations
 
 from board_model import Board, Panel, Query, Row, Variable
-
-
-def quantiles(family: str, labels: str = "") -> list[Query]:
-    """Half and 99 of 100 take less."""
-    names = "".join(f", {each}" for each in labels.split())
-    legend = " ".join(["{{instance}}", *(f"{{{{{each}}}}}" for each in labels.split())])
-    return [
-        Query(
-            f"histogram_quantile({share}, sum by (instance, le{names}) (rate({family}_bucket{{@}}[~])))",
-            f"{legend} {name}",
-        )
-        for share, name in (("0.5", "p50"), ("0.99", "p99"))
-    ]
-
-
-def per_second(series: str, legend: str = "") -> Query:
-    """A counter's rate at each node."""
-    return Query(f"sum by (instance) (rate({series}[~]))", f"{{{{instance}}}} {legend}".strip())
-
-
-def level(series: str, legend: str = "") -> Query:
-    """A gauge's value at each node."""
-    return Query(f"sum by (instance) ({series})", f"{{{{instance}}}} {legend}".strip())
+from board_queries import level, per_second, quantiles, targets_of
 
 
 def hit_ratio(unit: str, call: str, label: str = "exported_instance") -> Query:
@@ -984,14 +962,6 @@ WORKER = Row(
 )
 
 
-def targets_of(series: str, name: str) -> list[Variable]:
-    """The variables that `@` stands for."""
-    return [
-        Variable("job", "Job", f"label_values({series}, job)"),
-        Variable("node", name, f'label_values({series}{{job=~"$job"}}, instance)'),
-    ]
-
-
 NODE_BOARD = Board(
     "cenote",
     "Cenote nodes",
@@ -1007,5 +977,3 @@ NODE_BOARD = Board(
     ],
     [GLANCE, HITS, CURVES, TIERS, TRANSFERS, PREFETCH, SESSIONS, NVME, REMOTE, DEVICE, CLUSTER, ERRORS, WORKER],
 )
-
-BOARDS = [NODE_BOARD]
