@@ -252,9 +252,10 @@ TIERS = Row(
             [
                 per_second("cenote_dram_demoted_total{@}", "taken below"),
                 per_second("cenote_dram_demotions_dropped_total{@}", "without a copy"),
+                per_second("cenote_dram_copies_skipped_total{@}", "not copied at once"),
             ],
-            "Blocks a second that the tier below took, and that left without a copy there; the second should be next "
-            "to 0.",
+            "Blocks a second that the tier below took, that left without a copy there, and that it was to have at once "
+            "and did not get; the last two should be next to 0.",
         ),
         Panel(
             "DRAM",
@@ -503,11 +504,12 @@ SESSIONS = Row(
             "short",
             [
                 per_second("cenote_server_turned_away_total{@}", "connections"),
+                per_second("cenote_server_attaches_refused_total{@}", "attaches"),
                 per_second("cenote_dram_no_space_total{@}", "no space"),
                 per_second("cenote_dram_reserve_refused_total{@}", "beyond a share"),
                 per_second("cenote_dram_pin_share_refusals_total{@}", "too much pinned"),
             ],
-            "Connections and reservations a second that were refused; 0 is good.",
+            "Connections, attaches and reservations a second that were refused; 0 is good.",
         ),
         Panel(
             "Memory taken back",

@@ -1,6 +1,6 @@
 """packaging/prometheus: each alert fires and stays quiet as it should, and leads to a section of a document.
 
-Cases are played by promtool, of Debian's package `prometheus`, whose service nobody needs for that:
+Cases are played by promtool, of Debian's package `prometheus`, whose service is not needed for that:
 `apt-get download prometheus && dpkg -x prometheus_*.deb FOLDER`, and FOLDER/usr/bin in PATH.
 """
 
@@ -67,11 +67,11 @@ def one(metric: str, values: str, **labels: str) -> dict[str, str]:
     return {of_node(metric, **labels): values}
 
 
-def lookups(found: str, count: str = "0+6000x360") -> dict[str, str]:
+def lookups(hits: str, count: str = "0+6000x360") -> dict[str, str]:
     """Six hours of an engine that asks for 100 tokens a second."""
     return {
         f"cenote_instance_looked_up_tokens_total{{{KV}}}": count,
-        f"cenote_instance_found_tokens_total{{{KV}}}": found,
+        f"cenote_instance_found_tokens_total{{{KV}}}": hits,
     }
 
 
@@ -100,6 +100,7 @@ CASES = [
     fires("CenoteWorkerExceptions", 40, one("cenote_worker_exceptions_total", "0x30 1x30")),
     quiet("CenoteWorkerExceptions", 90, one("cenote_worker_exceptions_total", "1x10 0x80")),  # another worker
     fires("CenoteClientsRefused", 40, one("cenote_server_turned_away_total", "0+1x60")),
+    fires("CenoteClientsRefused", 40, one("cenote_server_attaches_refused_total", "0+1x60")),
     quiet("CenoteClientsRefused", 40, one("cenote_server_turned_away_total", "0x25 3x40")),
     fires("CenoteNoSpace", 40, one("cenote_dram_no_space_total", "0+5x60")),
     fires("CenoteNoSpace", 40, one("cenote_dram_pin_share_refusals_total", "0+5x60")),
