@@ -159,6 +159,7 @@ CASES = [
         holder="redis://c",
     ),
     fires("CenoteRemovalPending", 50, one("cenote_cluster_unconfirmed_removals", "0x5 2x60"), holder="another node"),
+    fires("CenoteRemovalPending", 50, one("cenote_cluster_awaited_nodes", "0x5 2x60"), holder="another node"),
     quiet("CenoteRemovalPending", 50, one("cenote_cluster_unconfirmed_removals", "0x25 2x60")),
     fires(
         "CenoteRemovalsDropped",
