@@ -45,7 +45,12 @@ def panel_json(panel: Panel, metrics: Metrics, number: int, place: Mapping[str, 
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
     if panel.is_small:
-        options = {"colorMode": "none", "graphMode": "none", "reduceOptions": {"calcs": ["lastNotNull"]}}
+        options = {
+            "colorMode": "none",
+            "graphMode": "none",
+            "textMode": "value_and_name",
+            "reduceOptions": {"calcs": ["lastNotNull"]},
+        }
     else:
         fill = 30 if panel.is_stacked else 5
         stacking = {"mode": "normal" if panel.is_stacked else "none"}
