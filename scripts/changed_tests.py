@@ -40,6 +40,13 @@ GENERATED = {
     "docs/metrics.md": "unit_worker",
     "docs/policies.md": "unit_eviction",
 }
+# Pages and data that no program reads, and the tests that do.
+READERS = {
+    "docs/service-metrics.md": ("tests/processes/test_service_metrics.py", "tests/python/test_boards.py"),
+    "docs/operations.md": ("tests/python/test_alerts.py",),
+    "packaging/grafana": ("tests/python/test_boards.py", "tests/processes/test_metrics.py"),
+    "packaging/prometheus": ("tests/python/test_alerts.py", "tests/processes/test_metrics.py"),
+}
 ALL_PROCESSES = ("tests/processes", "tests/python")
 
 
@@ -175,6 +182,8 @@ def select(targets: dict[str, Target], files: list[PurePosixPath]) -> Selection:
         selection.fuzz = selection.fuzz or is_fuzzed(file)
         if name in GENERATED:
             selection.units.add(GENERATED[name])
+        readers = READERS.get(name, READERS.get(file.parent.as_posix(), ()))
+        selection.processes.update(readers)
         if file.suffix == ".py":
             select_python(file, selection)
         elif file.parts[:2] == ("tests", "fuzz"):
@@ -183,7 +192,7 @@ def select(targets: dict[str, Target], files: list[PurePosixPath]) -> Selection:
             select_code(targets, file, selection)
         elif file.suffix == ".md":
             selection.processes.add("tests/python/test_check_docs.py")
-        elif file.parts[0] in ("docs", ".github", ".devcontainer"):
+        elif file.parts[0] in ("docs", ".github", ".devcontainer") or readers:
             continue
         else:  # the build, the scripts, data that tests read
             selection.is_whole = True

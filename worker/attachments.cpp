@@ -185,6 +185,12 @@ void attachments::end_late() {
 }
 
 result<void> attachments::attach(connection& connection, const local::frame& frame) {
+  auto begun = begin_attach(connection, frame);
+  if (!begun) ++refusals_;
+  return begun;
+}
+
+result<void> attachments::begin_attach(connection& connection, const local::frame& frame) {
   if (draining_) return std::unexpected(*draining_);
   if (connection.session != 0) return fail(error_code::malformed, "this connection has a session already");
   if (!may_attach(connection, *config_.get())) return std::unexpected(may_not_attach(connection.peer.uid));
@@ -308,6 +314,7 @@ result<void> attachments::send_session(connection& connection, opening& ready) {
 /// Answers now. What the open question does for a session comes first: that is taken back when it is answered.
 void attachments::refuse(opening_map::iterator its, const error& why) {
   opening& refused = its->second;
+  ++refusals_;
   refused.has_ended = true;
   refused.wanted->is_given_up = true;
   const asker to = refused.to;

@@ -51,6 +51,8 @@ class attachments {
 
   /// Success: it is answered later.
   result<void> attach(connection& connection, const local::frame& frame);
+  /// Attaches that were answered with an error.
+  [[nodiscard]] std::uint64_t refusals() const noexcept { return refusals_; }
   result<void> reattach(connection& connection, const local::frame& frame);
   result<void> send_slabs(connection& connection, const local::frame& frame);
   /// Success: it is answered later.
@@ -140,6 +142,7 @@ class attachments {
   template <class Answer>
   void hear(std::uint64_t ticket, void (attachments::*next)(opening_map::iterator, const Answer&),
             const result<Answer>& answer);
+  result<void> begin_attach(connection& connection, const local::frame& frame);
   void end_late();
   void whole_opened(opening_map::iterator its, const opened_instance_ptr& whole);
   void instance_opened(opening_map::iterator its, const opened_instance_ptr& instance);
@@ -192,7 +195,7 @@ class attachments {
   std::unordered_map<std::uint64_t, tier_number> coming_;
   std::set<std::uint64_t> coming_suspects_;              ///< of those, the ones that end then
   std::map<std::uint64_t, release_question> releasing_;  ///< by session
-  std::uint64_t last_ticket_ = 0;
+  std::uint64_t last_ticket_ = 0, refusals_ = 0;
   std::uint32_t last_session_ = 0;        ///< low half of the number of the session that attached last
   choice_words last_choice_{};            ///< that all sessions have
   std::vector<std::uint64_t> undropped_;  ///< ended sessions that the keeper may still have

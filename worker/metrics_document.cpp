@@ -22,7 +22,9 @@ constexpr std::string_view introduction =
 
 What a node answers to `GET /metrics` (see [operations](operations.md)), in Prometheus' text format, and where
 `cenote status --json` has the same. Sizes are bytes, times seconds. Counters begin at 0 with each worker. Families of a
-tier below DRAM are there when the node has it; those of an instance's policy when `dram.policy = "auto"`.
+tier below DRAM are there when the node has it; those of an instance's policy when `dram.policy = "auto"`. Boards of
+Grafana and alerts are made from this table ([observe](how-to/observe.md)); managers and indexers have
+[a table of their own](service-metrics.md).
 
 This page is written from the tables of figures in the sources (`core/figure.hpp` says where they stand): a test
 compares them, and writes it with `CENOTE_TEST_WRITE_DOCS=1`.

@@ -8,7 +8,7 @@ namespace cenote {
 /// Of the node's socket.
 struct server_report {
   std::uint64_t connections = 0, closing = 0, descriptors_in_flight = 0;
-  std::uint64_t turned_away = 0, held_back = 0, unread = 0, failures = 0;
+  std::uint64_t turned_away = 0, attaches_refused = 0, held_back = 0, unread = 0, failures = 0;
 };
 
 /// Of the node as a whole.
@@ -30,7 +30,11 @@ struct figure_table<server_report> {
       {"server.descriptors_in_flight", "cenote_server_descriptors_in_flight", gauge, "descriptors",
        "Descriptors that were sent and are not read.", &all::descriptors_in_flight},
       {"server.turned_away", "cenote_server_turned_away_total", counter, "connections",
-       "Connections of who may not attach, or has too many.", &all::turned_away},
+       "Connections of who may not attach, or has too many, or that found no descriptor.", &all::turned_away},
+      {"server.attaches_refused", "cenote_server_attaches_refused_total", counter, "attaches",
+       "Attaches that were answered with an error: beyond a bound, not allowed, not in time, or given up by their "
+       "client.",
+       &all::attaches_refused},
       {"server.held_back", "cenote_server_held_back_total", counter, "requests",
        "Requests that waited until descriptors were read.", &all::held_back},
       {"server.unread", "cenote_server_unread_total", counter, "connections",

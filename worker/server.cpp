@@ -275,6 +275,7 @@ void server::turn_away(const error& why) {
   const error reason(error_code::limit_exceeded, "the node is out of file descriptors: " + why.message());
   spare_.reset();
   if (const auto waiting = local::accept_one(listener_.get()); waiting && *waiting) {
+    ++counters_.turned_away;
     (void)local::try_send_frame((*waiting)->get(), {.type = local::frame_type::failure}, local::encode_failure(reason),
                                 {});
   } else {
@@ -512,6 +513,7 @@ server_report server::own_report() {
   server_report now = counters_;
   now.connections = connections_.size();
   now.closing = partings_.size();
+  now.attaches_refused = sessions_->refusals();
   for (auto& [socket, each] : connections_) now.descriptors_in_flight += each.out.descriptors();
   for (parting& each : partings_) now.descriptors_in_flight += each.out.descriptors();
   return now;

@@ -360,8 +360,10 @@ def test_more_sessions_than_allowed_are_refused_until_one_leaves(start_node: Sta
     with pytest.raises(cenote.CenoteError, match=r"node\.max_sessions") as why:
         attach(node, "i")
     assert why.value.code == "limit_exceeded"
+    assert node.status()["server"]["attaches_refused"] == 1
     sessions[1].close()
     attach(node, "i")
+    assert node.status()["server"]["attaches_refused"] == 1
 
 
 def test_sessions_that_come_and_go_leave_nothing_behind(node: Node, attach: Attach) -> None:

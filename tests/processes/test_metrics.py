@@ -14,12 +14,13 @@ from typing import Any
 
 import blocks
 import pytest
+import yaml
 from conftest import StartAgent, StartNode
+from exposition import SAMPLE, Family, families_of
 from node import LIMIT, ROOT, KiB, Node, free_port, until
 from redis import Redis
 
 Attach = Callable[..., Any]
-SAMPLE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? (\S+)$")
 
 
 def address(node: Node) -> str:
@@ -223,22 +224,6 @@ def test_slow_connections_and_many_of_them_do_not_keep_health_from_being_asked(s
         each.close()
 
 
-def families(node: Node) -> list[tuple[str, str, str, str]]:
-    """Name, kind, labels and help of each."""
-    found: dict[str, list[str]] = {}
-    for line in fetch(node, "/metrics").splitlines():
-        if line.startswith("# HELP "):
-            name, about = line.split(" ", 3)[2:]
-            found[name] = ["", "", about]
-        elif line.startswith("# TYPE "):
-            found[line.split()[2]][0] = line.split()[3]
-        elif sample := SAMPLE.match(line):
-            name = max((each for each in found if sample[1].startswith(each)), key=len)
-            labels = [each for each in re.findall(r'(?:^|,)([a-z_]+)="', sample[2] or "") if each != "le"]
-            found[name][1] = ", ".join(f"`{each}`" for each in labels)
-    return [(name, *rest) for name, rest in found.items()]  # type: ignore[misc]
-
-
 @pytest.fixture
 def full_node(start_node: StartNode, attach: Attach, tmp_path: Path, redis: Redis) -> Iterator[Node]:
     """One that has everything that figures tell of."""
@@ -259,8 +244,41 @@ def full_node(start_node: StartNode, attach: Attach, tmp_path: Path, redis: Redi
 def test_the_documentation_names_every_metric(full_node: Node) -> None:
     page = (ROOT / "docs/metrics.md").read_text().split("\n## ")[0]
     cells = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
-    documented = [(row[0].strip("` "), *(row[at].strip() for at in (1, 3, 5))) for row in cells]
-    assert documented == families(full_node)
+    documented = [Family(row[0].strip("` "), *(row[at].strip() for at in (1, 3, 5))) for row in cells]
+    assert documented == families_of(fetch(full_node, "/metrics"))
+
+
+OPERAND = re.compile(r"\b(cenote_[a-z_]+)(?:\{([^{}]*)\})?")
+CHOICE = re.compile(r'([a-z_]+)="([^"$]*)"')
+
+
+def expressions() -> list[str]:
+    """Of the board of nodes, and of rules."""
+    board = json.loads((ROOT / "packaging/grafana/cenote.json").read_text())
+    panels = [panel for top in board["panels"] for panel in (top, *top.get("panels", ()))]
+    groups = yaml.safe_load((ROOT / "packaging/prometheus/cenote.rules.yml").read_text())["groups"]
+    queries = [query["expr"] for panel in panels for query in panel.get("targets", ())]
+    return queries + [rule["expr"] for group in groups for rule in group["rules"]]
+
+
+def choices_in(expression: str) -> Iterator[tuple[str, str]]:
+    """Series of nodes, each with a label's value that it selects, or without."""
+    for series, selector in OPERAND.findall(expression):
+        if series.startswith(("cenote_manager_", "cenote_indexer_")):
+            continue
+        yield series, ""
+        for label, value in CHOICE.findall(selector):
+            yield series, f'{label}="{value}"'
+
+
+def test_boards_and_rules_select_what_a_node_serves(full_node: Node) -> None:
+    served = [(sample.partition("{")[0], sample) for sample in metrics(full_node)]
+    wanted = {choice for each in expressions() for choice in choices_in(each)}
+    assert {'call="match"', 'reason="cannot_win"', 'times="2"'} <= {label for _, label in wanted}
+    absent = {
+        (series, label) for series, label in wanted if not any(series == name and label in all for name, all in served)
+    }
+    assert absent == set()
 
 
 def test_the_documentation_names_every_counter_of_the_status(full_node: Node) -> None:

@@ -124,6 +124,23 @@ def test_a_server_that_is_killed_costs_hits_and_comes_back(
     assert found(reader, more) == COUNT
 
 
+def test_blocks_that_a_server_away_does_not_get_are_counted(
+    start: Callable[..., Node], attach: Attach, redis: Redis
+) -> None:
+    here = start()
+    redis.kill()
+    until(lambda: remote(here)["serving"] == 0)
+    session = attach(here, "model", block=BLOCK)
+    put(session, "meanwhile")
+    until(lambda: here.counter("copies_skipped") == COUNT)
+    assert (counter(here, "put"), counter(here, "dropped")) == (0, 0)  # none was handed over
+    redis.start()
+    until(lambda: remote(here)["serving"] == 1)
+    put(session, "after")
+    all_put(here, COUNT)
+    assert here.counter("copies_skipped") == COUNT
+
+
 def test_a_server_that_stands_still_keeps_nobody_waiting(
     start: Callable[..., Node], attach: Attach, redis: Redis
 ) -> None:

@@ -85,6 +85,17 @@ def test_a_page_concerns_what_checks_pages(targets: dict[str, changed_tests.Targ
     assert found["units"] == ""
 
 
+def test_boards_and_rules_concern_what_reads_them(targets: dict[str, changed_tests.Target]) -> None:
+    found = run_lines(targets, "packaging/prometheus/cenote.rules.yml", "docs/operations.md")
+    assert found["presets"] == "release lint"
+    assert found["processes"].split() == [
+        "tests/processes/test_metrics.py",
+        "tests/python/test_alerts.py",
+        "tests/python/test_check_docs.py",
+    ]
+    assert found["units"] == ""
+
+
 def test_the_build_and_files_that_no_list_names_concern_everything(targets: dict[str, changed_tests.Target]) -> None:
     for file in ("cmake/CenoteFlags.cmake", "scripts/setup", "attic/forgotten.cpp"):
         assert run_lines(targets, file)["units"] == "^(unit_client|unit_core|unit_nvme)$"

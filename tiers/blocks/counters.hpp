@@ -10,7 +10,8 @@ struct store_counters {
   std::uint64_t commits = 0, duplicates = 0, evicted = 0, removed = 0, moved = 0, slabs_moved = 0, pinned_victims = 0;
   std::uint64_t refused_commits = 0, revoked_reservations = 0, revoked_grants = 0, no_space = 0, collisions = 0;
   std::uint64_t reclaimed_blocks = 0, touches = 0, checksum_errors = 0, quarantine_freed = 0;
-  std::uint64_t demoted = 0, demotions_dropped = 0, promoted = 0, promotions_failed = 0;
+  std::uint64_t demoted = 0, demotions_dropped = 0, copies_skipped = 0, promoted = 0;
+  std::uint64_t promotions_failed = 0;
   std::uint64_t waits = 0, put_waits = 0, expired = 0, instances_given_up = 0, not_held = 0;
   std::uint64_t touches_dropped = 0, reserve_refused = 0, victims_examined = 0, pin_scans = 0;
   std::uint64_t publications_refused = 0, pin_share_refusals = 0;
@@ -77,6 +78,9 @@ struct figure_table<blocks::store_counters> {
        &all::demoted},
       {"counters.demotions_dropped", "cenote_dram_demotions_dropped_total", counter, "blocks",
        "Blocks that left without a copy below.", &all::demotions_dropped},
+      {"counters.copies_skipped", "cenote_dram_copies_skipped_total", counter, "blocks",
+       "Blocks that a tier below was to have at once and did not get: it was away, or its write window was full.",
+       &all::copies_skipped},
       {"counters.instances_given_up", "cenote_instances_given_up_total", counter, "instances",
        "Instances that nobody used and that were given up.", &all::instances_given_up},
       {"counters.promoted", "cenote_dram_promoted_total", counter, "blocks", "Blocks brought up from below.",

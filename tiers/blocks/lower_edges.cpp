@@ -76,12 +76,15 @@ void lower_edges::write_hot(slab& home, block_ref ref, std::uint16_t hits) {
   }
 }
 
-/// Writes a copy, while the block stays. False: it has one there, another transfer of it is under way, or the window is
-/// full.
+/// Writes a copy, while the block stays. False: it has one there, another transfer of it is under way, the tier is
+/// away, or the window is full. The last two are counted.
 bool lower_edges::write_copy(edge_number edge, slab& home, block_ref ref) {
   const bool below = (state_.record_of(home, ref).flags & block_record::flag_of(edge)) != 0;
-  if (state_.away[edge] || below || transfers_.is_moving(home, ref) || !transfers_.may_write(edge, pool_of(home)))
+  if (below || transfers_.is_moving(home, ref)) return false;
+  if (state_.away[edge] || !transfers_.may_write(edge, pool_of(home))) {
+    ++state_.counters.copies_skipped;
     return false;
+  }
   write_down(edge, home, ref, false);
   return true;
 }

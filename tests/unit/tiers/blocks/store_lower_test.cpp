@@ -506,11 +506,27 @@ BOOST_AUTO_TEST_CASE(with_ingest_none_nothing_is_written_and_what_is_there_is_re
   BOOST_TEST((reader.load(1000).state == load_state::loading));
 }
 
+BOOST_AUTO_TEST_CASE(blocks_that_a_tier_away_was_to_have_at_once_are_counted) {
+  world all({.ingest = ingest::all});
+  all.at.tier->set_standing(0, false);
+  all.put(0, 40);
+  BOOST_TEST(all.demotions().empty());
+  BOOST_TEST(all.counters().copies_skipped == 40U);
+  BOOST_TEST(all.a.put(key_of(0)).value == 0U);  // it is there already
+  BOOST_TEST(all.counters().copies_skipped == 40U);
+  all.at.tier->set_standing(0, true);
+  all.put(40, 1);
+  BOOST_TEST(all.demotions().size() == 1U);
+  BOOST_TEST(all.counters().copies_skipped == 40U);
+}
+
 BOOST_AUTO_TEST_CASE(a_block_that_is_written_through_is_not_evicted_meanwhile) {
   world all({.ingest = ingest::all, .write_window = block});
   all.put(0, 1);
   const auto down = all.demotions();
+  BOOST_TEST(all.counters().copies_skipped == 0U);
   all.put(1, 200);
+  BOOST_TEST(all.counters().copies_skipped == 200U);  // the window is full
   BOOST_TEST(all.present(0));
   for (const transfer& each : down) BOOST_TEST(holds(each.memory.data(), block, each.full));
   all.answer(down, transfer_result::done);
