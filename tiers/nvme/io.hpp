@@ -38,6 +38,8 @@ struct engine_options {
   /// Of an exception on a thread of the engine, the callback's among them. It goes on; no completion is lost, and what
   /// the callback threw at comes again.
   exception_callback on_exception = {};
+  /// Why io_uring is not used although it would have been, before an engine of threads is made in its place.
+  std::function<void(const error&)> on_refusal = {};
 };
 
 /// Moves blocks to and from one path. Every request gets exactly one completion, in any order; reads go before writes
