@@ -41,7 +41,7 @@ membership::membership(identity self, membership_options options, steady_time no
       next_beat_(now + options_.beat),
       now_(now),
       promised_(now) {
-  for (const endpoint& each : options_.names) names_.push_back({.where = each, .next = now, .since = now});
+  for (const endpoint& each : options_.names) names_.push_back({.place = each, .next = now, .begin = now});
   for (const endpoint& each : options_.seeds) add_contact(each, {}, true, now);
   add_contact(self_.where, self_.name, false, now);
   contacts_.at(self_.where.text()).is_self = true;
@@ -126,17 +126,17 @@ void membership::look_up_due(steady_time now) {
   for (name_record& each : names_) {
     if (each.is_asked || now < each.next) continue;
     each.is_asked = true;
-    sayings_.emplace_back(lookup_saying{each.where});
+    sayings_.emplace_back(lookup_saying{each.place});
   }
 }
 
 void membership::take_addresses(const endpoint& name, const result<std::vector<endpoint>>& addresses, steady_time now) {
   note_time(now);
-  const auto found = std::ranges::find(names_, name.text(), [](const auto& each) { return each.where.text(); });
+  const auto found = std::ranges::find(names_, name.text(), [](const auto& each) { return each.place.text(); });
   if (found != names_.end()) {
     found->is_asked = false;
     found->is_known = addresses.has_value();
-    found->why = addresses ? std::string() : addresses.error().message();
+    found->reason = addresses ? std::string() : addresses.error().message();
     found->next = now + jittered(options_.longest_pause);
     if (addresses) take_seeds(name.text(), *addresses, now);
   }
@@ -838,7 +838,7 @@ std::vector<peer_row> membership::peers() const {
     rows.push_back({{.name = each.name, .where = each.where}, state, each.since, {}, each.link, each.why});
   }
   for (const name_record& each : names_) {
-    if (!each.is_known) rows.push_back({{.where = each.where}, peer_state::dialling, each.since, {}, 0, each.why});
+    if (!each.is_known) rows.push_back({{.where = each.place}, peer_state::dialling, each.begin, {}, 0, each.reason});
   }
   return rows;
 }

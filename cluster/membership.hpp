@@ -216,12 +216,12 @@ class membership {
   };
   /// A name behind which there are addresses.
   struct name_record {
-    endpoint where;
+    endpoint place;
     bool is_asked = false;  ///< take_addresses() is awaited
     bool is_known = false;  ///< the last answer had addresses
     steady_time next{};
-    steady_time since{};
-    std::string why{};
+    steady_time begin{};
+    std::string reason{};  ///< of the last answer without addresses
   };
   struct member_record {
     identity who;

@@ -1,8 +1,8 @@
 """Folders of kustomize, rendered: by `kustomize` or `kubectl` where one is installed, and else by what is here.
 
-That knows the part which packaging/kubernetes uses, and refuses the rest: resources, components, configMapGenerator with
-files (names without a hash), patches by path, namespace, images. A patch is merged as Kubernetes merges it: lists of
-named things by their names; other lists are replaced."""
+That knows the part which packaging/kubernetes uses, and refuses the rest: resources, components, configMapGenerator
+with files (names without a hash), patches by path, namespace, images. A patch is merged as Kubernetes merges it: lists
+of named things by their names; other lists are replaced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def render(folder: Path) -> list[Resource]:
 
 
 def accumulate(folder: Path, present: list[Resource]) -> list[Resource]:
-    """`present` and what the folder adds, changed as it says."""
+    """`present` and the resources that the folder adds, with its changes."""
     rules = yaml.safe_load((folder / "kustomization.yaml").read_text())
     assert set(rules) <= KNOWN, f"{folder}: {set(rules) - KNOWN} is not known to the tests: install kustomize"
     for name in rules.get("resources", []):

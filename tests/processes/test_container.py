@@ -54,7 +54,7 @@ Attach = Callable[..., Any]
 
 
 def setting(name: str) -> str:
-    """What the Containerfile says of an instruction."""
+    """The arguments of an instruction in the Containerfile's last stage."""
     (found,) = re.findall(rf"^{name} ((?:.*\\\n)*.*)", CONTAINERFILE.read_text().rpartition("\nFROM ")[2], re.MULTILINE)
     return found.replace("\\\n", " ")
 
@@ -170,8 +170,8 @@ class Container:
         self.node.launch()
         return self
 
-    def start(self, *sets: str, **more: Any) -> Container:
-        self.launch(*sets, **more)
+    def start(self, *sets: str, **options: Any) -> Container:
+        self.launch(*sets, **options)
         until("the node answers", self.node._answers)
         return self
 
@@ -235,7 +235,7 @@ def test_a_node_in_a_container_serves_an_engine_outside_and_ends_in_order(
     (said,) = node.logged("blocks were written down before the end")
     assert said["written"] == 50
     node.finish()
-    # What the stop wrote down is there again, for a pod that comes in its place.
+    # The blocks that the stop wrote down are there again, for a pod that comes in its place.
     container.start("nvme.paths=[/disk]", "nvme.capacity=256MiB")
     agent = start_agent(node)
     agent.call("attach", instance="i")

@@ -1,5 +1,6 @@
-"""What packaging/kubernetes and packaging/helm render: does the node accept it, and do limits, times and probes fit the
-node's own? The chart's tests need `helm` on the PATH (`go install helm.sh/helm/v3/cmd/helm@v3.19.0`)."""
+"""Resources that packaging/kubernetes and packaging/helm render: does the node accept its part, and do limits, times
+and probes fit the node's own? The chart's tests need `helm` on the PATH (`go install
+helm.sh/helm/v3/cmd/helm@v3.19.0`)."""
 
 from __future__ import annotations
 
@@ -61,9 +62,9 @@ def chart(name: str) -> list[Resource]:
 
 
 def components(*names: str) -> Callable[[Path], list[Resource]]:
-    """The base with these components, as a folder of kustomize that says so."""
+    """The base with these components, through a folder of kustomize."""
 
-    def made(place: Path) -> list[Resource]:
+    def rendering(place: Path) -> list[Resource]:
         base, *others = (
             os.path.relpath(each, place)
             for each in (KUSTOMIZE / "base", *(KUSTOMIZE / "components" / n for n in names))
@@ -72,7 +73,7 @@ def components(*names: str) -> Callable[[Path], list[Resource]]:
         (place / "kustomization.yaml").write_text(yaml.safe_dump(rules))
         return render(place)
 
-    return made
+    return rendering
 
 
 RENDERINGS: dict[str, Callable[[Path], list[Resource]]] = {
@@ -102,7 +103,7 @@ def number_of(text: str) -> float:
 
 @dataclass
 class NodePod:
-    """The pod of a DaemonSet with a node, and what that node is configured with."""
+    """The pod of a DaemonSet with a node, and the configuration of that node."""
 
     spec: dict[str, Any]
     node: dict[str, Any]
@@ -151,7 +152,7 @@ def pod(resources: list[Resource], tmp_path_factory: pytest.TempPathFactory) -> 
     return made
 
 
-# ---- what the node says to it
+# ---- pods of nodes
 
 
 def test_the_node_accepts_its_configuration(pod: NodePod) -> None:
@@ -259,7 +260,7 @@ def test_what_selects_pods_selects_those_that_are_there_and_no_others(resources:
 
 
 def test_everything_but_a_namespace_is_in_one(resources: list[Resource]) -> None:
-    """Of kustomize's; helm's are where it is told to install them."""
+    """Of kustomize's resources; helm installs its own into one that is named at the call."""
     named = {each["metadata"].get("namespace") for each in resources if each["kind"] != "Namespace"}
     assert named in ({"cenote"}, {None})
 
@@ -397,7 +398,7 @@ def test_resources_are_valid_by_the_schema_of_kubernetes(resources: list[Resourc
     command = [tools() / "kubernetes-validate", "--strict", "-k", KUBERNETES, tmp_path / "all.yaml"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert checked.stderr.count(" passed for resource ") == len(known) + 1, checked.stderr
+    assert (checked.stdout + checked.stderr).count(" passed for resource ") == len(known) + 1
 
 
 def test_the_containerfile_is_without_faults_of_style() -> None:

@@ -38,7 +38,7 @@ struct engine_options {
   /// Of an exception on a thread of the engine, the callback's among them. It goes on; no completion is lost, and what
   /// the callback threw at comes again.
   exception_callback on_exception = {};
-  /// Why io_uring is not used although it would have been, before an engine of threads is made in its place.
+  /// The reason for threads where io_uring was to be tried first.
   std::function<void(const error&)> on_refusal = {};
 };
 

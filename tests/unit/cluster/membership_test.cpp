@@ -103,16 +103,16 @@ struct two_nodes {
 struct node_of_a_name {
   static constexpr auto pause = std::chrono::seconds(6);  // longer than any between two look-ups
 
-  /// What is said, by its kind.
-  template <class Saying>
-  std::vector<std::string> said() {
+  /// The texts of one kind of sayings.
+  template <class Kind>
+  std::vector<std::string> sayings() {
     now += std::chrono::milliseconds(2);
     a.advance(now);
     std::vector<std::string> all;
     for (const cluster::saying& each : a.take_sayings()) {
-      if constexpr (std::is_same_v<Saying, cluster::lookup_saying>) {
-        if (const auto* const look = std::get_if<Saying>(&each)) all.push_back(look->name.text());
-      } else if (const auto* const dial = std::get_if<Saying>(&each)) {
+      if constexpr (std::is_same_v<Kind, cluster::lookup_saying>) {
+        if (const auto* const look = std::get_if<Kind>(&each)) all.push_back(look->name.text());
+      } else if (const auto* const dial = std::get_if<Kind>(&each)) {
         all.push_back(dial->where.text());
         a.dialling(dial->where, ++last);
       }
@@ -259,25 +259,25 @@ BOOST_AUTO_TEST_CASE(links_that_are_there_keep_no_node_from_dialling_others) {
 BOOST_AUTO_TEST_CASE(all_addresses_of_a_name_but_the_own_one_are_dialled_and_it_is_looked_up_again) {
   using texts = std::vector<std::string>;
   node_of_a_name node;
-  BOOST_TEST(node.said<cluster::lookup_saying>() == texts{"pods.example:7000"});
-  BOOST_TEST(node.said<cluster::lookup_saying>() == texts{}, "it is not asked for twice at once");
+  BOOST_TEST(node.sayings<cluster::lookup_saying>() == texts{"pods.example:7000"});
+  BOOST_TEST(node.sayings<cluster::lookup_saying>() == texts{}, "it is not asked for twice at once");
   node.answer(std::vector<endpoint>{{"10.0.0.1", 7000}, {"10.0.0.2", 7000}, {"10.0.0.3", 7000}});
-  BOOST_TEST(node.said<cluster::dial_saying>() == (texts{"10.0.0.2:7000", "10.0.0.3:7000"}));
+  BOOST_TEST(node.sayings<cluster::dial_saying>() == (texts{"10.0.0.2:7000", "10.0.0.3:7000"}));
   node.now += node_of_a_name::pause;
-  BOOST_TEST(node.said<cluster::lookup_saying>() == texts{"pods.example:7000"});
+  BOOST_TEST(node.sayings<cluster::lookup_saying>() == texts{"pods.example:7000"});
   node.answer(std::vector<endpoint>{{"10.0.0.1", 7000}, {"10.0.0.4", 7000}});
-  BOOST_TEST(node.said<cluster::dial_saying>() == texts{"10.0.0.4:7000"});
+  BOOST_TEST(node.sayings<cluster::dial_saying>() == texts{"10.0.0.4:7000"});
 }
 
 BOOST_AUTO_TEST_CASE(an_address_that_a_name_stands_for_no_longer_is_forgotten_in_time_and_one_that_it_has_is_not) {
   node_of_a_name node;
-  (void)node.said<cluster::lookup_saying>();
+  (void)node.sayings<cluster::lookup_saying>();
   node.answer(std::vector<endpoint>{{"10.0.0.2", 7000}, {"10.0.0.3", 7000}});
-  BOOST_TEST(node.said<cluster::dial_saying>().size() == 2U);
+  BOOST_TEST(node.sayings<cluster::dial_saying>().size() == 2U);
   node.answer(std::vector<endpoint>{{"10.0.0.3", 7000}});
   node.close_all(1);
   node.now += std::chrono::minutes(61);
-  (void)node.said<cluster::lookup_saying>();
+  (void)node.sayings<cluster::lookup_saying>();
   const auto rows = node.a.peers();
   BOOST_REQUIRE(rows.size() == 1U);
   BOOST_TEST(rows.front().who.where.text() == "10.0.0.3:7000");
@@ -285,13 +285,13 @@ BOOST_AUTO_TEST_CASE(an_address_that_a_name_stands_for_no_longer_is_forgotten_in
 
 BOOST_AUTO_TEST_CASE(a_name_that_has_no_address_is_shown_with_the_reason_until_it_has_one) {
   node_of_a_name node;
-  (void)node.said<cluster::lookup_saying>();
+  (void)node.sayings<cluster::lookup_saying>();
   node.answer(fail(error_code::system, "look up pods.example: not known"));
   BOOST_REQUIRE(node.a.peers().size() == 1U);
   BOOST_TEST(node.a.peers().front().who.where.text() == "pods.example:7000");
   BOOST_TEST(node.a.peers().front().why == "look up pods.example: not known");
   node.now += node_of_a_name::pause;
-  BOOST_TEST(node.said<cluster::lookup_saying>().size() == 1U);
+  BOOST_TEST(node.sayings<cluster::lookup_saying>().size() == 1U);
   node.answer(std::vector<endpoint>{{"10.0.0.1", 7000}});
   BOOST_TEST(node.a.peers().empty());
 }
