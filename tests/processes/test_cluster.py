@@ -206,7 +206,7 @@ def test_one_name_for_all_nodes_is_a_seed_and_is_followed_when_its_addresses_cha
     all_live(one, two, three)
     assert three.stop() == 0
     resolve(1, 2, 4)
-    four = start(4, "[]")  # knows nobody: the others look it up
+    four = start(4, "[]")  # has no seed itself: the others look it up
     until("they see each other", lambda: live(one) == live(two) == live(four) == 3)
     resolve()
     five = start(5, f'["pods.test:{port}"]')
