@@ -40,6 +40,13 @@ GENERATED = {
     "docs/metrics.md": "unit_worker",
     "docs/policies.md": "unit_eviction",
 }
+# What lies in packaging/ and is read by one file of tests alone.
+PACKAGED = {
+    "Containerfile": "tests/processes/test_container.py",
+    "seccomp": "tests/processes/test_container.py",
+    "kubernetes": "tests/processes/test_kubernetes.py",
+    "helm": "tests/processes/test_kubernetes.py",
+}
 ALL_PROCESSES = ("tests/processes", "tests/python")
 
 
@@ -185,6 +192,8 @@ def select(targets: dict[str, Target], files: list[PurePosixPath]) -> Selection:
             selection.processes.add("tests/python/test_check_docs.py")
         elif file.parts[0] in ("docs", ".github", ".devcontainer"):
             continue
+        elif file.parts[0] == "packaging" and file.parts[1] in PACKAGED:
+            selection.processes.add(PACKAGED[file.parts[1]])
         else:  # the build, the scripts, data that tests read
             selection.is_whole = True
     return selection
