@@ -40,7 +40,7 @@ GENERATED = {
     "docs/metrics.md": "unit_worker",
     "docs/policies.md": "unit_eviction",
 }
-# What lies in packaging/ and is read by one file of tests alone.
+# Parts of packaging/ that one file of tests reads.
 PACKAGED = {
     "Containerfile": "tests/processes/test_container.py",
     "seccomp": "tests/processes/test_container.py",
