@@ -175,47 +175,6 @@ def test_nodes_without_the_secret_or_of_another_cluster_stay_out(cluster: Cluste
     assert counters["greetings_refused"] > 0 and counters["strangers"] > 0
 
 
-OWN_HOSTS = 'mount --bind "$0" /etc/hosts && exec "$@"'
-
-
-def test_one_name_for_all_nodes_is_a_seed_and_is_followed_when_its_addresses_change(
-    start_node: StartNode, tmp_path: Path
-) -> None:
-    """As a headless service of Kubernetes has it: each node is behind the name itself."""
-    hosts = tmp_path / "hosts"
-    prefix = ("unshare", "--mount", "sh", "-c", OWN_HOSTS, str(hosts))
-    (port,) = free_ports(1)
-
-    def resolve(*numbers: int) -> None:
-        hosts.write_text("".join(f"127.0.0.{each} pods.test\n" for each in numbers))
-
-    resolve(1)
-    if (tried := subprocess.run([*prefix, "true"], check=False, capture_output=True)).returncode != 0:
-        pytest.skip(f"no hosts file of its own for a test: {tried.stderr.decode()}")
-
-    def start(number: int, seeds: str) -> Node:
-        name = f"cluster.name=n{number}"
-        settings = (name, f"cluster.listen=127.0.0.{number}:{port}", f"cluster.seeds={seeds}", "metrics.listen=off")
-        return start_node(*settings, capacity="16MiB", launch_only=True, prefix=prefix)
-
-    def all_live(*nodes: Node) -> None:
-        until("all nodes see each other", lambda: all(live(each) == len(nodes) for each in nodes))
-
-    resolve(1, 2, 3)
-    one, two, three = (start(number, f'["pods.test:{port}"]') for number in (1, 2, 3))
-    all_live(one, two, three)
-    assert three.stop() == 0
-    resolve(1, 2, 4)
-    four = start(4, "[]")  # has no seed itself: the others look it up
-    until("they see each other", lambda: live(one) == live(two) == live(four) == 3)
-    resolve()
-    five = start(5, f'["pods.test:{port}"]')
-    until("the reason is shown", lambda: "pods.test" in str(peers(five).get(f"pods.test:{port}", {}).get("why")))
-    resolve(1)
-    until("it is found once the name has an address", lambda: live(five) == live(one) == 4)
-    assert f"pods.test:{port}" not in peers(five)
-
-
 NETWORK_PEER = BINARY.parent / "tests" / "bin" / "network_peer"
 
 

@@ -132,6 +132,8 @@ def image() -> Iterator[Path]:
         pytest.skip("needs root, to mount and to become somebody else")
     if (tried := subprocess.run([*APART, "true"], check=False, capture_output=True)).returncode != 0:
         pytest.skip(f"no namespaces of its own for a test: {tried.stderr.decode()}")
+    if not (BINARY.parent / "cenote-bench").exists():
+        pytest.skip(f"nothing to pack: cenote-bench beside {BINARY} is missing")
     if shutil.which("patchelf") is None:
         pytest.skip("patchelf is not installed; scripts/setup does that")
     with tempfile.TemporaryDirectory(prefix="cenote-") as place:

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/error.hpp"
 #include "tiers/steps.hpp"
 
 namespace cenote::nvme {
