@@ -38,6 +38,9 @@ bool is_about_groups(peer::frame_type type) {
 peer::network_events link_events(std::function<void(link_event)> tell) {
   using enum link_event::kind;
   peer::network_events all;
+  all.addresses = [tell](const endpoint& name, const result<std::vector<endpoint>>& found) {
+    tell({.what = addresses, .name = name, .addresses = found});
+  };
   all.opened = [tell](peer::link_id which, bool is_dialled, const endpoint&) {
     tell({.what = opened, .link = which, .is_dialled = is_dialled});
   };
@@ -114,6 +117,7 @@ void cluster_shell::take(const link_event& event) {
       carrying_.insert(event.link);
       tell_pool();
       break;
+    case link_event::kind::addresses: members_->take_addresses(event.name, event.addresses, now); break;
   }
 }
 
@@ -164,7 +168,9 @@ bool cluster_shell::drops(peer::link_id link, std::span<const std::byte> frame, 
 
 void cluster_shell::carry_out() {
   for (cluster::saying& each : members_->take_sayings()) {
-    if (auto* dial = std::get_if<cluster::dial_saying>(&each)) {
+    if (const auto* name = std::get_if<cluster::lookup_saying>(&each)) {
+      start_->network->look_up(name->name);
+    } else if (auto* dial = std::get_if<cluster::dial_saying>(&each)) {
       members_->dialling(dial->where, start_->network->dial(dial->where));
     } else if (auto* say = std::get_if<cluster::frame_saying>(&each)) {
       send_frame(say->to, std::move(say->frame));

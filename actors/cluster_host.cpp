@@ -31,7 +31,8 @@ result<cluster::membership_options> options_of(const config::cluster_section& co
   for (const std::string& each : config.seeds) {
     auto where = parse_endpoint(each);
     if (!where) return std::unexpected(where.error().in("cluster.seeds"));
-    options.seeds.push_back(std::move(*where));
+    auto& kind = numeric_address(*where) ? options.seeds : options.names;
+    kind.push_back(std::move(*where));
   }
   options.beat = whole_ms(config.beat);
   options.suspect_after = whole_ms(config.suspect_after);

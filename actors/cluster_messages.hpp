@@ -17,17 +17,19 @@
 
 namespace cenote {
 
-/// Something that the network said of a link.
+/// Something that the network said of a link, or of a name.
 struct link_event {
-  enum class kind : std::uint8_t { opened, closed, heard, carries_blocks };
+  enum class kind : std::uint8_t { opened, closed, heard, carries_blocks, addresses };
   kind what{};
   peer::link_id link = 0;
   bool is_dialled = false;         ///< opened
   std::vector<std::byte> frame{};  ///< heard
   error why{error_code::ok, ""};   ///< closed
+  endpoint name{};                 ///< addresses
+  result<std::vector<endpoint>> addresses{};
 };
 
-/// Has `tell` called with what a network says of links and frames; what it says of blocks is left out.
+/// Has `tell` called with what a network says of names, links and frames; what it says of blocks is left out.
 [[nodiscard]] peer::network_events link_events(std::function<void(link_event)> tell);
 
 /// The network that a cluster's actor speaks through, and who this node is on it.

@@ -209,6 +209,10 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
   if (!opened.direct) {
     log_warn(log, "no direct I/O here: blocks go through the page cache", {{"path", opened.directory}});
   }
+  if (!opened.no_uring.empty()) {
+    log_warn(log, "io_uring cannot be used: threads read and write this path, which costs more CPU",
+             {{"path", opened.directory}, {"reason", opened.no_uring}});
+  }
   for (const auto& [identity, spec] : opened.instances) identities_.try_emplace(identity, spec);
   late_.resolve(opened.instances);
   store_->open_path(opened.path, nvme::path_file::data_offset, opened.end, opened.budget.max_blocks);

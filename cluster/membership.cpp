@@ -41,6 +41,7 @@ membership::membership(identity self, membership_options options, steady_time no
       next_beat_(now + options_.beat),
       now_(now),
       promised_(now) {
+  for (const endpoint& each : options_.names) names_.push_back({.place = each, .next = now, .begin = now});
   for (const endpoint& each : options_.seeds) add_contact(each, {}, true, now);
   add_contact(self_.where, self_.name, false, now);
   contacts_.at(self_.where.text()).is_self = true;
@@ -68,6 +69,9 @@ void membership::finish(steady_time now) {
 steady_time membership::next_due(steady_time now) const {
   if (has_left_) return now + std::chrono::hours(1);  // advance() has nothing to do any more
   steady_time due = next_beat_;
+  for (const name_record& each : names_) {
+    if (!each.is_asked) due = std::min(due, std::max(each.next, now + least_wait));
+  }
   for (const auto& [address, each] : contacts_) {
     if (!each.is_dialled && is_wanted(each)) due = std::min(due, std::max({each.next, now + least_wait, out_until_}));
   }
@@ -90,6 +94,7 @@ void membership::advance(steady_time now) {
     watch_silence(now);
     end_slow_greetings(now);
     forget_old(now);
+    look_up_due(now);
     dial_due(now);
     if (now >= next_beat_) beat_all(now);
   }
@@ -115,6 +120,44 @@ bool membership::is_wanted(const contact_record& of) const {
   if (member == members_.end()) return true;
   const peer_state state = member->second.state;
   return state != peer_state::live && state != peer_state::suspect && (state != peer_state::left || of.is_seed);
+}
+
+void membership::look_up_due(steady_time now) {
+  for (name_record& each : names_) {
+    if (each.is_asked || now < each.next) continue;
+    each.is_asked = true;
+    sayings_.emplace_back(lookup_saying{each.place});
+  }
+}
+
+void membership::take_addresses(const endpoint& name, const result<std::vector<endpoint>>& addresses, steady_time now) {
+  note_time(now);
+  const auto found = std::ranges::find(names_, name.text(), [](const auto& each) { return each.place.text(); });
+  if (found != names_.end()) {
+    found->is_asked = false;
+    found->is_known = addresses.has_value();
+    found->reason = addresses ? std::string() : addresses.error().message();
+    found->next = now + jittered(options_.longest_pause);
+    if (addresses) take_seeds(name.text(), *addresses, now);
+  }
+  finish(now);
+}
+
+/// The name stands for these now; what it stood for before is one more address of which others may know.
+void membership::take_seeds(const std::string& name, const std::vector<endpoint>& addresses, steady_time now) {
+  for (auto& [address, each] : contacts_) {
+    if (each.seed_name != name) continue;
+    each.seed_name.clear();
+    each.is_seed = false;
+    each.since = now;
+  }
+  for (const endpoint& where : addresses) {
+    add_contact(where, {}, false, now);
+    const auto found = contacts_.find(where.text());
+    if (found == contacts_.end() || found->second.is_seed) continue;  // there is no room, or it is a seed by its number
+    found->second.seed_name = name;
+    found->second.is_seed = true;
+  }
 }
 
 void membership::dial_due(steady_time now) {
@@ -779,10 +822,10 @@ std::optional<peer::incarnation> membership::incarnation_of(const std::string& n
   return found->second.who.born;
 }
 
-/// Members, and addresses behind which nobody is known.
+/// Members, addresses behind which nobody is known, and names that have no address.
 std::vector<peer_row> membership::peers() const {
   std::vector<peer_row> rows;
-  rows.reserve(members_.size() + contacts_.size());
+  rows.reserve(members_.size() + contacts_.size() + names_.size());
   for (const auto& [name, each] : members_)
     rows.push_back({each.who, each.state, each.since, each.round_trip, each.link, each.why});
   for (const auto& [address, each] : contacts_) {
@@ -793,6 +836,9 @@ std::vector<peer_row> membership::peers() const {
                              : is_open        ? peer_state::greeting
                                               : peer_state::dialling;
     rows.push_back({{.name = each.name, .where = each.where}, state, each.since, {}, each.link, each.why});
+  }
+  for (const name_record& each : names_) {
+    if (!each.is_known) rows.push_back({{.where = each.place}, peer_state::dialling, each.begin, {}, 0, each.reason});
   }
   return rows;
 }

@@ -49,7 +49,8 @@ struct membership_rules {
 struct membership_options {
   std::string cluster{};
   peer::secret shared{};
-  std::vector<endpoint> seeds{};
+  std::vector<endpoint> seeds{};                 ///< as numbers
+  std::vector<endpoint> names{};                 ///< each stands for all addresses that the name service has of it
   std::chrono::milliseconds beat{200};           ///< between two beats on a link
   std::chrono::milliseconds suspect_after{800};  ///< without a frame
   std::chrono::milliseconds gone_after{4000};    ///< without a frame: the link is closed
@@ -73,6 +74,9 @@ enum class peer_state : std::uint8_t {
 CENOTE_ENUM_NAMES(peer_state, dialling, greeting, live, suspect, gone, refused, left);
 
 // What is to be done. Sayings are to be carried out in their order.
+struct lookup_saying {
+  endpoint name;  ///< answered by membership::take_addresses()
+};
 struct dial_saying {
   endpoint where;  ///< answered by membership::dialling()
 };
@@ -93,7 +97,7 @@ struct await_saying {
   peer::link_id which = 0;
   peer::ticket proof{};
 };
-using saying = std::variant<dial_saying, frame_saying, close_saying, join_saying, await_saying>;
+using saying = std::variant<lookup_saying, dial_saying, frame_saying, close_saying, join_saying, await_saying>;
 
 /// What an operator wants to hear of.
 struct news {
@@ -131,12 +135,16 @@ struct other_frame {
 
 /// Not thread-safe, never waits, and knows no clock: the time is an argument and never goes back.
 ///
-/// Everybody dials the seeds, and the nodes that live nodes name in their views. Silence is measured by the own clock;
+/// Everybody dials the seeds, the addresses behind names, and the nodes that live nodes name in their views. Names are
+/// looked up again and again: pods come back with other addresses, and two halves that formed apart find each other.
+/// Silence is measured by the own clock;
 /// what the own alarm came late by (the whole process or machine stood still) is not counted as anybody's silence.
 class membership {
  public:
   membership(identity self, membership_options options, steady_time now);
 
+  /// The answer to a lookup_saying.
+  void take_addresses(const endpoint& name, const result<std::vector<endpoint>>& addresses, steady_time now);
   /// The answer to a dial_saying.
   void dialling(const endpoint& where, peer::link_id link);
   void opened(peer::link_id link, bool is_dialled, steady_time now);
@@ -196,7 +204,8 @@ class membership {
     endpoint where;
     bool is_seed = false;
     bool is_self = false;
-    std::string name{};  ///< who was there the last time
+    std::string seed_name{};  ///< by which it is a seed, while the name stands for it
+    std::string name{};       ///< who was there the last time
     peer::link_id link = 0;
     bool is_dialled = false;  ///< dialling() is awaited, or a link is there
     milliseconds pause{0};
@@ -204,6 +213,15 @@ class membership {
     steady_time since{};
     bool was_refused = false;
     std::string why{};
+  };
+  /// A name behind which there are addresses.
+  struct name_record {
+    endpoint place;
+    bool is_asked = false;  ///< take_addresses() is awaited
+    bool is_known = false;  ///< the last answer had addresses
+    steady_time next{};
+    steady_time begin{};
+    std::string reason{};  ///< of the last answer without addresses
   };
   struct member_record {
     identity who;
@@ -224,6 +242,8 @@ class membership {
 
   void add_contact(const endpoint& where, const std::string& name, bool is_seed, steady_time now);
   void dial_due(steady_time now);
+  void look_up_due(steady_time now);
+  void take_seeds(const std::string& name, const std::vector<endpoint>& addresses, steady_time now);
   [[nodiscard]] bool is_wanted(const contact_record& of) const;
   void put_off(contact_record& which, steady_time now);
   [[nodiscard]] milliseconds jittered(milliseconds pause);
@@ -273,6 +293,7 @@ class membership {
 
   identity self_;
   membership_options options_;
+  std::vector<name_record> names_;
   std::map<std::string, contact_record> contacts_;  ///< by address
   std::map<std::string, member_record> members_;    ///< by name
   std::map<peer::link_id, link_record> links_;

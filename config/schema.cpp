@@ -336,7 +336,9 @@ constexpr std::array keys{
         {.name = "cluster.seeds",
          .type = string_list,
          .fallback = "[]",
-         .about = "Addresses (host:port) of nodes that know the others; this one's own may be among them."}),
+         .about =
+             "Addresses (host:port) of nodes that know the others; this one's own may be among them. A name stands for "
+             "all of its addresses, and is looked up again every few seconds."}),
     bound<&node_config::cluster, &cluster_section::ports>(
         {.name = "cluster.ports",
          .type = string,

@@ -97,12 +97,20 @@ result<socket_address> first_address(const endpoint& where) {
   return found->front();
 }
 
-result<socket_address> node_address_among(const std::string& host, std::span<const socket_address> addresses) {
-  const auto usable = std::ranges::find(addresses, AF_INET, [](const auto& each) { return each.bytes.ss_family; });
-  if (usable != addresses.end()) return *usable;
+result<socket_addresses> node_addresses_among(const std::string& host, std::span<const socket_address> addresses) {
+  socket_addresses usable;
+  std::ranges::copy_if(addresses, std::back_inserter(usable),
+                       [](const auto& each) { return each.bytes.ss_family == AF_INET; });
+  if (!usable.empty()) return usable;
   return fail(error_code::unsupported, "`" + host +
                                            "` is an IPv6 address, or has no other: UCX's TCP does not connect "
                                            "over IPv6, so nodes need IPv4 addresses");
+}
+
+result<socket_address> node_address_among(const std::string& host, std::span<const socket_address> addresses) {
+  const auto usable = node_addresses_among(host, addresses);
+  if (!usable) return std::unexpected(usable.error());
+  return usable->front();
 }
 
 result<socket_address> node_address(const endpoint& node) {

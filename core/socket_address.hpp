@@ -49,8 +49,11 @@ using socket_addresses = std::vector<socket_address>;
 /// The first address of a number or a name. Errors: system.
 [[nodiscard]] result<socket_address> first_address(const endpoint& where);
 
-/// Of these addresses of `host` the first one by which nodes reach each other: an IPv4 address, since UCX's TCP does
-/// not connect over IPv6. Errors: unsupported: there is none.
+/// Of these addresses of `host` those by which nodes reach each other, at least one: IPv4 addresses, since UCX's TCP
+/// does not connect over IPv6. Errors: unsupported: there is none.
+[[nodiscard]] result<socket_addresses> node_addresses_among(const std::string& host,
+                                                            std::span<const socket_address> addresses);
+/// The first one.
 [[nodiscard]] result<socket_address> node_address_among(const std::string& host,
                                                         std::span<const socket_address> addresses);
 /// The same of a number or a name that is looked up. Errors: system, unsupported.

@@ -46,6 +46,10 @@ READERS = {
     "docs/operations.md": ("tests/python/test_alerts.py",),
     "packaging/grafana": ("tests/python/test_boards.py", "tests/processes/test_metrics.py"),
     "packaging/prometheus": ("tests/python/test_alerts.py", "tests/processes/test_metrics.py"),
+    "packaging/Containerfile": ("tests/processes/test_container.py",),
+    "packaging/seccomp": ("tests/processes/test_container.py",),
+    "packaging/kubernetes": ("tests/processes/test_kubernetes.py",),
+    "packaging/helm": ("tests/processes/test_kubernetes.py",),
 }
 ALL_PROCESSES = ("tests/processes", "tests/python")
 
@@ -182,7 +186,7 @@ def select(targets: dict[str, Target], files: list[PurePosixPath]) -> Selection:
         selection.fuzz = selection.fuzz or is_fuzzed(file)
         if name in GENERATED:
             selection.units.add(GENERATED[name])
-        readers = READERS.get(name, READERS.get(file.parent.as_posix(), ()))
+        readers = next((READERS[each] for each in [name, *map(str, file.parents)] if each in READERS), ())
         selection.processes.update(readers)
         if file.suffix == ".py":
             select_python(file, selection)

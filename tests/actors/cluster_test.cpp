@@ -27,7 +27,10 @@ struct answer {
 /// Nodes' actors on one wire, whose clock is theirs.
 class wired_actors {
  public:
-  explicit wired_actors(const std::vector<std::string>& names = {"a", "b"}) : system_(config_) {
+  /// `name`: the seed of all, behind which the addresses of all are; empty: each has those before it as its seeds.
+  explicit wired_actors(const std::vector<std::string>& names = {"a", "b"}, const std::string& name = {})
+      : system_(config_) {
+    if (!name.empty()) name_ = {name, 7000};
     for (const std::string& each : names) start(each);
     pass(1s);
   }
@@ -51,9 +54,12 @@ class wired_actors {
                            .where = where,
                            .blocks_at = where,
                            .born = peer::incarnation::of(port_, 1)},
-                  .options = {.cluster = "c", .seeds = seeds_},
+                  .options = {.cluster = "c"},
                   .clock = [this] { return wire_.now(); }};
+    auto& options = made.begin.options;
+    (name_ ? options.names : options.seeds) = name_ ? std::vector<endpoint>{*name_} : seeds_;
     seeds_.push_back(where);
+    if (name_) wire_.names[name_->text()] = seeds_;
     if (begins) begin(name);
   }
   void begin(const std::string& name) { tell(name, nodes_[name].begin); }
@@ -146,6 +152,7 @@ class wired_actors {
   caf::actor_system system_;
   std::map<std::string, node> nodes_;
   std::vector<endpoint> seeds_;
+  std::optional<endpoint> name_;
   std::uint16_t port_ = 0;
 };
 
@@ -166,6 +173,15 @@ BOOST_AUTO_TEST_CASE(three_nodes_find_each_other_by_their_seeds_and_answer_each_
     }
   }
   BOOST_TEST(nodes.fatal == "");
+}
+
+BOOST_AUTO_TEST_CASE(nodes_whose_only_seed_is_a_name_that_each_is_behind_itself_find_each_other) {
+  wired_actors nodes({"a", "b", "c", "d"}, "pods.example");
+  nodes.pass(6s);  // the name is looked up again
+  for (const auto* each : {"a", "b", "c", "d"}) {
+    BOOST_TEST(nodes.report(each)->now.live == 4U);
+    BOOST_TEST(nodes.report(each)->peers.size() == 3U);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_request_to_nobody_or_too_long_a_one_ends_at_once_with_a_reason) {

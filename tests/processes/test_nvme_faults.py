@@ -693,6 +693,8 @@ def test_without_io_uring_threads_do_the_work(
     serving(node)
     assert path_of(node)["engine"] == "threads"
     assert [each["engine"] for each in node.logged("serving a path")] == ["threads"]
+    (said,) = node.logged("io_uring cannot be used")
+    assert os.strerror(refusal) in said["reason"]
     session = attach(node, "i", block=BLOCK)
     assert brought_up(session, only_below(session, node)) == 100
     assert counters(node)["io_errors"] == 0

@@ -96,6 +96,14 @@ def test_boards_and_rules_concern_what_reads_them(targets: dict[str, changed_tes
     assert found["units"] == ""
 
 
+def test_what_is_packed_concerns_the_tests_that_read_it(targets: dict[str, changed_tests.Target]) -> None:
+    found = run_lines(targets, "packaging/helm/cenote/values.yaml", "packaging/seccomp/cenote.json")
+    assert found["processes"] == "tests/processes/test_container.py tests/processes/test_kubernetes.py"
+    assert found["units"] == ""
+    for name in set(sum(changed_tests.READERS.values(), ())):
+        assert (ROOT / name).exists()
+
+
 def test_the_build_and_files_that_no_list_names_concern_everything(targets: dict[str, changed_tests.Target]) -> None:
     for file in ("cmake/CenoteFlags.cmake", "scripts/setup", "attic/forgotten.cpp"):
         assert run_lines(targets, file)["units"] == "^(unit_client|unit_core|unit_nvme)$"

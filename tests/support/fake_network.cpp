@@ -72,6 +72,19 @@ fake_network::fake_network(fake_wire& wire, std::string node, endpoint where, pe
   wire_.by_address_[address()] = this;
 }
 
+void fake_network::look_up(const endpoint& name) {
+  wire_.at(
+      wire_.now() + wire_.delay(),
+      [this, alive = alive_, name] {
+        if (!*alive || !events_.addresses) return;
+        const auto found = wire_.names.find(name.text());
+        const bool is_known = found != wire_.names.end();
+        events_.addresses(name, is_known ? result<std::vector<endpoint>>(found->second)
+                                         : fail(error_code::system, "look up " + name.host + ": not known"));
+      },
+      node_);
+}
+
 peer::link_id fake_network::dial(const endpoint& where) {
   const peer::link_id which = next_link();
   links_[which].other = where.text();

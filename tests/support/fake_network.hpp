@@ -58,6 +58,7 @@ class fake_wire {
   [[nodiscard]] std::uint64_t number(std::uint64_t below) { return below == 0 ? 0 : random_() % below; }
 
   manners habit{};
+  std::map<std::string, std::vector<endpoint>> names{};  ///< what the name service has, by the text of the name
 
  private:
   friend class fake_network;
@@ -86,6 +87,7 @@ class fake_network final : public peer::network {
   fake_network(fake_wire& wire, std::string node, endpoint where, peer::network_events events);
   ~fake_network() override { stop(); }
 
+  void look_up(const endpoint& name) override;
   peer::link_id dial(const endpoint& where) override;
   void send(peer::link_id to, std::vector<std::byte> frame) override;
   void join_blocks(peer::link_id which, const endpoint& where, const peer::ticket& proof) override;

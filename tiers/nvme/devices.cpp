@@ -178,7 +178,9 @@ result<void> devices::open_path(path& into, opened_path& found) {
   found.direct = into.file->direct();
   if (auto opened = open_catalog(into, found); !opened) return opened;
   auto engine = make_engine(options_.engine, *into.file,
-                            {.queue_depth = options_.queue_depth, .on_exception = breaks(found.path)},
+                            {.queue_depth = options_.queue_depth,
+                             .on_exception = breaks(found.path),
+                             .on_refusal = [&found](const error& why) { found.no_uring = why.message(); }},
                             [this, number = found.path](std::span<const io_completion> done) {
                               events_.completed(number, {done.begin(), done.end()});
                             });

@@ -54,6 +54,7 @@ struct opened_path {
   bool direct = false;                    ///< transfers go past the page cache
   bool metadata_waits = false;            ///< for space on the disk, and cannot be written until then
   std::string engine;                     ///< how it talks to the device
+  std::string no_uring;                   ///< why io_uring is not used although it is wanted; empty: it is, or is not
   std::string set_aside;                  ///< why the metadata that was there could not be used; empty: it could
   std::vector<adopted_block> blocks;      ///< what it holds, the oldest first
   std::vector<instance_identity> owners;  ///< of the blocks, by adopted_block::owner

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/error.hpp"
 #include "tiers/steps.hpp"
 
 namespace cenote::nvme {
@@ -38,6 +39,8 @@ struct engine_options {
   /// Of an exception on a thread of the engine, the callback's among them. It goes on; no completion is lost, and what
   /// the callback threw at comes again.
   exception_callback on_exception = {};
+  /// The reason for threads where io_uring was to be tried first.
+  std::function<void(const error&)> on_refusal = {};
 };
 
 /// Moves blocks to and from one path. Every request gets exactly one completion, in any order; reads go before writes

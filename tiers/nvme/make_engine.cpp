@@ -13,6 +13,7 @@ result<std::unique_ptr<io_engine>> make_engine(engine_kind kind, const path_file
     auto ring = uring_engine::create(file, options, done);
     if (ring) return std::unique_ptr<io_engine>(std::move(*ring));
     if (kind == engine_kind::io_uring) return std::unexpected(ring.error());
+    if (options.on_refusal) options.on_refusal(ring.error());
   }
   auto threads = thread_engine::create(file, options, std::move(done));
   if (!threads) return std::unexpected(threads.error());

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <future>
@@ -296,7 +297,8 @@ result<void> uring_engine::loop::set_up() {
   int failed = io_uring_queue_init(entries, &ring_, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
   if (failed == -EINVAL) failed = io_uring_queue_init(entries, &ring_, 0);
   if (failed == -EPERM || failed == -ENOSYS || failed == -EACCES) {
-    return fail(error_code::unsupported, "this machine does not allow io_uring");
+    return fail(error_code::unsupported, std::string("io_uring_setup: ") + std::strerror(-failed) +
+                                             "; it needs kernel.io_uring_disabled=0 and a seccomp profile that has it");
   }
   if (failed < 0) return fail_errno(-failed, "io_uring_setup", "");
   file_registered_ = io_uring_register_files(&ring_, &descriptor_, 1) == 0;

@@ -53,6 +53,8 @@ struct oddities {
 
 /// What a network says. All of it is said on the network's own thread; nothing said here may wait.
 struct network_events {
+  /// The answer to `look_up`: all addresses behind a name by which nodes reach each other, with its port; at least one.
+  std::function<void(const endpoint& name, const result<std::vector<endpoint>>& addresses)> addresses;
   /// Bytes can flow. `dialled`: this node asked for the link. Nobody is known at the other end yet.
   std::function<void(link_id which, bool dialled, const endpoint& other)> opened;
   /// Exactly once for each link that was dialled or opened, and the last thing said of it: every block sent on it was
@@ -81,6 +83,8 @@ class network {
   network& operator=(const network&) = delete;
   virtual ~network() = default;
 
+  /// Asks the name service: `addresses` follows, after minutes where the service does not answer.
+  virtual void look_up(const endpoint& name) = 0;
   /// Asks for a link: `opened` or `closed` follows.
   virtual link_id dial(const endpoint& where) = 0;
   /// Frames of a link arrive in the order in which they were sent. A link that takes none of them is closed when more

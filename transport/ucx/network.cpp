@@ -101,24 +101,41 @@ class mailbox {
   bool is_closed_ = false;
 };
 
-/// Calls `then` on the network's thread with the address; a name is looked up on a thread of its own, which may wait
+/// Calls `then` on the network's thread with the addresses; a name is looked up on a thread of its own, which may wait
 /// for minutes and is waited for by nobody.
-void with_address(const std::shared_ptr<mailbox>& to, const endpoint& where,
-                  const std::function<void(links&, const result<socket_address>&)>& then) {
-  const auto answer = [to, then](result<socket_address> found) {
-    to->post([then, found = std::move(found)](links& all) { then(all, found); });
+void with_addresses(const std::shared_ptr<mailbox>& box, const endpoint& place,
+                    const std::function<void(links&, const result<socket_addresses>&)>& then) {
+  const auto answer = [box, then, host = place.host](const result<socket_addresses>& addresses) {
+    auto usable = addresses ? node_addresses_among(host, *addresses) : addresses;
+    box->post([then, usable = std::move(usable)](links& all) { then(all, usable); });
   };
-  if (const auto number = numeric_address(where)) return answer(node_address_among(where.host, {&*number, 1}));
-  const auto end_lookup = [to, answer, host = where.host](result<socket_addresses> found) {
-    to->lookups.fetch_sub(1);
-    answer(found ? node_address_among(host, *found) : std::unexpected(found.error()));
+  if (const auto number = numeric_address(place)) return answer(socket_addresses{*number});
+  const auto end_lookup = [box, answer](const result<socket_addresses>& addresses) {
+    box->lookups.fetch_sub(1);
+    answer(addresses);
   };
-  if (to->lookups.fetch_add(1) >= most_lookups) {
+  if (box->lookups.fetch_add(1) >= most_lookups) {
     end_lookup(
-        fail(error_code::limit_exceeded, "the name service does not answer; " + where.host + " was not looked up"));
-  } else if (const auto begun = look_up_later(where, look_up, end_lookup); !begun) {
+        fail(error_code::limit_exceeded, "the name service does not answer; " + place.host + " was not looked up"));
+  } else if (const auto begun = look_up_later(place, look_up, end_lookup); !begun) {
     end_lookup(std::unexpected(begun.error()));
   }
+}
+
+/// The same with the first address.
+void with_address(const std::shared_ptr<mailbox>& box, const endpoint& place,
+                  const std::function<void(links&, const result<socket_address>&)>& then) {
+  with_addresses(box, place, [then](links& all, const result<socket_addresses>& addresses) {
+    then(all, addresses ? result<socket_address>(addresses->front()) : std::unexpected(addresses.error()));
+  });
+}
+
+/// As numbers.
+result<std::vector<endpoint>> endpoints_of(const result<socket_addresses>& addresses) {
+  if (!addresses) return std::unexpected(addresses.error());
+  std::vector<endpoint> all;
+  for (const socket_address& each : *addresses) all.push_back(each.where());
+  return all;
 }
 
 /// A worker of UCX, and what belongs to it.
@@ -230,6 +247,11 @@ class ucx_network final : public network {
     return {strange_messages_.load(), refused_links_.load(), connections_without_proof()};
   }
 
+  void look_up(const endpoint& name) override {
+    with_addresses(mailbox_, name, [this, name](links&, const auto& addresses) {
+      if (events_.addresses) events_.addresses(name, endpoints_of(addresses));
+    });
+  }
   peer::link_id dial(const endpoint& other) override {
     const peer::link_id which = next_++;
     with_address(mailbox_, other, [which, other](links& all, const auto& where) { all.dial(which, other, where); });

@@ -61,6 +61,7 @@ struct recording_network final : peer::network {
     frame_type type{};
     std::vector<std::byte> body;
   };
+  void look_up(const endpoint&) override {}
   peer::link_id dial(const endpoint&) override { return 0; }
   void send(peer::link_id to, std::vector<std::byte> bytes) override {
     const auto read = peer::decode_frame(bytes);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -96,6 +97,40 @@ struct two_nodes {
   cluster::steady_time now{std::chrono::hours(1)};
   cluster::membership a{named("a", 1), {.cluster = "c"}, now};
   cluster::membership b{named("b", 2), {.cluster = "c"}, now};
+};
+
+/// A node that knows others by a name alone; nothing answers it.
+struct node_of_a_name {
+  static constexpr auto pause = std::chrono::seconds(6);  // longer than any between two look-ups
+
+  /// The texts of one kind of sayings.
+  template <class Kind>
+  std::vector<std::string> sayings() {
+    now += std::chrono::milliseconds(2);
+    a.advance(now);
+    std::vector<std::string> all;
+    for (const cluster::saying& each : a.take_sayings()) {
+      if constexpr (std::is_same_v<Kind, cluster::lookup_saying>) {
+        if (const auto* const look = std::get_if<Kind>(&each)) all.push_back(look->name.text());
+      } else if (const auto* const dial = std::get_if<Kind>(&each)) {
+        all.push_back(dial->where.text());
+        a.dialling(dial->where, ++last);
+      }
+    }
+    std::ranges::sort(all);
+    return all;
+  }
+  void answer(const result<std::vector<endpoint>>& addresses) { a.take_addresses(pods, addresses, now); }
+  void close_all(peer::link_id first) {
+    for (peer::link_id each = first; each <= last; ++each)
+      a.closed(each, error(error_code::closed, "nobody is there"), now);
+  }
+
+  const endpoint pods{"pods.example", 7000};
+  cluster::steady_time now{std::chrono::hours(1)};
+  cluster::identity self{.name = "a", .where = {"10.0.0.1", 7000}, .born = peer::incarnation::of(1, 1)};
+  cluster::membership a{self, {.cluster = "c", .names = {pods}}, now};
+  peer::link_id last = 0;
 };
 
 /// A node whose seeds are many others, with nothing between them: what one says the other hears at once.
@@ -219,6 +254,46 @@ BOOST_AUTO_TEST_CASE(links_that_are_there_keep_no_node_from_dialling_others) {
   nodes.a->advance(nodes.now);
   BOOST_TEST((nodes.a->wake_at() - nodes.now > std::chrono::milliseconds(1)),
              "it does not look for dials all the time");
+}
+
+BOOST_AUTO_TEST_CASE(all_addresses_of_a_name_but_the_own_one_are_dialled_and_it_is_looked_up_again) {
+  using texts = std::vector<std::string>;
+  node_of_a_name node;
+  BOOST_TEST(node.sayings<cluster::lookup_saying>() == texts{"pods.example:7000"});
+  BOOST_TEST(node.sayings<cluster::lookup_saying>() == texts{}, "it is not asked for twice at once");
+  node.answer(std::vector<endpoint>{{"10.0.0.1", 7000}, {"10.0.0.2", 7000}, {"10.0.0.3", 7000}});
+  BOOST_TEST(node.sayings<cluster::dial_saying>() == (texts{"10.0.0.2:7000", "10.0.0.3:7000"}));
+  node.now += node_of_a_name::pause;
+  BOOST_TEST(node.sayings<cluster::lookup_saying>() == texts{"pods.example:7000"});
+  node.answer(std::vector<endpoint>{{"10.0.0.1", 7000}, {"10.0.0.4", 7000}});
+  BOOST_TEST(node.sayings<cluster::dial_saying>() == texts{"10.0.0.4:7000"});
+}
+
+BOOST_AUTO_TEST_CASE(an_address_that_a_name_stands_for_no_longer_is_forgotten_in_time_and_one_that_it_has_is_not) {
+  node_of_a_name node;
+  (void)node.sayings<cluster::lookup_saying>();
+  node.answer(std::vector<endpoint>{{"10.0.0.2", 7000}, {"10.0.0.3", 7000}});
+  BOOST_TEST(node.sayings<cluster::dial_saying>().size() == 2U);
+  node.answer(std::vector<endpoint>{{"10.0.0.3", 7000}});
+  node.close_all(1);
+  node.now += std::chrono::minutes(61);
+  (void)node.sayings<cluster::lookup_saying>();
+  const auto rows = node.a.peers();
+  BOOST_REQUIRE(rows.size() == 1U);
+  BOOST_TEST(rows.front().who.where.text() == "10.0.0.3:7000");
+}
+
+BOOST_AUTO_TEST_CASE(a_name_that_has_no_address_is_shown_with_the_reason_until_it_has_one) {
+  node_of_a_name node;
+  (void)node.sayings<cluster::lookup_saying>();
+  node.answer(fail(error_code::system, "look up pods.example: not known"));
+  BOOST_REQUIRE(node.a.peers().size() == 1U);
+  BOOST_TEST(node.a.peers().front().who.where.text() == "pods.example:7000");
+  BOOST_TEST(node.a.peers().front().why == "look up pods.example: not known");
+  node.now += node_of_a_name::pause;
+  BOOST_TEST(node.sayings<cluster::lookup_saying>().size() == 1U);
+  node.answer(std::vector<endpoint>{{"10.0.0.1", 7000}});
+  BOOST_TEST(node.a.peers().empty());
 }
 
 BOOST_AUTO_TEST_CASE(garbage_and_what_comes_too_early_closes_the_link_and_is_counted) {

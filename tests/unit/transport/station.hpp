@@ -24,6 +24,9 @@ class station {
  public:
   explicit station(endpoint listen = {"127.0.0.1", 0}) {
     peer::network_events events;
+    events.addresses = [this](const endpoint& name, const result<std::vector<endpoint>>& found) {
+      note([&] { addresses.insert_or_assign(name.text(), found); });
+    };
     events.opened = [this](peer::link_id which, bool is_dialled, const endpoint&) {
       note([&] {
         (is_dialled ? dialled : accepted).push_back(which);
@@ -91,6 +94,7 @@ class station {
   std::condition_variable changed;
   std::vector<peer::link_id> dialled, accepted, carrying;
   std::vector<std::pair<peer::link_id, error>> closed;
+  std::map<std::string, result<std::vector<endpoint>>> addresses;  ///< by the name
   std::map<peer::link_id, std::vector<std::string>> heard;
   std::map<std::uint64_t, std::vector<std::byte>> blocks;
   std::map<std::uint64_t, std::size_t> landed, pieces;

@@ -131,6 +131,21 @@ BOOST_AUTO_TEST_CASE(the_longest_frame_arrives_and_a_longer_one_closes_the_link)
   BOOST_TEST(b.heard[b.accepted.front()].size() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_name_is_answered_with_its_addresses_of_ipv4_and_its_port_or_with_a_reason) {
+  station a;
+  a.net->look_up({"localhost", 7});
+  a.net->look_up({"nobody.invalid", 7});
+  a.net->look_up({"::1", 7});
+  BOOST_REQUIRE(a.wait([&] { return a.addresses.size() == 3; }));
+  const auto& local = a.addresses.at("localhost:7");
+  BOOST_REQUIRE(local.has_value());
+  BOOST_TEST(std::ranges::count(*local, std::string("127.0.0.1:7"), &endpoint::text) > 0);
+  BOOST_TEST(
+      std::ranges::all_of(*local, [](const endpoint& each) { return each.host.find(':') == std::string::npos; }));
+  BOOST_TEST(a.addresses.at("nobody.invalid:7").error().message().find("nobody.invalid") != std::string::npos);
+  BOOST_TEST((a.addresses.at(endpoint{"::1", 7}.text()).error().code() == error_code::unsupported));
+}
+
 BOOST_AUTO_TEST_CASE(a_dial_that_nobody_answers_is_closed_and_says_why) {
   endpoint nobody;
   {

@@ -391,11 +391,14 @@ BOOST_AUTO_TEST_CASE(memory_may_be_registered_or_not) {
 }
 
 BOOST_AUTO_TEST_CASE(automatic_takes_what_works) {
-  auto made = make_engine(engine_kind::automatic, *file, {4},
+  std::string refusal;
+  auto made = make_engine(engine_kind::automatic, *file,
+                          {.queue_depth = 4, .on_refusal = [&refusal](const error& why) { refusal = why.message(); }},
                           [this](std::span<const io_completion> batch) { came.take(batch); });
   BOOST_REQUIRE(made.has_value());
   engine = std::move(*made);
-  BOOST_TEST_MESSAGE("automatic: " << engine->name());
+  BOOST_TEST_MESSAGE("automatic: " << engine->name() << " " << refusal);
+  BOOST_TEST((engine->name() == "io_uring") == refusal.empty(), "threads are used for a reason that is told");
   page_memory memory(64 * KiB);
   BOOST_TEST(run_one(write_of(data_at, memory.all())).error == 0);
 }

@@ -76,6 +76,7 @@ class removal_world::chaotic_links final : public peer::network {
   chaotic_links(removal_world& world, worker& owner, peer::network& links)
       : world_(world), owner_(owner), network_(links) {}
 
+  void look_up(const endpoint& name) override { network_.look_up(name); }
   peer::link_id dial(const endpoint& address) override { return network_.dial(address); }
   void send(peer::link_id link, std::vector<std::byte> frame) override { world_.send(owner_, link, std::move(frame)); }
   void join_blocks(peer::link_id target, const endpoint& address, const peer::ticket& proof) override {
