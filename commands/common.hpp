@@ -28,10 +28,11 @@ struct socket_option {
 
 /// --config and --set, for subcommands that read the configuration.
 struct config_options {
-  std::string file;
+  std::string file;  ///< empty: none
   std::vector<std::string> sets;
 
-  void add_to(CLI::App& command);
+  /// Without --config the file is $CENOTE_CONFIG, and `standard` where that is not set.
+  void add_to(CLI::App& command, std::string standard = {});
 
   /// With this process's environment.
   [[nodiscard]] config::config_sources sources() const;

@@ -113,7 +113,7 @@ void add_node(CLI::App& app) {
       "Exit codes: 0 ended in order, 1 failed, 2 wrong command line or configuration, 3 a node runs there\n"
       "already, 4 the worker keeps dying before it is ready, 130 ended at once by a second signal.");
   auto options = std::make_shared<node_options>();
-  options->config.add_to(*command);
+  options->config.add_to(*command, config::machine_file());
   command->add_option("--resume", options->resume_fd)->group("");
   auto* upgrade = command->add_subcommand("upgrade", "Replace a running node's program; its blocks stay");
   auto where = std::make_shared<socket_option>();

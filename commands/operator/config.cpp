@@ -8,6 +8,7 @@
 #include "commands/common.hpp"
 #include "config/document.hpp"
 #include "core/machine.hpp"
+#include "core/text.hpp"
 
 namespace cenote {
 
@@ -16,7 +17,8 @@ namespace {
 exit_code run_show(const config_options& options) {
   const auto loaded = options.load();
   if (!loaded) return failed_with(loaded.error());
-  fmt::print("{}", config::to_toml(config::effective(*loaded)));
+  fmt::print("# file: {}\n\n{}", options.file.empty() ? "none" : printable(options.file),
+             config::to_toml(config::effective(*loaded)));
   return exit_code::orderly;
 }
 
@@ -37,10 +39,10 @@ void add_config(CLI::App& app) {
   command->require_subcommand(1);
   auto options = std::make_shared<config_options>();
   auto* show = command->add_subcommand("show", "All values with their sources, as a configuration file");
-  options->add_to(*show);
+  options->add_to(*show, config::machine_file());
   show->callback([options] { end_with(run_show(*options)); });
   auto* check = command->add_subcommand("check", "Would a node start with this?");
-  options->add_to(*check);
+  options->add_to(*check, config::machine_file());
   check->callback([options] { end_with(run_check(*options)); });
   auto* document = command->add_subcommand("document", "docs/configuration.md");
   document->callback([] { fmt::print("{}", config::document_schema()); });

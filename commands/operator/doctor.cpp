@@ -399,7 +399,7 @@ std::string findings_text(const std::vector<finding>& findings) {
 void add_doctor(CLI::App& app) {
   auto* command = app.add_subcommand("doctor", "Can this machine run a node well? What to change if not");
   auto options = std::make_shared<config_options>();
-  options->add_to(*command);
+  options->add_to(*command, config::machine_file());
   command->callback([options] { end_with(run_doctor(*options)); });
 }
 
