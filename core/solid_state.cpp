@@ -41,7 +41,7 @@ std::optional<mount_line> parse(const std::string& line) {
   return head && tail ? std::optional(found) : std::nullopt;
 }
 
-/// What a configuration, a unit and a shell take without quotes. mountinfo writes other characters as \040.
+/// A configuration, a unit and a shell take it without quotes. mountinfo writes other characters as \040.
 bool is_plain_path(std::string_view path) {
   constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:@";
   return path.find_first_not_of(letters) == std::string_view::npos;
@@ -77,10 +77,10 @@ std::vector<solid_state_mount> solid_state_mounts(const fs::path& root) {
   std::vector<solid_state_mount> found;
   for (mount_line& each : lines) {
     if (!suits(each) || !is_solid_state(root, each.device)) continue;
-    struct statvfs about {};
+    struct statvfs space {};
     const auto place = root / fs::path(each.mount.mount).relative_path();
-    if (::statvfs(place.c_str(), &about) != 0 || !listed.insert(each.device).second) continue;
-    each.mount.free = std::uint64_t{about.f_bavail} * about.f_frsize;
+    if (::statvfs(place.c_str(), &space) != 0 || !listed.insert(each.device).second) continue;
+    each.mount.free = std::uint64_t{space.f_bavail} * space.f_frsize;
     found.push_back(std::move(each.mount));
   }
   return found;

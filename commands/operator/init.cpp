@@ -50,13 +50,13 @@ std::string comment(std::string_view text) {
   return line.empty() ? lines : lines + "# " + line + '\n';
 }
 
-enum class key_state { set, suggested };
+enum class key_mode { active, suggested };
 
-/// A key below what the schema says of it and what was found.
-std::string key_text(std::string_view key, const config::typed_value& value, key_state state, std::string_view found) {
+/// A key below the schema's sentence and a remark.
+std::string key_text(std::string_view key, const config::typed_value& value, key_mode mode, std::string_view remark) {
   const config::key_schema& schema = *config::find_key(key);
-  return fmt::format("\n{}{}{}{} = {}\n", comment(schema.about), comment(found),
-                     state == key_state::suggested ? "# " : "", key.substr(key.rfind('.') + 1), config::to_toml(value));
+  return fmt::format("\n{}{}{}{} = {}\n", comment(schema.about), comment(remark),
+                     mode == key_mode::suggested ? "# " : "", key.substr(key.rfind('.') + 1), config::to_toml(value));
 }
 
 std::string found_by_doctor(const std::vector<finding>& findings, std::string_view subject) {
@@ -89,21 +89,21 @@ std::string dram_section(const fs::path& root) {
   const auto findings = examine({.capacity = share.bytes}, root);
   std::string text = "[dram]\n";
   if (limits) {
-    text += key_text("dram.capacity", config::byte_size{share.bytes}, key_state::set,
+    text += key_text("dram.capacity", config::byte_size{share.bytes}, key_mode::active,
                      fmt::format("{} Found: {}; cgroup of this command: {}.", share.reason,
                                  found_by_doctor(findings, "memory"), found_by_doctor(findings, "cgroup")));
   } else {
-    text += key_text("dram.capacity", config::default_of(schema), key_state::suggested, limits.error().message());
+    text += key_text("dram.capacity", config::default_of(schema), key_mode::suggested, limits.error().message());
   }
-  text += key_text("dram.huge_pages", config::default_of(*config::find_key("dram.huge_pages")), key_state::suggested,
+  text += key_text("dram.huge_pages", config::default_of(*config::find_key("dram.huge_pages")), key_mode::suggested,
                    fmt::format("Found: {}.", found_by_doctor(findings, "huge pages")));
   const std::string numa = found_by_doctor(findings, "NUMA");
-  text += key_text("dram.numa_node", config::default_of(*config::find_key("dram.numa_node")), key_state::suggested,
+  text += key_text("dram.numa_node", config::default_of(*config::find_key("dram.numa_node")), key_mode::suggested,
                    fmt::format("Found: {}.", numa));
   return text;
 }
 
-/// What lets the unit, which sees the system read-only, write to these directories.
+/// A drop-in by which the unit, which sees the system read-only, may write to these directories.
 std::string drop_in(const std::vector<std::string>& paths) {
   const auto all = fmt::format("{}", fmt::join(paths, " "));
   return fmt::format(
@@ -119,7 +119,7 @@ std::string drop_in(const std::vector<std::string>& paths) {
 std::string nvme_section(const std::vector<solid_state_mount>& disks) {
   std::string text = "\n[nvme]\n";
   if (disks.empty()) {
-    return text + key_text("nvme.paths", std::vector<std::string>{}, key_state::suggested,
+    return text + key_text("nvme.paths", std::vector<std::string>{}, key_mode::suggested,
                            "Found: no file system (ext4, XFS) of a solid-state disk beside the root's.");
   }
   std::vector<std::string> paths;
@@ -136,10 +136,10 @@ std::string nvme_section(const std::vector<solid_state_mount>& disks) {
               "A disk is never taken by itself: remove what should not be used, and the `# ` before the keys. Under "
               "systemd, run as root:") +
           drop_in(paths);
-  text += key_text("nvme.paths", paths, key_state::suggested, found);
-  text += key_text("nvme.capacity", config::byte_size{round_down(least / 10 * 9) * disks.size()}, key_state::suggested,
+  text += key_text("nvme.paths", paths, key_mode::suggested, found);
+  text += key_text("nvme.capacity", config::byte_size{round_down(least / 10 * 9) * disks.size()}, key_mode::suggested,
                    "Here: nine tenths of what is free, the same on each path.");
-  text += key_text("nvme.require_mount", true, key_state::suggested, "");
+  text += key_text("nvme.require_mount", true, key_mode::suggested, "");
   return text;
 }
 

@@ -46,9 +46,9 @@ std::string text_of(const fs::path& file) {
 }
 
 mode_t mode_of(const fs::path& file) {
-  struct stat about {};
-  BOOST_REQUIRE(::stat(file.c_str(), &about) == 0);
-  return about.st_mode & 07777;
+  struct stat entry {};
+  BOOST_REQUIRE(::stat(file.c_str(), &entry) == 0);
+  return entry.st_mode & 07777;
 }
 
 }  // namespace
