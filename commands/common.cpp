@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <utility>
 
 #include "core/process_setup.hpp"
 #include "core/runtime_paths.hpp"
@@ -35,9 +34,8 @@ void socket_option::add_to(CLI::App& command) {
       ->capture_default_str();
 }
 
-void config_options::add_to(CLI::App& command, std::string standard) {
-  const char* const variable = std::getenv("CENOTE_CONFIG");
-  file = variable == nullptr ? std::move(standard) : std::string(variable);
+void config_options::add_to(CLI::App& command) {
+  if (const char* const variable = std::getenv("CENOTE_CONFIG")) file = variable;
   command.add_option("--config", file, "Configuration file (TOML); none is needed, '' is none")->capture_default_str();
   command.add_option("--set", sets, "key=value, above file and environment; may be repeated");
 }

@@ -28,11 +28,10 @@ struct socket_option {
 
 /// --config and --set, for subcommands that read the configuration.
 struct config_options {
-  std::string file;  ///< empty: none
+  std::string file;  ///< empty: none. A name before add_to() is the one that --config and $CENOTE_CONFIG replace
   std::vector<std::string> sets;
 
-  /// Without --config the file is $CENOTE_CONFIG, and `standard` where that is not set.
-  void add_to(CLI::App& command, std::string standard = {});
+  void add_to(CLI::App& command);
 
   /// With this process's environment.
   [[nodiscard]] config::config_sources sources() const;

@@ -110,14 +110,6 @@ std::vector<std::pair<std::string, std::string>> process_environment() {
   return variables;
 }
 
-std::string machine_file(const std::filesystem::path& root) {
-  const auto path = root / "etc/cenote/cenote.toml";
-  std::error_code why;
-  // Of the link itself: one that leads nowhere is a fault, and no absent file.
-  const bool is_absent = std::filesystem::symlink_status(path, why).type() == std::filesystem::file_type::not_found;
-  return is_absent ? std::string() : path.native();
-}
-
 std::vector<std::string> near_misses(const std::vector<std::pair<std::string, std::string>>& environment) {
   constexpr std::string_view prefix = "CENOTE_";
   std::vector<std::string> sentences;

@@ -22,12 +22,9 @@ struct config_sources {
 /// This process's environment. Not thread-safe against setenv.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> process_environment();
 
-/// The file of this machine's node, /etc/cenote/cenote.toml; empty where there is none. One that cannot be looked at
-/// counts as there, so that reading it fails with its name. `root` replaces "/" in tests. Thread-safe.
-[[nodiscard]] std::string machine_file(const std::filesystem::path& root = "/");
-
 /// A sentence for each variable that is most likely meant as a key and is none: one that becomes a key where
-/// underscores are doubled or letters made upper case. What Kubernetes sets for a Service is left alone. Thread-safe.
+/// underscores are doubled or letters made upper case. What Kubernetes sets for a Service is left alone.
+/// Thread-safe.
 [[nodiscard]] std::vector<std::string> near_misses(const std::vector<std::pair<std::string, std::string>>& environment);
 
 /// All entries of all sources, weakest first, not yet checked against the schema. `CENOTE_DRAM__CAPACITY` is

@@ -7,6 +7,7 @@
 
 #include "commands/common.hpp"
 #include "config/document.hpp"
+#include "config/machine_file.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
 
@@ -38,11 +39,12 @@ void add_config(CLI::App& app) {
   auto* command = app.add_subcommand("config", "The configuration, without starting anything");
   command->require_subcommand(1);
   auto options = std::make_shared<config_options>();
+  options->file = config::machine_file();
   auto* show = command->add_subcommand("show", "All values with their sources, as a configuration file");
-  options->add_to(*show, config::machine_file());
+  options->add_to(*show);
   show->callback([options] { end_with(run_show(*options)); });
   auto* check = command->add_subcommand("check", "Would a node start with this?");
-  options->add_to(*check, config::machine_file());
+  options->add_to(*check);
   check->callback([options] { end_with(run_check(*options)); });
   auto* document = command->add_subcommand("document", "docs/configuration.md");
   document->callback([] { fmt::print("{}", config::document_schema()); });

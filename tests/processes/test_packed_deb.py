@@ -198,7 +198,7 @@ def test_lintian_finds_nothing_but_what_the_overrides_name(packages: list[Path])
 
 
 def test_a_node_of_the_unit_serves_and_finds_its_blocks_again(system: System) -> None:
-    options = "--set nvme.paths=[/var/lib/cenote/nvme] --set nvme.capacity=128MiB"
+    options = "--set nvme.paths=[/var/lib/cenote/nvme] --set nvme.capacity=128MiB --set prefetch.assumed_tokens_per_s=0"
     with InstalledNode(system, options) as node:
         assert "/etc/cenote/cenote.toml" in system.run("cenote", "config", "show").splitlines()[0]
         node.client(CLIENT)
