@@ -64,4 +64,3 @@ def test_completion_offers_commands_options_and_keys(tmp_path: Path) -> None:
     assert {"--out", "--force", "--help"} <= set(offered("init", "--"))
     assert offered("node", "--set", "dram.cap") == ["dram.capacity="]
     assert offered("node", "--config", "x") == []
-    assert offered("no", "such", "command", "") == []
