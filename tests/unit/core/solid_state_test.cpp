@@ -57,12 +57,12 @@ BOOST_AUTO_TEST_CASE(that_rotate_that_are_read_only_or_whose_kind_is_not_known_a
   machine.device("8:0", "slow");
   machine.device("259:0", "fast");
   BOOST_TEST(machine
-                 .found("21 20 8:0 / /a rw - ext4 /dev/sda rw\n"
-                        "22 20 259:0 / /a ro,rw - ext4 /dev/nvme0n1 ro\n"
-                        "23 20 259:0 / /a rw - tmpfs /dev/nvme0n1 rw\n"
-                        "24 20 259:7 / /a rw - ext4 /dev/nvme7n1 rw\n"
-                        "25 20 259:0 / /missing rw - ext4 /dev/nvme0n1 rw\n"
-                        "26 20 259:0\n")
+                 .mounts("21 20 8:0 / /a rw - ext4 /dev/sda rw\n"
+                         "22 20 259:0 / /a ro,rw - ext4 /dev/nvme0n1 ro\n"
+                         "23 20 259:0 / /a rw - tmpfs /dev/nvme0n1 rw\n"
+                         "24 20 259:7 / /a rw - ext4 /dev/nvme7n1 rw\n"
+                         "25 20 259:0 / /missing rw - ext4 /dev/nvme0n1 rw\n"
+                         "26 20 259:0\n")
                  .empty());
 }
 
