@@ -39,11 +39,14 @@ install(FILES python/cenote_program.py DESTINATION ${CENOTE_PYTHON_DIR} OPTIONAL
 install(DIRECTORY python/cenote DESTINATION ${CENOTE_PYTHON_DIR} OPTIONAL
   FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 
+# With the program's path below the prefix of `cmake --install`, which may be another than the configuration's.
 foreach(name cenote cenote-manager)
-  file(READ ${PROJECT_SOURCE_DIR}/scripts/${name}.service cenote_unit)
-  string(REPLACE "/usr/bin/cenote" "${CMAKE_INSTALL_FULL_BINDIR}/cenote" cenote_unit "${cenote_unit}")
-  file(WRITE ${PROJECT_BINARY_DIR}/${name}.service "${cenote_unit}")
+  install(CODE "
+    file(READ \"${PROJECT_SOURCE_DIR}/scripts/${name}.service\" unit)
+    string(REPLACE /usr/bin/cenote \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/cenote\" unit \"\${unit}\")
+    file(WRITE \"${PROJECT_BINARY_DIR}/${name}.service\" \"\${unit}\")")
   install(FILES ${PROJECT_BINARY_DIR}/${name}.service DESTINATION ${CENOTE_SYSTEMD_DIR})
 endforeach()
-install(FILES packaging/man/cenote-manager.8 packaging/man/cenote-admin.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
+install(DIRECTORY packaging/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
+install(FILES packaging/completion/cenote DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(FILES scripts/cenote.sysusers DESTINATION lib/sysusers.d RENAME cenote.conf)

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 
@@ -34,7 +35,8 @@ void socket_option::add_to(CLI::App& command) {
 }
 
 void config_options::add_to(CLI::App& command) {
-  command.add_option("--config", file, "Configuration file (TOML); none is needed");
+  if (const char* const variable = std::getenv("CENOTE_CONFIG")) file = variable;
+  command.add_option("--config", file, "Configuration file (TOML); none is needed, '' is none")->capture_default_str();
   command.add_option("--set", sets, "key=value, above file and environment; may be repeated");
 }
 
@@ -55,8 +57,8 @@ result<config::node_config> config_options::load() const {
 }
 
 std::vector<std::string> config_options::as_arguments() const {
-  std::vector<std::string> out;
-  if (!file.empty()) out = {"--config", std::filesystem::absolute(file).native()};
+  // Also that there is none: another process does not search anew.
+  std::vector<std::string> out{"--config", file.empty() ? file : std::filesystem::absolute(file).native()};
   for (const auto& set : sets) {
     out.emplace_back("--set");
     out.push_back(set);

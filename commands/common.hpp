@@ -28,7 +28,7 @@ struct socket_option {
 
 /// --config and --set, for subcommands that read the configuration.
 struct config_options {
-  std::string file;
+  std::string file;  ///< empty: none. A name before add_to() is the one that --config and $CENOTE_CONFIG replace
   std::vector<std::string> sets;
 
   void add_to(CLI::App& command);

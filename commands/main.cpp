@@ -8,6 +8,7 @@
 #include "commands/operator/config.hpp"
 #include "commands/operator/debug.hpp"
 #include "commands/operator/doctor.hpp"
+#include "commands/operator/init.hpp"
 #include "commands/operator/log_level.hpp"
 #include "commands/operator/nvme.hpp"
 #include "commands/operator/peers.hpp"
@@ -38,6 +39,7 @@ void add_commands(CLI::App& app) {
   cenote::add_log_level(app);
   cenote::add_config(app);
   cenote::add_doctor(app);
+  cenote::add_init(app);
   cenote::add_nvme(app);
   cenote::add_replay(app);
   cenote::add_replay_engine(app);

@@ -10,6 +10,7 @@
 
 #include "commands/common.hpp"
 #include "config/logging.hpp"
+#include "config/machine_file.hpp"
 #include "core/machine.hpp"
 #include "keeper/keeper.hpp"
 #include "memory/process_limits.hpp"
@@ -113,6 +114,7 @@ void add_node(CLI::App& app) {
       "Exit codes: 0 ended in order, 1 failed, 2 wrong command line or configuration, 3 a node runs there\n"
       "already, 4 the worker keeps dying before it is ready, 130 ended at once by a second signal.");
   auto options = std::make_shared<node_options>();
+  options->config.file = config::machine_file();
   options->config.add_to(*command);
   command->add_option("--resume", options->resume_fd)->group("");
   auto* upgrade = command->add_subcommand("upgrade", "Replace a running node's program; its blocks stay");

@@ -93,7 +93,7 @@ result<std::unique_ptr<private_node>> private_node::start(const setup& setup) {
     sets.push_back("remote.state_dir=" + *home + "/remote");
   }
   sets.insert(sets.end(), setup.sets.begin(), setup.sets.end());
-  std::vector<std::string> command{"cenote", "node"};
+  std::vector<std::string> command{"cenote", "node", "--config", ""};
   for (auto& each : sets) {
     command.emplace_back("--set");
     command.push_back(std::move(each));

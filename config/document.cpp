@@ -16,7 +16,8 @@ constexpr std::string_view introduction = R"(# Configuration
 This page is written from the schema in `config/schema.cpp`; a test keeps the two equal. A node needs no configuration:
 every key has a default. What overrides it, weakest first:
 
-1. a TOML file: `cenote node --config cenote.toml`;
+1. a TOML file: `cenote node --config cenote.toml`; without that option the one that `CENOTE_CONFIG` names, else, for commands of
+   a node, `/etc/cenote/cenote.toml` if it exists. `--config ''` or an empty `CENOTE_CONFIG`: none;
 2. environment variables: `CENOTE_DRAM__CAPACITY=4GiB` sets `dram.capacity` (a double underscore is a dot, upper case
    becomes lower case); variables without a double underscore, as `CENOTE_SOCKET`, are not keys, and one that
    is almost a key (`CENOTE_DRAM_CAPACITY`) has a line on standard error;
@@ -24,8 +25,8 @@ every key has a default. What overrides it, weakest first:
 
 Sizes: a number with B, KiB, MiB, GiB, TiB, PiB (powers of 1024) or kB, MB, GB, TB, PB (powers of 1000); a plain number
 is bytes. Durations: a number with ns, us, ms, s, m, h or d. Fractions are allowed (`"1.5GiB"`). Unknown keys and values
-out of range are refused. `cenote config show` prints every value and where it came from; `cenote config check` checks a
-file. Keys marked "reload" take effect on SIGHUP; the others when the node is stopped and started again. An edited file
+out of range are refused. `cenote config show` prints the file, every value and where it came from; `cenote config check`
+checks a file; `cenote init` writes one for this machine. Keys marked "reload" take effect on SIGHUP; the others when the node is stopped and started again. An edited file
 changes nothing by itself: a worker that is replaced, and an upgraded node, go on with what the node runs with.
 )";
 

@@ -115,9 +115,7 @@ std::vector<std::string> near_misses(const std::vector<std::pair<std::string, st
   std::vector<std::string> sentences;
   for (const auto& [name, value] : environment) {
     if (!upper_case(name).starts_with(prefix) || key_of_variable(name)) continue;
-    if (name == "CENOTE_CONFIG") {
-      sentences.emplace_back("the environment variable CENOTE_CONFIG does nothing: name the file with --config");
-    } else if (const auto near = near_variable(std::string_view(name).substr(prefix.size()))) {
+    if (const auto near = near_variable(std::string_view(name).substr(prefix.size()))) {
       sentences.push_back(fmt::format("the environment variable {} does nothing; did you mean CENOTE_{}?",
                                       printable(name), printable(*near)));
     }

@@ -23,8 +23,8 @@ struct config_sources {
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> process_environment();
 
 /// A sentence for each variable that is most likely meant as a key and is none: one that becomes a key where
-/// underscores are doubled or letters made upper case, and CENOTE_CONFIG. What Kubernetes sets for a Service is left
-/// alone. Thread-safe.
+/// underscores are doubled or letters made upper case. What Kubernetes sets for a Service is left alone.
+/// Thread-safe.
 [[nodiscard]] std::vector<std::string> near_misses(const std::vector<std::pair<std::string, std::string>>& environment);
 
 /// All entries of all sources, weakest first, not yet checked against the schema. `CENOTE_DRAM__CAPACITY` is

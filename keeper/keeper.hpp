@@ -32,7 +32,7 @@ struct keeper_options {
   std::vector<std::string> node_command{"", "node"};
   /// Must end with status 0 before an upgrade stops anything; `arguments` follow. First word as in node_command.
   std::vector<std::string> probe_command{"", "config", "check"};
-  std::vector<std::string> arguments;  ///< --config and --set, as they were given
+  std::vector<std::string> arguments;  ///< --config and --set
   std::optional<int> resume_fd;        ///< what --resume named
   /// From SIGTERM to SIGKILL of a worker that does not end.
   std::chrono::milliseconds stop_limit{9500};

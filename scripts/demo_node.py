@@ -32,7 +32,7 @@ class DemoNode:
         self._log = folder / "node.log"
         ours = [f"node.runtime_dir={folder}", f"node.socket={self.socket}", "metrics.listen=off"]
         words = (word for each in (*ours, *settings) for word in ("--set", each))
-        self._command = [os.environ["CENOTE_BINARY"], "node", *words]
+        self._command = [os.environ["CENOTE_BINARY"], "node", "--config", "", *words]
         self.start()
 
     def start(self) -> None:

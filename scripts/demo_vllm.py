@@ -127,7 +127,7 @@ def run(title: str, model: Path, folder: Path, socket: Path, tokens: int) -> dic
 def running_node(folder: Path) -> Iterator[Path]:
     """A node of its own; gives its socket."""
     binary, socket, log = os.environ["CENOTE_BINARY"], folder / "cenote.sock", folder.with_suffix(".log")
-    command = [binary, "node", "--set", f"node.runtime_dir={folder}", "--set", "dram.capacity=256MiB"]
+    command = [binary, "node", "--config", "", "--set", f"node.runtime_dir={folder}", "--set", "dram.capacity=256MiB"]
     with log.open("wb") as said:
         node = subprocess.Popen(command, stdout=said, stderr=said)
     try:

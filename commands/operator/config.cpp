@@ -7,7 +7,9 @@
 
 #include "commands/common.hpp"
 #include "config/document.hpp"
+#include "config/machine_file.hpp"
 #include "core/machine.hpp"
+#include "core/text.hpp"
 
 namespace cenote {
 
@@ -16,7 +18,8 @@ namespace {
 exit_code run_show(const config_options& options) {
   const auto loaded = options.load();
   if (!loaded) return failed_with(loaded.error());
-  fmt::print("{}", config::to_toml(config::effective(*loaded)));
+  fmt::print("# file: {}\n\n{}", options.file.empty() ? "none" : printable(options.file),
+             config::to_toml(config::effective(*loaded)));
   return exit_code::orderly;
 }
 
@@ -36,6 +39,7 @@ void add_config(CLI::App& app) {
   auto* command = app.add_subcommand("config", "The configuration, without starting anything");
   command->require_subcommand(1);
   auto options = std::make_shared<config_options>();
+  options->file = config::machine_file();
   auto* show = command->add_subcommand("show", "All values with their sources, as a configuration file");
   options->add_to(*show);
   show->callback([options] { end_with(run_show(*options)); });

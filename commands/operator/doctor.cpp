@@ -19,6 +19,7 @@
 
 #include "commands/common.hpp"
 #include "config/cluster_rules.hpp"
+#include "config/machine_file.hpp"
 #include "core/copy_measurement.hpp"
 #include "core/copy_routines.hpp"
 #include "core/machine.hpp"
@@ -399,6 +400,7 @@ std::string findings_text(const std::vector<finding>& findings) {
 void add_doctor(CLI::App& app) {
   auto* command = app.add_subcommand("doctor", "Can this machine run a node well? What to change if not");
   auto options = std::make_shared<config_options>();
+  options->file = config::machine_file();
   options->add_to(*command);
   command->callback([options] { end_with(run_doctor(*options)); });
 }

@@ -1,4 +1,4 @@
-"""The manual pages beside the commands that they describe."""
+"""The manual pages and the completion beside the commands that they describe."""
 
 from __future__ import annotations
 
@@ -36,12 +36,31 @@ def test_the_page_of_admin_has_each_command() -> None:
 
 @pytest.mark.parametrize("page", sorted(PAGES.iterdir()), ids=lambda page: page.stem)
 def test_each_option_of_a_page_is_one_of_its_command(page: Path) -> None:
-    command = page.stem.removeprefix("cenote-")
-    texts = [help_of(command)]
-    for family in subcommands(command):
-        texts.append(help_of(command, family))
-        texts += [help_of(command, family, each) for each in subcommands(command, family)]
+    command = page.stem.split("-")[1:]  # none: the page of the whole program
+    texts = [help_of(*command)]
+    for family in subcommands(*command) if command else ():
+        texts.append(help_of(*command, family))
+        texts += [help_of(*command, family, each) for each in subcommands(*command, family)]
     options = re.findall(r"\bFl -([\w-]+)", page.read_text())
     assert options
     for option in options:
         assert any(f"--{option}" in text for text in texts), option
+
+
+def test_completion_offers_commands_options_and_keys(tmp_path: Path) -> None:
+    script = PAGES.parent / "completion" / "cenote"
+
+    def offered(*words: str) -> list[str]:
+        line = (
+            'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }; _cenote; echo "${COMPREPLY[*]}"'
+        )
+        command = ["bash", "-c", line, str(script), str(BINARY), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout.split()
+
+    assert {"node", "config", "init", "status"} <= set(offered(""))
+    assert offered("sess") == ["session"]
+    assert offered("config", "sh") == ["show"]
+    assert offered("config", "show", "--set", "a=b", "--c") == ["--config"]
+    assert {"--out", "--force", "--help"} <= set(offered("init", "--"))
+    assert offered("node", "--set", "dram.cap") == ["dram.capacity="]
+    assert offered("node", "--config", "x") == []
