@@ -43,7 +43,7 @@ spec = cenote.InstanceSpec(id="packed", model="m", dtype="bf16", layout="page_fi
                            groups={"full": {"parts": {"kv": 4096}}}, hash_scheme="sha256_cbor",
                            fingerprint=None, instance_group=None)
 with cenote.attach(spec, socket=sys.argv[1]) as session:
-    ticket = session.prefetch(keys, group="full")
+    ticket = session.prefetch(keys, "wait_complete", group="full", threshold_tokens=0)
     assert ticket.wait(timeout=30.0) == 8
     with session.acquire(keys) as held:
         assert [bytes(block.view("kv")) for block in held] == [bytes([n]) * 4096 for n in range(8)]
