@@ -112,6 +112,8 @@ def system(packages: list[Path]) -> Iterator[System]:
     """A system with the packages."""
     if os.geteuid() != 0:
         pytest.skip("dpkg installs as root alone")
+    if shutil.which("systemd-sysusers") is None or shutil.which("systemctl") is None:
+        pytest.skip("systemd is not installed, which the package needs for its user")
     with tempfile.TemporaryDirectory(prefix="cenote-") as place:
         made = System(Path(place))
         try:
