@@ -169,13 +169,13 @@ class InstalledNode:
 
 
 @contextlib.contextmanager
-def booted(system: System) -> Iterator[None]:
-    """As packages find a system that systemd runs: each unit is active, and the orders that it gets have no effect."""
+def booted(system: System) -> Iterator[Path]:
+    """As packages find a system that systemd runs: each unit is active. Orders have no effect; the file has them."""
     program, sign = system.place / "usr/bin/systemctl", system.place / "run/systemd/system"
     original = program.read_bytes()
     sign.mkdir(parents=True)
-    program.write_text("#!/bin/sh\n")
-    yield
+    program.write_text('#!/bin/sh\necho "$*" >>/mnt/orders\n')
+    yield system.place / "mnt/orders"
     program.write_bytes(original)
     sign.rmdir()
 
@@ -235,8 +235,9 @@ def test_an_upgrade_of_the_package_keeps_the_nodes_memory(system: System, packag
     with InstalledNode(system) as node:
         node.client(CLIENT)
         before = node.status()["node"]
-        with booted(system):
+        with booted(system) as orders:
             assert "upgraded: version" in system.run("dpkg", "--install", *(f"/mnt/{each.name}" for each in packages))
+            assert not re.search(r"\b(re)?start cenote\.service|\bstop\b", orders.read_text())
         after = node.status()["node"]
         assert (after["pid"], after["worker_pid"]) != (before["pid"], before["worker_pid"])
         node.client(READER)
@@ -246,7 +247,9 @@ def test_a_purge_takes_what_the_package_made_and_leaves_the_user(system: System)
     kept = system.place / "var/lib/cenote/kept"
     system.run("install", "-d", "-o", "cenote", "-m", "0700", "/var/lib/cenote")
     kept.touch()
-    system.run("dpkg", "--remove", "cenote-dev", "cenote")
+    with booted(system) as orders:
+        system.run("dpkg", "--remove", "cenote-dev", "cenote")
+        assert re.search(r"\bstop cenote\.service", orders.read_text())
     assert kept.exists()
     assert (system.place / "etc/cenote/cenote.toml").exists()
     system.run("dpkg", "--purge", "cenote")
