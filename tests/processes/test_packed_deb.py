@@ -174,6 +174,7 @@ def booted(system: System) -> Iterator[Path]:
     program, sign = system.place / "usr/bin/systemctl", system.place / "run/systemd/system"
     original = program.read_bytes()
     sign.mkdir(parents=True)
+    (system.place / "usr/sbin/policy-rc.d").unlink(missing_ok=True)  # by which a container forbids all orders
     program.write_text('#!/bin/sh\necho "$*" >>/mnt/orders\n')
     yield system.place / "mnt/orders"
     program.write_bytes(original)
