@@ -33,7 +33,7 @@ struct fake_root {
   }
   [[nodiscard]] config::node_config loaded(const std::string& text) const {
     file("cenote.toml", text);
-    auto config = config::load({.file = path / "cenote.toml"});
+    auto config = config::load({.file = path / "cenote.toml", .environment = {}, .sets = {}});
     BOOST_REQUIRE_MESSAGE(config, (config ? "" : config.error().message()));
     return *config;
   }
