@@ -36,7 +36,7 @@ def ask_for(session: Any, label: str, number: int, target: np.ndarray[Any, Any])
 
 
 def quotas(node: Node) -> Iterator[int]:
-    accounts = {each["name"]: each["quota"] for each in node.status()["accounts"]}
+    accounts = {each["name"]: each["quota"] for each in node.status()["groups"]}
     return (accounts[name] for name in ("little", "much"))
 
 
