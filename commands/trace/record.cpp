@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -25,7 +26,8 @@ using nlohmann::json;
 
 constexpr int between_questions_ms = 100;
 constexpr auto between_looks_at_memory = std::chrono::seconds(1);
-constexpr auto patience = std::chrono::seconds(30);  // with a node whose worker is away
+constexpr auto longest_time = std::chrono::years(10);  // what a clock can add to its present time
+constexpr auto patience = std::chrono::seconds(30);    // with a node whose worker is away
 
 /// A node that is asked for its requests again and again. Where its worker is replaced, the recording goes on with a
 /// gap.
@@ -160,7 +162,7 @@ exit_code run_record(const record_options& options) {
     if (*time <= std::chrono::nanoseconds::zero()) {
       return failed_with({error_code::invalid_argument, "--for must be longer than zero"});
     }
-    end = std::chrono::steady_clock::now() + *time;
+    end = std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(*time, longest_time);
   }
   watch_for_interruption();
   recording one(options);

@@ -2,7 +2,6 @@
 
 #include <fstream>
 #include <iterator>
-#include <algorithm>
 #include <set>
 
 #include "config/document.hpp"
@@ -89,9 +88,8 @@ BOOST_AUTO_TEST_CASE(every_key_can_be_set_and_shows_up) {
     if (key.name == "gpu.capacity") sets.emplace_back("gpu.devices=[\"sim:0\"]");
     if (key.name == "cluster.seeds") sets.emplace_back("cluster.name=a");
     if (key.name.starts_with("groups.<name>.quota_m")) {
-      sets.push_back(with_group("groups.<name>.quota") + "=64MiB");
-      sets.push_back(with_group("groups.<name>.quota_max") + "=64MiB");
-      std::ranges::rotate(sets, sets.begin() + 1);  // the key itself comes last
+      sets.push_back(with_group("groups.<name>.quota") + "=" + text);  // between the two
+      if (key.name == "groups.<name>.quota_min") sets.push_back(with_group("groups.<name>.quota_max") + "=" + text);
     }
     if (key.name == "publish.replay") sets.emplace_back("publish.endpoint=tcp://127.0.0.1:2");
     if (is_endpoint) sets.emplace_back("publish.name=a");

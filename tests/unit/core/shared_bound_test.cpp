@@ -56,7 +56,9 @@ const std::map<std::string, std::string> without_share{
     {"most_owed", "answers of one session"},
     {"most_named", "ranks in one text"},
     {"most_of_link", "orders of one other node"},
-    {"most_waiting", "checks, of which an instance has few; a report that finds no room comes again"},
+    {"most_waiting",
+     "checks, of which an instance has few: a report that finds no room comes again; requests of a recording: "
+     "the rest is counted"},
     {"most_of_instance", "of one instance"},
     {"most_wrong", "of one session"},
     {"most_queued", "fetches of one other node"},
@@ -102,6 +104,7 @@ const std::map<std::string, std::string> without_share{
     {"max_grants", "of one session; bytes by limits.reserve_share"},
     {"max_pins", "of one session"},
     {"most_lookups", "a number of a figure, no memory"},
+    {"most_answered", "blocks of one answer to an administrator, of whom one records"},
     {"most_watched", "instances with estimates: one without them loses nothing else"},
     {"max_pin_slots", "of one session"},
     {"max_ranks", "of one group"},

@@ -53,6 +53,7 @@ const std::map<std::string, std::string> timer_files{
     {"transport/local/event_loop.hpp", "what the alarm of event loops is made of"},
     {"transport/local/event_loop.cpp", "the same"},
     {"actors/data_path.cpp", "a message that recurs: the timer that ends starts the next one"},
+    {"actors/quota_mover.cpp", "the same, once an interval"},
 };
 
 /// Whether one of the calls that start timers is in the text.
