@@ -80,7 +80,9 @@ live_curves::live_curves(caf::actor_config& config, std::shared_ptr<watched_limi
 live_curves::behavior_type live_curves::make_behavior() {
   return {
       [this](watched_atom, const watched_ptr& batch) {
-        for (const blocks::watched_request& each : batch->requests) curves_.add(each);
+        for (const blocks::watched_request& each : batch->requests) {
+          if (each.room != 0) curves_.add(each);
+        }
         recording_.add(*batch, std::chrono::steady_clock::now());
         limit_->arrived(*batch);
       },

@@ -73,7 +73,7 @@ std::vector<simulation::quota_group> quota_reports::groups(const blocks::store_s
            .tokens = now.average,
            .points = curve == curves.end() ? std::vector<simulation::quota_group::point>() : points_of(*curve)});
     }
-    all.push_back(std::move(group));
+    if (!group.members.empty()) all.push_back(std::move(group));  // an engine that is away keeps its memory
   }
   last_ = std::move(next_);
   return all;
@@ -100,7 +100,10 @@ quota_mover::behavior_type quota_mover::make_behavior() {
         delayed_send(this, interval_, tick_atom_v);
         look();
       },
-      [this](reload_atom, const config_ptr& settings) { set_limits(*settings); },
+      [this](reload_atom, const config_ptr& settings) {
+        set_limits(*settings);
+        moves_ = {};  // the quotas are those of the configuration again, and what was measured is of others
+      },
   };
 }
 

@@ -146,7 +146,7 @@ void membership::take_addresses(const endpoint& name, const result<std::vector<e
 /// The name stands for these now; what it stood for before is one more address of which others may know.
 void membership::take_seeds(const std::string& name, const std::vector<endpoint>& addresses, steady_time now) {
   for (auto& [address, each] : contacts_) {
-    if (each.seed_name != name) continue;
+    if (each.seed_name != name || std::ranges::find(addresses, address, &endpoint::text) != addresses.end()) continue;
     each.seed_name.clear();
     each.is_seed = false;
     each.since = now;

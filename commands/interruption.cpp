@@ -28,6 +28,9 @@ void watch_for_interruption() noexcept {
   action.sa_handler = ask_to_stop;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+  struct sigaction present {};
+  ::sigaction(SIGHUP, nullptr, &present);
+  if (present.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);  // the terminal is gone; nohup ignores it
 }
 
 }  // namespace cenote

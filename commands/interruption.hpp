@@ -9,7 +9,7 @@ namespace cenote {
 [[nodiscard]] bool interrupted() noexcept;
 /// `interrupted`, as an error to return.
 [[nodiscard]] result<void> check_interrupted();
-/// SIGINT and SIGTERM set interrupted() from now on, and end system calls that wait.
+/// SIGINT, SIGTERM, and SIGHUP unless it is ignored, set interrupted() from now on, and end system calls that wait.
 void watch_for_interruption() noexcept;
 
 }  // namespace cenote

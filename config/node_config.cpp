@@ -207,6 +207,9 @@ result<> check_quotas(const node_config& config) {
     if (group.quota_max == 0) {
       return refuse(config.settings, key("quota_min"), "needs quota_max: without it the quota stays");
     }
+    if (group.quota_min == 0) {
+      return refuse(config.settings, key("quota_max"), "needs quota_min: a group without memory finds nothing");
+    }
     if (group.quota == 0) {
       return refuse(config.settings, key("quota_max"), "needs quota: without it there is no limit to move");
     }

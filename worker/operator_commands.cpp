@@ -208,8 +208,10 @@ result<operator_commands::answer> operator_commands::record(const admin_request&
     return fail(error_code::invalid_argument, "this node watches no requests: optimize.mode is off");
   }
   caf::anon_send(context_.dram, record_atom_v, caf::timespan(2 * request_recording::patience));
-  const auto respond = [reply = client.defer(), loop = sockets_](const result<recorded_ptr>& recorded) {
-    auto text = recorded ? recorded_json(**recorded) : std::unexpected(recorded.error());
+  const auto started =
+      static_cast<std::uint64_t>(std::chrono::nanoseconds(context_.node_started.time_since_epoch()).count());
+  const auto respond = [reply = client.defer(), loop = sockets_, started](const result<recorded_ptr>& recorded) {
+    auto text = recorded ? recorded_json(**recorded, started) : std::unexpected(recorded.error());
     if (const auto still = loop.lock()) still->post([reply, text = std::move(text)] { reply(text); });
   };
   const auto ask_for = [&](auto... number) {

@@ -21,7 +21,7 @@ std::string digits_of(const std::vector<std::uint64_t>& ids) {
 
 }  // namespace
 
-result<std::string> recorded_json(const recorded_batch& answer) {
+result<std::string> recorded_json(const recorded_batch& answer, std::uint64_t node_started_ns) {
   if (const auto status = answer.status.get(); !status) return std::unexpected(status.error());
   json requests = json::array();
   for (std::size_t i = 0; i < answer.requests.size(); ++i) {
@@ -33,6 +33,7 @@ result<std::string> recorded_json(const recorded_batch& answer) {
                         {"ids", digits_of(each.ids)}});
   }
   return json({{"recording", answer.recording},
+               {"node_started_ns", node_started_ns},
                {"dropped", answer.dropped},
                {"more", answer.has_more},
                {"requests", std::move(requests)}})

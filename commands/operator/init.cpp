@@ -174,7 +174,8 @@ result<void> write_configuration(const fs::path& file, const std::string& text, 
     return fail(error_code::invalid_argument, file.native() + ": is there already; --force replaces it");
   // Behind a link, not in its place.
   std::error_code ignored;
-  const fs::path target = is_there ? fs::canonical(file, ignored) : file;
+  fs::path target = fs::weakly_canonical(file, ignored);
+  if (ignored) target = file;
   if (auto put = replace_whole(target, std::as_bytes(std::span(text))); !put) return put;
   if (is_there && ::geteuid() == 0 && ::chown(target.c_str(), old.st_uid, old.st_gid) != 0)
     return fail_errno("chown", target.native());

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "commands/interruption.hpp"
@@ -53,6 +54,7 @@ class recording {
     if (!answer) return std::unexpected(answer.error());
     dropped_ = count_of(*answer, "dropped");
     if (auto ok = requests_.add(*answer, began_ms_); !ok) return std::unexpected(ok.error());
+    print_new_reasons();
     const json& more = member(*answer, "more");
     return more.is_boolean() && more.get<bool>();
   }
@@ -75,7 +77,15 @@ class recording {
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_before_ + dropped_; }
 
  private:
+  /// Soon, while a person can still begin anew with other options.
+  void print_new_reasons() {
+    for (const auto& [reason, count] : requests_.left_out()) {
+      if (printed_.insert(reason).second) fmt::print(stderr, "cenote: requests are left out: {}\n", reason);
+    }
+  }
+
   std::string socket_;
+  std::set<std::string> printed_{};
   recorded_requests requests_;
   std::chrono::steady_clock::time_point start_;
   std::uint64_t number_ = 0;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "commands/common.hpp"
 #include "core/key_sample.hpp"
@@ -47,6 +47,8 @@ bool has_one_twice(std::vector<std::uint64_t> ids) {
 result<void> recorded_requests::add(const json& answer, std::uint64_t start_ms) {
   const json& requests = member(answer, "requests");
   if (!requests.is_array()) return fail(error_code::malformed, "the node's answer has no `requests`");
+  const std::uint64_t started = count_of(answer, "node_started_ns");
+  if (std::exchange(node_started_ns_, started) != started) instances_.clear();
   for (const json& each : requests) {
     if (auto ok = add_request(each, start_ms); !ok) return ok;
   }
@@ -56,9 +58,7 @@ result<void> recorded_requests::add(const json& answer, std::uint64_t start_ms) 
 result<void> recorded_requests::add_request(const json& request, std::uint64_t start_ms) {
   if (!read_ids(member(request, "ids"), ids_)) return fail(error_code::malformed, "a request has no `ids`");
   const std::uint64_t instance = count_of(request, "instance");
-  const auto fits = has_size(count_of(request, "block_tokens"), instance);
-  if (!fits) return std::unexpected(fits.error());
-  if (!*fits) return {};
+  if (!has_size(count_of(request, "block_tokens"))) return {};
   if (has_one_twice(ids_)) {
     ++left_out_["with a block twice"];
     return {};
@@ -86,23 +86,27 @@ result<void> recorded_requests::add_request(const json& request, std::uint64_t s
 }
 
 /// Whether the blocks of a request are of the trace's size.
-result<bool> recorded_requests::has_size(std::uint64_t block_tokens, std::uint64_t instance) {
+bool recorded_requests::has_size(std::uint64_t block_tokens) {
+  if (block_tokens == 0) block_tokens = given_tokens_;
+  if (block_tokens == 0) {
+    ++left_out_["of instances that name no tokens of a block (--block-tokens names them)"];
+    return false;
+  }
+  if (block_tokens > formats::most_block_tokens) {
+    ++left_out_[fmt::format("with blocks of more than {} tokens", formats::most_block_tokens)];
+    return false;
+  }
   if (block_tokens_ == 0) block_tokens_ = block_tokens;
-  if (block_tokens_ == 0) {
-    return fail(error_code::invalid_argument,
-                fmt::format("instance {} names no tokens of a block: give --block-tokens", instance));
-  }
-  if (block_tokens_ > formats::most_block_tokens) {
-    return fail(error_code::invalid_argument, fmt::format("instance {} has blocks of {} tokens: at most {} are kept",
-                                                          instance, block_tokens_, formats::most_block_tokens));
-  }
-  if (block_tokens == 0 || block_tokens == block_tokens_) return true;
-  ++left_out_[fmt::format("with blocks of {} tokens (--block-tokens {} records these)", block_tokens, block_tokens)];
+  if (block_tokens == block_tokens_) return true;
+  ++left_out_[fmt::format("with blocks of {} tokens and not {} (--block-tokens {} records these)", block_tokens,
+                          block_tokens_, block_tokens)];
   return false;
 }
 
 std::uint32_t recorded_requests::number_of(std::uint64_t instance) {
-  return instances_.try_emplace(instance, static_cast<std::uint32_t>(instances_.size())).first->second;
+  const auto [place, is_new] = instances_.try_emplace(instance, numbered_);
+  if (is_new) ++numbered_;
+  return place->second;
 }
 
 std::uint64_t recorded_requests::bytes() const noexcept {

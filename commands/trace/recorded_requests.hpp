@@ -15,11 +15,11 @@ namespace cenote::traces {
 /// Takes the node's answers to `record`, one after the other. Not thread-safe.
 class recorded_requests {
  public:
-  /// `block_tokens`: of instances whose spec names none; 0: there must be no such.
-  explicit recorded_requests(std::uint64_t block_tokens) : block_tokens_(block_tokens) {}
+  /// `block_tokens`: of instances whose spec names none, and of the trace; 0: those of the first request, and requests
+  /// of such instances are left out.
+  explicit recorded_requests(std::uint64_t block_tokens) : given_tokens_(block_tokens), block_tokens_(block_tokens) {}
 
-  /// An answer of a recording that began `start_ms` after the first one. Errors: malformed; invalid_argument: an
-  /// instance names no size, and none is given.
+  /// An answer of a recording that began `start_ms` after the first one. Errors: malformed.
   [[nodiscard]] result<void> add(const nlohmann::json& answer, std::uint64_t start_ms);
 
   [[nodiscard]] const simulation::trace& requests() const noexcept { return requests_; }
@@ -33,14 +33,17 @@ class recorded_requests {
 
  private:
   [[nodiscard]] result<void> add_request(const nlohmann::json& request, std::uint64_t start_ms);
-  [[nodiscard]] result<bool> has_size(std::uint64_t block_tokens, std::uint64_t instance);
+  [[nodiscard]] bool has_size(std::uint64_t block_tokens);
   [[nodiscard]] std::uint32_t number_of(std::uint64_t instance);
 
+  std::uint64_t given_tokens_;
   std::uint64_t block_tokens_;
+  std::uint64_t node_started_ns_ = 0;
   bool is_begun_ = false;
   std::uint64_t first_ms_ = 0;
   simulation::trace requests_;
-  std::map<std::uint64_t, std::uint32_t> instances_;  ///< in the trace, by the node's number
+  std::map<std::uint64_t, std::uint32_t> instances_;  ///< in the trace, by the number of the node that was started last
+  std::uint32_t numbered_ = 0;                        ///< of all nodes
   std::map<std::string, std::uint64_t> left_out_;
   std::uint64_t cut_ = 0;
   std::vector<std::uint64_t> ids_;  ///< of the request at hand

@@ -1,6 +1,7 @@
 #include "commands/trace/target.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
@@ -23,6 +24,8 @@ void target_options::add_to(CLI::App& command) {
 result<void> target_options::check() const {
   std::error_code unknown;
   const auto status = std::filesystem::status(out, unknown);
+  const auto folder = std::filesystem::path(out).parent_path();
+  if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) return fail_errno("--out", out);
   if (!std::filesystem::exists(status)) return {};
   if (!std::filesystem::is_regular_file(status)) {
     return fail(error_code::invalid_argument, fmt::format("--out {} is no plain file", out));

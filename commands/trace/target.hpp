@@ -19,7 +19,8 @@ struct target_options {
   bool as_json = false;
 
   void add_to(CLI::App& command);
-  /// Before the work. Errors (invalid_argument): something is there that is no plain file, or is not to be replaced.
+  /// Before the work. Errors (invalid_argument): something is there that is no plain file, or is not to be replaced;
+  /// system: the folder is not there, or cannot be written to.
   [[nodiscard]] result<void> check() const;
 };
 

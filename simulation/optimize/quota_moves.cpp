@@ -9,6 +9,7 @@ namespace cenote::simulation {
 namespace {
 
 constexpr double certainty = 3;             // standard errors
+constexpr double worthwhile = 0.003;        // of all tokens that are asked for: a move for less goes to and fro
 constexpr std::uint64_t step_divisor = 20;  // of the giver's quota
 constexpr int sizes_of_a_move = 40;
 
@@ -24,11 +25,12 @@ std::uint64_t room_between(const quota_group& giver, const quota_group& taker) {
   return std::min(to_give, to_take);
 }
 
+/// On straight lines between the points, the first of which begins where there is no memory and no hit.
 std::optional<quota_group::point> point_at(std::span<const quota_group::point> points, double bytes) {
-  if (points.empty() || bytes < points.front().bytes) return std::nullopt;
+  if (points.empty()) return std::nullopt;
   const auto next = std::ranges::upper_bound(points, bytes, {}, &quota_group::point::bytes);
   if (next == points.end()) return points.back();
-  const quota_group::point& last = *(next - 1);
+  const auto last = next == points.begin() ? quota_group::point{.error = next->error} : *(next - 1);
   const double part = (bytes - last.bytes) / (next->bytes - last.bytes);
   return quota_group::point{bytes, std::lerp(last.hit_ratio, next->hit_ratio, part), std::max(last.error, next->error)};
 }
@@ -101,10 +103,11 @@ std::optional<quota_move> quota_moves::end_trial(std::span<const quota_group> gr
       giver != nullptr && taker != nullptr && giver->quota == ended.giver_quota && taker->quota == ended.taker_quota;
   if (is_intact && interval_ < ended.end) return std::nullopt;
   trial_.reset();
+  if (!is_intact) measured_.clear();  // measurements with other quotas are no baseline
   const auto measured = found_share();
   if (!is_intact || !measured || *measured >= ended.baseline - most_fall) return std::nullopt;
   rests_[ended.direction] = interval_ + rest_intervals;
-  measured_.clear();  // measurements with these quotas are no baseline for others
+  measured_.clear();  // as above
   return quota_move{.giver = ended.direction.second,
                     .taker = ended.direction.first,
                     .bytes = std::min(ended.bytes, room_between(*taker, *giver)),
@@ -115,7 +118,11 @@ std::optional<quota_move> quota_moves::end_trial(std::span<const quota_group> gr
 
 std::optional<quota_move> quota_moves::best_move(std::span<const quota_group> groups) const {
   std::uint64_t sum = 0;
-  for (const quota_group& each : groups) sum += each.quota;
+  double least_gain = 0;
+  for (const quota_group& each : groups) {
+    sum += each.quota;
+    for (const auto& member : each.members) least_gain += member.tokens * worthwhile;
+  }
   std::optional<quota_move> best;
   for (const quota_group& giver : groups) {
     for (const quota_group& taker : groups) {
@@ -132,7 +139,8 @@ std::optional<quota_move> quota_moves::best_move(std::span<const quota_group> gr
         if (!loss || !gain) continue;
         const double found = gain->tokens + loss->tokens;
         const double error = std::hypot(gain->error, loss->error);
-        if (found <= certainty * error || (best && found - error <= best->gain - best->error)) continue;
+        if (found <= std::max(certainty * error, least_gain) || (best && found - error <= best->gain - best->error))
+          continue;
         best = quota_move{.giver = giver.name,
                           .taker = taker.name,
                           .bytes = static_cast<std::uint64_t>(bytes),

@@ -45,10 +45,11 @@ struct quota_move {
 };
 
 /// Decides once an interval. Of all pairs of groups and sizes of a move the one that is likely to bring most is taken,
-/// if the curves promise more than three standard errors of what they promise; a step is at most a twentieth of the
-/// giver's quota. Steps of one pair within ten intervals are a trial: if the share of tokens that were found has fallen
-/// by more than half a point over these, they go back, and the pair rests for sixty intervals. Quotas stay within their
-/// limits, and their sum stays. Nothing moves before ten intervals with requests were measured. Not thread-safe.
+/// if the curves promise more than three standard errors of what they promise, and 0.3 % of all tokens; a step is at
+/// most a twentieth of the giver's quota. Steps of one pair within ten intervals are a trial: if the share of tokens
+/// that were found has fallen by more than half a point over these, they go back, and the pair rests for sixty
+/// intervals. Quotas stay within their limits, and their sum stays. Nothing moves before ten intervals with requests
+/// were measured. Not thread-safe.
 class quota_moves {
  public:
   static constexpr std::size_t trial_intervals = 10;

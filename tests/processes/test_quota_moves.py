@@ -68,7 +68,8 @@ def test_quota_goes_from_a_group_that_needs_little_to_one_that_needs_much(
         ((*LIMITS, "groups.much.quota=4MiB"), "must not be below groups.much.quota_min"),
         ((*LIMITS, "groups.much.quota=1GiB"), "must not be above groups.much.quota_max"),
         ((*LIMITS, "groups.much.quota_max=0"), "needs quota_max"),
-        (("groups.g.quota_max=1MiB",), "needs quota"),
+        (("groups.g.quota_max=1MiB",), "needs quota_min"),
+        (("groups.g.quota_max=2MiB", "groups.g.quota_min=1MiB"), "needs quota"),
         ((*LIMITS, "optimize.interval=1ms"), "optimize.interval"),
     ],
 )

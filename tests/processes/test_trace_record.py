@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import blocks
+import cenote
 import pytest
-from conftest import StartNode
+from conftest import StartNode, make_spec
 from node import BINARY, Node, is_alive, node_environment, run_cenote, until
 
 BLOCK_TOKENS = 512
@@ -176,6 +178,39 @@ def test_a_node_that_ends_leaves_what_came_before(start_node: StartNode, log: Pa
     assert code == 1
     assert json.loads(text)["requests"] == 300
     assert "ended early" in errors
+
+
+def test_all_instances_are_recorded_also_those_without_a_curve(start_node: StartNode, tmp_path: Path) -> None:
+    node = start_node("optimize.mode=watch_all", capacity="64MiB")
+    out = tmp_path / "node.ctrace"
+    with recording(node, out) as recorder:
+        for number in range(20):
+            with cenote.attach(make_spec(f"i{number}"), socket=str(node.socket)) as session:
+                keys = blocks.keys_of("a", 0, 2)
+                session.put(keys, blocks.contents_of(keys, 4096))
+        code, text, errors = recorder.end()
+    assert (code, errors) == (0, "")
+    facts = json.loads(text)
+    assert (facts["instances"], facts["requests"], facts["distinct"]) == (20, 20, 40)
+    assert len(node.status()["optimize"]["groups"]) == 16
+
+
+def test_requests_of_another_size_are_named_at_once(start_node: StartNode, log: Path, tmp_path: Path) -> None:
+    node = start_node(capacity="16MiB")
+    with recording(node, tmp_path / "node.ctrace", "--block-tokens", "16") as recorder:
+        replay(node, log)
+        assert recorder.process.stderr is not None
+        assert f"with blocks of {BLOCK_TOKENS} tokens" in recorder.process.stderr.readline()
+        recorder.process.send_signal(signal.SIGHUP)
+        assert recorder.process.wait() == 1
+        assert "no request came" in recorder.process.stderr.read()
+
+
+def test_a_folder_that_is_not_there_is_refused_before_the_work(start_node: StartNode, tmp_path: Path) -> None:
+    node = start_node(capacity="16MiB")
+    ended = run_cenote("trace", "record", "--socket", node.socket, "--out", tmp_path / "none" / "t.ctrace")
+    assert ended.returncode == 1
+    assert "--out" in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -129,9 +129,15 @@ void request_chains::use_block(pool& group, std::uint32_t record, boot_time now)
   ++state_.counters.touches;
 }
 
+/// Estimates are of some instances, a recording is of all.
+bool request_chains::is_handed_on(const pool& group) const noexcept {
+  return is_watched(group, state_.options.watch) ||
+         (state_.is_recorded() && &group == group.owner->pools.front().get());
+}
+
 /// Whether the identities of a request's blocks are made.
 bool request_chains::wants_ids(const pool& group) const noexcept {
-  return group.policy->follows_requests() || is_watched(group, state_.watch());
+  return group.policy->follows_requests() || is_handed_on(group);
 }
 
 /// Of its blocks, those that are here first. Empty where nothing wants them.
@@ -154,9 +160,9 @@ std::uint32_t request_chains::begin_request(pool& group, const std::vector<chain
     for (const chain_block& each : blocks) resident.push_back(each.record);
     context = group.policy->begin_request({.ids = request.ids, .resident = resident}, count_of(now));
   }
-  if (!request.ids.empty() && is_watched(group, state_.watch())) {
+  if (!request.ids.empty() && is_handed_on(group)) {
     request.instance = group.owner->number;
-    request.room = group.watched_room;
+    request.room = is_watched(group, state_.options.watch) ? group.watched_room : 0;
     request.block_tokens = group.owner->spec.tokens_per_block;
     state_.watched.add(std::move(request));
   }

@@ -36,6 +36,7 @@ class request_chains {
   void use_block(pool& group, std::uint32_t record, boot_time now);
   std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks, watched_request request,
                               boot_time now);
+  [[nodiscard]] bool is_handed_on(const pool& group) const noexcept;
   [[nodiscard]] bool wants_ids(const pool& group) const noexcept;
   [[nodiscard]] std::vector<std::uint64_t> ids_of(const pool& group, const used_chain& used) const;
   void place_stored_blocks(pool& group, open_chains::chain& request, boot_time now);

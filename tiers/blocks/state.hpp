@@ -51,7 +51,7 @@ struct state {
   std::optional<boot_time> lingers_until{};     ///< of what a dead worker's devices may still write
   published requests{};                         ///< … of engines, whose blocks are handed over
   watched_requests watched{};                   ///< … of pools that are watched, on their way to estimates
-  std::optional<boot_time> recorded_until{};    ///< requests of all policies are handed on until then
+  std::optional<boot_time> recorded_until{};    ///< requests of all instances are handed on until then
   block_changes changes{options.most_changes};  ///< of what is here, each block at the number of its record
 
   [[nodiscard]] slab* slab_of_record(std::uint32_t record) const noexcept;
@@ -85,10 +85,7 @@ struct state {
     }
   }
   [[nodiscard]] std::uint64_t usable_bytes() const noexcept;
-  /// The requests that are handed on now.
-  [[nodiscard]] request_watch watch() const noexcept {
-    return recorded_until && options.watch != request_watch::none ? request_watch::all : options.watch;
-  }
+  [[nodiscard]] bool is_recorded() const noexcept { return recorded_until && options.watch != request_watch::none; }
   /// What the water marks and the capacity are compared with.
   [[nodiscard]] std::uint64_t counted_bytes() const noexcept {
     return options.grants_in_capacity ? used : used - blank;

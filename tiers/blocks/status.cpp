@@ -9,6 +9,15 @@ namespace cenote::blocks {
 
 namespace {
 
+/// Blocks that a pool has room for now, in the tier and within the quotas of those that pay.
+std::uint64_t capacity_of(const pool& group, const account& payer) {
+  std::uint64_t blocks = group.told;
+  for (const account* each = &payer; each != nullptr; each = each->parent) {
+    if (each->given.quota != 0) blocks = std::min(blocks, each->given.quota / group.stride);
+  }
+  return blocks;
+}
+
 std::uint64_t pins_of(const session& session) noexcept {
   const std::uint64_t limit =
       std::min<std::uint64_t>(session.memory.pin_slots(), session.memory.header().pin_high_water.load());
@@ -81,9 +90,12 @@ store_status status_of(const parts& parts, boot_time now) {
     put_lookups(one, look_at_lookups(*each), each->spec.tokens_per_block);
     for (const session* attached : each->sessions) one.pinned += pins[attached->number] = pins_of(*attached);
     one.chosen = each->pools.front()->policy->choosing();
-    if (const pool& first = *each->pools.front(); is_watched(first, parts.all.watch())) {
-      one.curve = curve_status{
-          .instance = number, .requests = 0, .capacity = first.told, .block_bytes = first.stride, .points = {}};
+    if (const pool& first = *each->pools.front(); is_watched(first, parts.all.options.watch)) {
+      one.curve = curve_status{.instance = number,
+                               .requests = 0,
+                               .capacity = capacity_of(first, *each->payer),
+                               .block_bytes = first.stride,
+                               .points = {}};
     }
     for (const auto& group : each->pools) {
       one.free += group->free.size();

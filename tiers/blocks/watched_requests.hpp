@@ -10,8 +10,8 @@ namespace cenote::blocks {
 
 /// A request for blocks of an instance's first pool.
 struct watched_request {
-  std::uint32_t instance = 0;      ///< its number
-  std::uint64_t room = 0;          ///< blocks that the pool would have room for without others
+  std::uint32_t instance = 0;  ///< its number
+  std::uint64_t room = 0;      ///< blocks that the pool would have room for without others; 0: for a recording alone
   std::vector<std::uint64_t> ids;  ///< identities of its blocks, head first, whether they are there or not
   std::uint32_t block_tokens = 0;  ///< of the instance's spec; 0: it names none
   bool is_cut = false;  ///< so many blocks were not there that only the first ones of them and the last are named

@@ -54,22 +54,34 @@ BOOST_AUTO_TEST_CASE(equal_keys_of_two_instances_are_two_blocks) {
 
 BOOST_AUTO_TEST_CASE(requests_of_other_sizes_and_with_a_block_twice_are_left_out_by_reason) {
   recorded_requests log(0);
-  BOOST_REQUIRE(log.add(answer_of({request_of(1, 0, one), request_of(2, 0, one, 32), request_of(3, 0, one, 0),
+  BOOST_REQUIRE(log.add(answer_of({request_of(1, 0, one), request_of(2, 0, one, 32),
                                    request_of(1, 0, "00000000000000ff00000000000000ff")}),
                         0));
-  BOOST_TEST(log.requests().requests().size() == 2U);
+  BOOST_TEST(log.requests().requests().size() == 1U);
   BOOST_TEST(log.left_out().size() == 2U);
   for (const auto& [reason, count] : log.left_out()) BOOST_TEST(count == 1U);
 }
 
-BOOST_AUTO_TEST_CASE(an_instance_without_a_size_wants_one_from_the_command_line) {
+BOOST_AUTO_TEST_CASE(an_instance_without_a_size_is_left_out_unless_one_is_given) {
   recorded_requests unknown(0);
-  const auto refused = unknown.add(answer_of({request_of(4, 0, one, 0)}), 0);
-  BOOST_REQUIRE(!refused);
-  BOOST_TEST((refused.error().code() == error_code::invalid_argument));
+  BOOST_REQUIRE(unknown.add(answer_of({request_of(4, 0, one, 0), request_of(5, 0, one), request_of(4, 0, one, 0)}), 0));
+  BOOST_TEST(unknown.requests().requests().size() == 1U);
+  BOOST_REQUIRE(unknown.left_out().size() == 1U);
+  BOOST_TEST(unknown.left_out().begin()->second == 2U);
   recorded_requests known(64);
   BOOST_REQUIRE(known.add(answer_of({request_of(4, 0, one, 0)}), 0));
   BOOST_TEST(known.requests().block_tokens() == 64U);
+}
+
+BOOST_AUTO_TEST_CASE(after_a_restart_of_the_node_equal_numbers_are_other_instances) {
+  recorded_requests log(0);
+  json before = answer_of({request_of(1, 0, one)});
+  before["node_started_ns"] = 1;
+  json later = answer_of({request_of(1, 0, one)});
+  later["node_started_ns"] = 2;
+  for (const json& each : {before, before, later, later}) BOOST_REQUIRE(log.add(each, 0));
+  BOOST_TEST(log.requests().distinct() == 2U);
+  BOOST_TEST(log.requests().requests()[3].instance == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(an_answer_that_makes_no_sense_is_refused) {
