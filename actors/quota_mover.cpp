@@ -26,6 +26,7 @@ bool is_watched(const blocks::store_status& tier, const std::string& name) {
 
 std::vector<simulation::quota_group::point> points_of(const blocks::curve_status& curve) {
   std::vector<simulation::quota_group::point> points;
+  points.reserve(curve.points.size());
   for (const blocks::curve_point& each : curve.points) {
     points.push_back({.bytes = static_cast<double>(each.capacity) * static_cast<double>(curve.block_bytes),
                       .hit_ratio = 1 - each.miss_ratio,
@@ -79,7 +80,8 @@ std::vector<simulation::quota_group> quota_reports::groups(const blocks::store_s
   return all;
 }
 
-quota_mover::quota_mover(caf::actor_config& config, dram_tier_actor dram, live_curves_actor curves, config_ptr settings)
+quota_mover::quota_mover(caf::actor_config& config, dram_tier_actor dram, live_curves_actor curves,
+                         const config_ptr& settings)
     : quota_mover_actor::base(config),
       dram_(std::move(dram)),
       curves_(std::move(curves)),

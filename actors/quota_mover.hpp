@@ -45,7 +45,7 @@ class quota_reports {
 ///   reload   other limits                     (worker)
 class quota_mover final : public quota_mover_actor::base {
  public:
-  quota_mover(caf::actor_config& config, dram_tier_actor dram, live_curves_actor curves, config_ptr settings);
+  quota_mover(caf::actor_config& config, dram_tier_actor dram, live_curves_actor curves, const config_ptr& settings);
 
   [[nodiscard]] const char* name() const override { return "quota_mover"; }
   void on_exit() override;
