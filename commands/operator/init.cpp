@@ -123,6 +123,7 @@ std::string nvme_section(const std::vector<solid_state_mount>& disks) {
                            "Found: no file system (ext4, XFS) of a solid-state disk beside the root's.");
   }
   std::vector<std::string> paths;
+  paths.reserve(disks.size());
   std::string found = "Found:";
   std::uint64_t least = disks.front().free;
   for (const auto& each : disks) {

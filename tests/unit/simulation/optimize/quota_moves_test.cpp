@@ -79,6 +79,7 @@ quota_group group_of(std::string name, std::uint64_t blocks) {
 /// Serves an interval and moves quotas as it is decided.
 std::optional<quota_move> run_interval(quota_moves& moves, std::array<model_group*, 2> all, int requests) {
   std::vector<quota_group> groups;
+  groups.reserve(all.size());
   for (model_group* each : all) {
     each->serve(requests);
     groups.push_back(each->group);
