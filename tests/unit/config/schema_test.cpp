@@ -89,7 +89,8 @@ BOOST_AUTO_TEST_CASE(every_key_can_be_set_and_shows_up) {
     if (key.name == "cluster.seeds") sets.emplace_back("cluster.name=a");
     if (key.name.starts_with("groups.<name>.quota_m")) {
       sets.push_back(with_group("groups.<name>.quota") + "=" + text);  // between the two
-      if (key.name == "groups.<name>.quota_min") sets.push_back(with_group("groups.<name>.quota_max") + "=" + text);
+      const bool is_least = key.name == "groups.<name>.quota_min";
+      sets.push_back(with_group(is_least ? "groups.<name>.quota_max" : "groups.<name>.quota_min") + "=" + text);
     }
     if (key.name == "publish.replay") sets.emplace_back("publish.endpoint=tcp://127.0.0.1:2");
     if (is_endpoint) sets.emplace_back("publish.name=a");
