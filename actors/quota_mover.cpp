@@ -37,7 +37,7 @@ std::vector<simulation::quota_group::point> points_of(const blocks::curve_status
 
 }  // namespace
 
-quota_reports::use quota_reports::note(const blocks::instance_status& instance) {
+quota_reports::use quota_reports::use_since_last(const blocks::instance_status& instance) const {
   const bool has_tokens = instance.match_tokens > 0;  // its spec may name none
   use now{.requested = has_tokens ? instance.match_tokens : instance.match_keys,
           .hits = has_tokens ? instance.match_resident_tokens : instance.match_resident};
@@ -47,7 +47,6 @@ quota_reports::use quota_reports::note(const blocks::instance_status& instance) 
     now.new_hits = now.hits - std::min(now.hits, before.hits);
     now.average = before.average + (static_cast<double>(now.new_requested) - before.average) / average_intervals;
   }
-  next_[instance.curve->instance] = now;
   return now;
 }
 
@@ -55,7 +54,7 @@ std::vector<simulation::quota_group> quota_reports::groups(const blocks::store_s
                                                            const std::vector<blocks::curve_status>& curves,
                                                            const std::map<std::string, quota_limits>& limits) {
   std::vector<simulation::quota_group> all;
-  next_.clear();
+  std::map<std::uint32_t, use> present;
   for (const auto& [name, limit] : limits) {
     const blocks::account_status* account = account_named(tier, name);
     if (account == nullptr || account->quota == 0 || !is_watched(tier, name)) continue;
@@ -66,7 +65,8 @@ std::vector<simulation::quota_group> quota_reports::groups(const blocks::store_s
     for (const blocks::instance_status& each : tier.instances) {
       if (each.account != name || bytes == 0) continue;
       const auto curve = std::ranges::find(curves, each.curve->instance, &blocks::curve_status::instance);
-      const use now = note(each);
+      const use now = use_since_last(each);
+      present[each.curve->instance] = now;
       group.requested += now.new_requested;
       group.hits += now.new_hits;
       group.members.push_back(
@@ -76,7 +76,7 @@ std::vector<simulation::quota_group> quota_reports::groups(const blocks::store_s
     }
     if (!group.members.empty()) all.push_back(std::move(group));  // an engine that is away keeps its memory
   }
-  last_ = std::move(next_);
+  last_ = std::move(present);
   return all;
 }
 

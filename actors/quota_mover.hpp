@@ -32,10 +32,9 @@ class quota_reports {
     std::uint64_t new_requested = 0, new_hits = 0;  ///< … in the interval
     double average = 0;                             ///< requested in an interval
   };
-  [[nodiscard]] use note(const blocks::instance_status& instance);
+  [[nodiscard]] use use_since_last(const blocks::instance_status& instance) const;
 
   std::map<std::uint32_t, use> last_;  ///< by instance
-  std::map<std::uint32_t, use> next_;
 };
 
 /// Looks at the DRAM tier and its curves once an interval, and lowers one group's quota before it raises another's.

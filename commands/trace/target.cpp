@@ -1,7 +1,6 @@
 #include "commands/trace/target.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "commands/common.hpp"
+#include "commands/replay/page.hpp"
 #include "commands/trace/info.hpp"
 #include "core/whole_file.hpp"
 #include "simulation/formats/ctrace.hpp"
@@ -24,14 +24,14 @@ void target_options::add_to(CLI::App& command) {
 result<void> target_options::check() const {
   std::error_code unknown;
   const auto status = std::filesystem::status(out, unknown);
-  const auto folder = std::filesystem::path(out).parent_path();
-  if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) return fail_errno("--out", out);
-  if (!std::filesystem::exists(status)) return {};
-  if (!std::filesystem::is_regular_file(status)) {
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     return fail(error_code::invalid_argument, fmt::format("--out {} is no plain file", out));
   }
-  if (force) return {};
-  return fail(error_code::invalid_argument, fmt::format("--out {} is there already; --force replaces it", out));
+  if (std::filesystem::exists(status) && !force) {
+    return fail(error_code::invalid_argument, fmt::format("--out {} is there already; --force replaces it", out));
+  }
+  if (auto good = replay::check_writable(out); !good) return std::unexpected(good.error().in("--out"));
+  return {};
 }
 
 exit_code write_target(read_trace source, const std::string& name, const target_options& target) {

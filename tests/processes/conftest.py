@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,11 +17,15 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 
 import blocks  # noqa: E402
 import cenote  # noqa: E402
+from kubernetes import ApiServer  # noqa: E402
 from manager import Manager  # noqa: E402
 from node import LIMIT, Agent, Node, finish_all  # noqa: E402
 from redis import Redis  # noqa: E402
 from selection import pytest_collection_modifyitems  # noqa: E402
 from tier import sets_of  # noqa: E402
+
+if TYPE_CHECKING:
+    from indexer import Herd
 
 __all__ = ["pytest_collection_modifyitems"]  # a hook: pytest finds it by its name here
 
@@ -29,6 +33,23 @@ StartNode = Callable[..., Node]
 StartAgent = Callable[..., Agent]
 
 _numbers = itertools.count()
+
+
+@pytest.fixture
+def herd(tmp_path: Path) -> Iterator[Herd]:
+    """Indexers and publishers that end with the test."""
+    from indexer import Herd  # with packages that a packed folder's tests do without
+
+    with Herd(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def api() -> Iterator[ApiServer]:
+    """A server of Kubernetes' lists and watches."""
+    made = ApiServer()
+    yield made
+    made.stop()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -33,12 +32,6 @@ from indexer import (
 from node import BINARY, free_port, free_ports, run_cenote, until
 
 A, B, C = prompt(1, 8), prompt(2, 8), prompt(3, 8)
-
-
-@pytest.fixture
-def herd(tmp_path: Path) -> Iterator[Herd]:
-    with Herd(tmp_path) as made:
-        yield made
 
 
 def one_pod(herd: Herd, *sets: str, **options: object) -> tuple[Indexer, EnginePublisher]:

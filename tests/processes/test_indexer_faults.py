@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -41,12 +40,6 @@ def known_fault(reason: str) -> pytest.MarkDecorator:
     if not FULL:
         return pytest.mark.skip(reason=f"known: {reason}")
     return pytest.mark.xfail(reason=reason, strict=False, raises=AssertionError)
-
-
-@pytest.fixture
-def herd(tmp_path: Path) -> Iterator[Herd]:
-    with Herd(tmp_path) as made:
-        yield made
 
 
 def live_pair(herd: Herd, *sets: str, **options: object) -> tuple[Indexer, EnginePublisher]:

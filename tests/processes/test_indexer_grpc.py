@@ -32,12 +32,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def herd(tmp_path: Path) -> Iterator[Herd]:
-    with Herd(tmp_path) as made:
-        yield made
-
-
 @pytest.fixture(scope="session")
 def messages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Classes of messages by name, from the file itself."""

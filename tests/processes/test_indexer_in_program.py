@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Iterator
-from pathlib import Path
 
 import cenote.indexer
 import pytest
 from indexer import BLOCK, MODEL, EnginePublisher, Herd, prompt, settings_of, until_right
 from node import until
-
-
-@pytest.fixture
-def herd(tmp_path: Path) -> Iterator[Herd]:
-    with Herd(tmp_path) as made:
-        yield made
 
 
 def test_both_say_the_same_of_the_same_events(herd: Herd) -> None:

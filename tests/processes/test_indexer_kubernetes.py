@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,6 @@ from node import free_ports, node_environment, run_cenote, until
 
 A, B = prompt(1, 8), prompt(2, 8)
 SELECTOR = "discovery.kubernetes.selector=serves=yes"
-
-
-@pytest.fixture
-def herd(tmp_path: Path) -> Iterator[Herd]:
-    with Herd(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def api() -> Iterator[ApiServer]:
-    made = ApiServer()
-    yield made
-    made.stop()
 
 
 class Cluster:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,6 @@ A, B = prompt(1, 8), prompt(2, 8)
 CPU, DISK = 0.8, 0.6  # weights of media
 
 Attach = Callable[..., Any]
-
-
-@pytest.fixture
-def herd(tmp_path: Path) -> Iterator[Herd]:
-    with Herd(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

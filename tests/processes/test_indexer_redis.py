@@ -20,12 +20,6 @@ OTHER_MODEL = "other/model"
 
 
 @pytest.fixture
-def herd(tmp_path: Path) -> Iterator[Herd]:
-    with Herd(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
 def server() -> Iterator[Redis]:
     made = Redis()
     yield made

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from indexer import MODEL, EnginePublisher, Herd, Tokens, prompt, settings_of, until_right
 from node import until
 from redis import Redis
@@ -16,12 +13,6 @@ SIZES = (1, 2, 4, 8, 16)
 LONGEST = 16
 TRUNK = prompt(1, 24)
 CANONICAL = f"index.block_tokens={WHOLE}"
-
-
-@pytest.fixture
-def herd(tmp_path: Path) -> Iterator[Herd]:
-    with Herd(tmp_path) as made:
-        yield made
 
 
 def engines_of(herd: Herd, *, seeds: bool = False) -> list[EnginePublisher]:

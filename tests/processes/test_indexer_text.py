@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,12 +57,6 @@ def gate(tmp_path: Path) -> Path:
     made = tmp_path / "gate"
     made.touch()
     return made
-
-
-@pytest.fixture
-def herd(tmp_path: Path) -> Iterator[Herd]:
-    with Herd(tmp_path) as made:
-        yield made
 
 
 def with_text(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from exposition import Family, families_of
 from indexer import Herd, prompt, settings_of, until_right
 from kubernetes import ApiServer
@@ -16,19 +14,6 @@ from redis import Redis
 
 PAGE = ROOT / "docs" / "service-metrics.md"
 HEADING = "| metric | kind | labels | what it is |\n| --- | --- | --- | --- |\n"
-
-
-@pytest.fixture
-def herd(tmp_path: Path) -> Iterator[Herd]:
-    with Herd(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def api() -> Iterator[ApiServer]:
-    made = ApiServer()
-    yield made
-    made.stop()
 
 
 def row_of(family: Family) -> str:

@@ -9,23 +9,15 @@
 
 #include "config/node_config.hpp"
 #include "config/schema.hpp"
+#include "tests/support/machine_root.hpp"
 
 namespace {
 
 using namespace cenote;
 namespace fs = std::filesystem;
 
-struct fake_root {
-  fake_root() {
-    char name[] = "/tmp/cenote-init-test-XXXXXX";
-    path = ::mkdtemp(name);
-    file("proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 60000000 kB\n");
-  }
-  ~fake_root() { fs::remove_all(path); }
-  void file(const fs::path& place, const std::string& text) const {
-    fs::create_directories((path / place).parent_path());
-    std::ofstream(path / place) << text << '\n';
-  }
+struct fake_root : testing::machine_root {
+  fake_root() { file("proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 60000000 kB\n"); }
   void disk() const {
     file("sys/dev/block/259:0/queue/rotational", "0");
     file("proc/self/mountinfo", "21 20 259:0 / /a rw - xfs /dev/nvme0n1 rw");
@@ -37,7 +29,6 @@ struct fake_root {
     BOOST_REQUIRE_MESSAGE(config, (config ? "" : config.error().message()));
     return *config;
   }
-  fs::path path;
 };
 
 std::string text_of(const fs::path& file) {
