@@ -1,9 +1,12 @@
 #include "simulation/simulation.hpp"
 
 #include <algorithm>
-#include <string>
+#include <array>
+#include <memory>
+#include <optional>
 
 #include "simulation/belady.hpp"
+#include "simulation/random_lru.hpp"
 #include "tiers/eviction/simulated_pool.hpp"
 
 namespace cenote::simulation {
@@ -38,14 +41,64 @@ struct one_tier {
   }
 };
 
+/// One pool whose blocks have a time to live.
+class living_blocks {
+ public:
+  living_blocks(eviction::simulated_pool& pool, const lifetime& rule, std::uint32_t blocks)
+      : pool_(pool), ends_(rule, blocks) {}
+
+  /// Removes what has ended, and notes which of `blocks` are here.
+  void begin_request(std::span<const std::uint32_t> blocks, std::uint64_t now_ms) {
+    while (const auto ended = ends_.next_ended(now_ms)) {
+      if (pool_.holds(*ended)) pool_.remove(*ended);
+    }
+    held_.clear();
+    for (const std::uint32_t block : blocks) held_.push_back(pool_.holds(block));
+  }
+  void end_request(std::span<const std::uint32_t> blocks, std::uint64_t now_ms) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (!pool_.holds(blocks[i])) continue;
+      if (held_[i]) {
+        ends_.use(blocks[i], now_ms);
+      } else {
+        ends_.begin(blocks[i], now_ms);
+      }
+    }
+  }
+
+ private:
+  eviction::simulated_pool& pool_;
+  block_lifetimes ends_;
+  std::vector<bool> held_;  ///< when the request came
+};
+
+/// Uses the blocks of a request, of which the first `hits` are here. The blocks that were there when their turn came.
+std::uint64_t serve(eviction::simulated_pool& pool, const trace::entry& request, std::span<const std::uint32_t> blocks,
+                    std::size_t hits, replay_order order) {
+  if (request.access == chain_access::read) {
+    read_request(pool, blocks.first(hits), request.tenths(), order);
+    return hits;
+  }
+  std::uint64_t stream_hits = 0;
+  use_request(one_tier{pool, request.tenths(), stream_hits, request.access}, blocks, hits,
+              order == replay_order::reverse, pool.by().order());
+  return stream_hits;
+}
+
+/// The policies that no tier has.
+constexpr std::array<std::string_view, 2> own_policies{"random", "belady"};
+
 }  // namespace
 
 replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t capacity, replay_order order,
-                     const hit_listener& listener) {
+                     const hit_listener& listener, const lifetime& lifetime) {
   eviction::simulated_pool pool(policy, capacity, trace.identities());
+  std::optional<living_blocks> living;
+  if (lifetime.ms != 0) living.emplace(pool, lifetime, trace.distinct());
   replay_sums sums{.blocks = trace.asked_blocks(), .tokens = trace.tokens()};
   for (const trace::entry& each : trace.requests()) {
     const auto blocks = trace.blocks(each);
+    if (living) living->begin_request(blocks, each.time_ms);
     const std::size_t hits = pool.begin_request(blocks, each.partial, each.tenths());
     if (each.access != chain_access::write) {
       const std::uint64_t tokens = std::min(hits * trace.block_tokens(), each.tokens);
@@ -53,39 +106,42 @@ replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t
       sums.prefix_tokens += tokens;
       if (listener) listener(static_cast<std::size_t>(&each - trace.requests().data()), std::span(&tokens, 1));
     }
-    if (each.access == chain_access::read) {
-      sums.stream_hits += hits;
-      read_request(pool, blocks.first(hits), each.tenths(), order);
-    } else {
-      use_request(one_tier{pool, each.tenths(), sums.stream_hits, each.access}, blocks, hits,
-                  order == replay_order::reverse, policy.order());
-    }
+    sums.stream_hits += serve(pool, each, blocks, hits, order);
+    if (living) living->end_request(blocks, each.time_ms);
   }
   sums.inserts = pool.inserts();
   sums.evictions = pool.evictions();
   return sums;
 }
 
-result<void> check_simulated(std::string_view policy_name, replay_order order) {
-  if (policy_name == "belady") {
-    if (order == replay_order::forward) return {};
-    return fail(error_code::invalid_argument, "belady knows the future of the order fwd only");
-  }
-  const auto names = eviction::policy_names();
-  if (std::ranges::find(names, policy_name) != names.end()) return {};
+std::string simulated_policies() {
   std::string list;
-  for (const std::string_view name : names) list.append(name).append(", ");
+  for (const std::string_view name : eviction::policy_names()) list.append(name).append(", ");
+  return list.append(own_policies[0]).append(" and ").append(own_policies[1]);
+}
+
+result<void> check_simulated(std::string_view policy_name, replay_order order) {
+  if (policy_name == "belady" && order != replay_order::forward)
+    return fail(error_code::invalid_argument, "belady knows the future of the order fwd only");
+  const auto tiers = eviction::policy_names();
+  if (std::ranges::find(tiers, policy_name) != tiers.end()) return {};
+  if (std::ranges::find(own_policies, policy_name) != own_policies.end()) return {};
   return fail(error_code::invalid_argument,
-              "unknown eviction policy `" + std::string(policy_name) + "`; known: " + list + "belady");
+              "unknown eviction policy `" + std::string(policy_name) + "`; known: " + simulated_policies());
 }
 
 result<replay_sums> simulate(const trace& trace, std::string_view policy_name, std::uint32_t capacity,
-                             replay_order order, const hit_listener& listener) {
+                             replay_order order, const hit_listener& listener, const lifetime& lifetime) {
   if (auto known = check_simulated(policy_name, order); !known) return std::unexpected(known.error());
+  if (policy_name == "random") {
+    random_lru drawn;
+    return simulate(trace, drawn, capacity, order, listener, lifetime);
+  }
   if (policy_name == "belady") {
     if (!trace.stores_all()) {
       return fail(error_code::invalid_argument, "belady is for traces whose requests store what they ask for");
     }
+    if (lifetime.ms != 0) return fail(error_code::invalid_argument, "belady knows no time to live");
     const std::vector<std::uint32_t> next_uses = trace.next_uses();
     belady bound(next_uses, capacity);
     return simulate(trace, bound, capacity, order, listener);
@@ -94,7 +150,7 @@ result<replay_sums> simulate(const trace& trace, std::string_view policy_name, s
   links.cover(std::min(trace.distinct(), capacity));
   auto by = eviction::make_policy(policy_name, links);
   if (!by) return std::unexpected(by.error());
-  return simulate(trace, **by, capacity, order, listener);
+  return simulate(trace, **by, capacity, order, listener, lifetime);
 }
 
 }  // namespace cenote::simulation

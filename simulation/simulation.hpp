@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/error.hpp"
+#include "simulation/block_lifetimes.hpp"
 #include "simulation/trace.hpp"
 #include "tiers/eviction/policy.hpp"
 
@@ -40,13 +42,19 @@ using hit_listener = std::function<void(std::size_t request, std::span<const std
 
 /// Runs `trace` through `policy`, which is empty and numbers blocks as the trace does.
 [[nodiscard]] replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t capacity,
-                                   replay_order order, const hit_listener& listener = {});
+                                   replay_order order, const hit_listener& listener = {},
+                                   const lifetime& lifetime = {});
+
+/// "fifo, …, random and belady": the tiers' policies and those that only simulations have.
+[[nodiscard]] std::string simulated_policies();
 
 /// Refused: unknown policies, and belady in another order than forward.
 [[nodiscard]] result<void> check_simulated(std::string_view policy_name, replay_order order);
 
-/// The same for a policy by name, `belady` included. Refused is what check_simulated() refuses.
+/// The same for a policy by name, one of simulated_policies(). Refused is what check_simulated() refuses. belady knows
+/// no lifetime: with one it is no bound.
 [[nodiscard]] result<replay_sums> simulate(const trace& trace, std::string_view policy_name, std::uint32_t capacity,
-                                           replay_order order, const hit_listener& listener = {});
+                                           replay_order order, const hit_listener& listener = {},
+                                           const lifetime& lifetime = {});
 
 }  // namespace cenote::simulation

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@
 #include "commands/replay/options.hpp"
 #include "commands/table.hpp"
 #include "core/text.hpp"
+#include "core/units.hpp"
 #include "simulation/optimize/instance_parts.hpp"
 #include "simulation/optimize/interval_curve.hpp"
 #include "simulation/simulation.hpp"
@@ -34,11 +36,14 @@ using nlohmann::ordered_json;
 using simulation::chain_access;
 using simulation::instance_parts;
 using simulation::interval_curve;
+using simulation::lifetime;
+using simulation::lifetime_start;
 using simulation::lru_curve;
 using simulation::replay_order;
 using simulation::replay_sums;
 using simulation::trace;
 
+constexpr std::string_view insertion_name = "insertion";
 constexpr std::array shares{0.6, 0.8, 0.9, 0.95, 0.99};
 
 // ---------------------------------------------------------------------------------------------- the command line
@@ -58,6 +63,14 @@ result<std::vector<policy_order>> parse_policies(const curve_options& options) {
   }
   return all;
 }
+
+/// All of the command line but the trace.
+struct curve_request {
+  std::vector<policy_order> policies;
+  std::vector<std::uint32_t> capacities;  ///< none: doubled up to all distinct blocks
+  std::vector<instance_quota> quotas;
+  simulation::lifetime lifetime;
+};
 
 // ---------------------------------------------------------------------------------------------- the curves
 
@@ -81,16 +94,17 @@ struct share_capacity {
 class measured_trace {
  public:
   /// The first `warm_up` requests fill the cache and are left out of the sums.
-  measured_trace(const trace& requests, std::size_t warm_up)
-      : requests_(requests), backward_(interval_curve::measure(requests)) {
+  measured_trace(const trace& requests, std::size_t warm_up, const lifetime& lifetime)
+      : requests_(requests), lifetime_(lifetime) {
+    if (lifetime.ms == 0) backward_ = interval_curve::measure(requests);
     if (warm_up == 0) return;
     warm_requests_ = std::make_unique<trace>(requests.first(warm_up));
-    warm_ = std::make_unique<measured_trace>(*warm_requests_, 0);
+    warm_ = std::make_unique<measured_trace>(*warm_requests_, 0, lifetime);
   }
 
   /// Before a curve of LRU in the order forward.
   void measure_forward() {
-    if (requests_.stores_all()) forward_.emplace(requests_);
+    if (requests_.stores_all() && lifetime_.ms == 0) forward_.emplace(requests_);
     if (warm_) warm_->measure_forward();
   }
 
@@ -131,7 +145,7 @@ class measured_trace {
     }
     const bool passed = lru && policy.order == replay_order::forward && forward_;
     const auto sums = passed ? result<replay_sums>(forward_->at(capacity))
-                             : simulation::simulate(requests_, policy.policy, capacity, policy.order);
+                             : simulation::simulate(requests_, policy.policy, capacity, policy.order, {}, lifetime_);
     if (!sums) return std::unexpected(sums.error());
     point.hit_blocks = sums->prefix_hits;
     point.hit_tokens = sums->prefix_tokens;
@@ -157,6 +171,7 @@ class measured_trace {
   }
 
   const trace& requests_;
+  lifetime lifetime_;
   std::optional<interval_curve> backward_;
   std::optional<lru_curve> forward_;
   std::unique_ptr<trace> warm_requests_;
@@ -187,9 +202,9 @@ struct all_curves {
   std::vector<share_capacity> capacity_for;
 };
 
-result<all_curves> measure(const trace& requests, const std::vector<policy_order>& policies,
-                           const std::vector<std::uint32_t>& capacities, std::size_t warm_up) {
-  measured_trace measured(requests, warm_up);
+result<all_curves> measure(const trace& requests, const curve_request& asked, std::size_t warm_up) {
+  const auto& [policies, capacities, quotas, lifetime] = asked;
+  measured_trace measured(requests, warm_up, lifetime);
   const auto is_forward_lru = [](const policy_order& each) {
     return each.policy == "lru" && each.order == replay_order::forward;
   };
@@ -224,18 +239,17 @@ struct instance_curves {
 
 struct curve_answer {
   std::size_t warm_up = 0;  ///< requests
+  simulation::lifetime lifetime;
   all_curves all;
   std::vector<instance_curves> by_instance;
 };
 
-result<std::vector<instance_curves>> measure_instances(const instance_parts& parts,
-                                                       const std::vector<policy_order>& policies,
-                                                       const std::vector<std::uint32_t>& capacities,
+result<std::vector<instance_curves>> measure_instances(const instance_parts& parts, const curve_request& asked,
                                                        std::size_t warm_up) {
   std::vector<instance_curves> all;
   for (std::size_t place = 0; place < parts.instances().size(); ++place) {
     const trace part = parts.part(place);
-    auto curves = measure(part, policies, capacities, parts.count_within(place, warm_up));
+    auto curves = measure(part, asked, parts.count_within(place, warm_up));
     if (!curves) return std::unexpected(curves.error());
     all.push_back({parts.instances()[place], part.distinct(), std::move(*curves)});
   }
@@ -244,14 +258,15 @@ result<std::vector<instance_curves>> measure_instances(const instance_parts& par
 
 /// Each instance with its own LRU in the order reverse, and one point for all.
 result<curve_answer> measure_quotas(const instance_parts& parts, const std::vector<std::uint32_t>& quotas,
-                                    std::size_t warm_up) {
+                                    const lifetime& lifetime, std::size_t warm_up) {
   const policy_order lru{"lru", replay_order::reverse};
-  curve_answer answer{.warm_up = warm_up, .all = {}, .by_instance = std::vector<instance_curves>(quotas.size())};
+  curve_answer answer{
+      .warm_up = warm_up, .lifetime = lifetime, .all = {}, .by_instance = std::vector<instance_curves>(quotas.size())};
   std::vector<result<policy_point>> points(quotas.size());
   watched_work("curve", quotas.size()).run(quotas.size(), [&](std::size_t place) {
     const trace part = parts.part(place);
     const std::size_t warm = parts.count_within(place, warm_up);
-    points[place] = measured_trace(part, warm).point_of(lru, quotas[place]);
+    points[place] = measured_trace(part, warm, lifetime).point_of(lru, quotas[place]);
     answer.by_instance[place] = {parts.instances()[place],
                                  part.distinct(),
                                  {.counted = counted_behind(part, warm), .curves = {}, .capacity_for = {}}};
@@ -283,6 +298,10 @@ std::string_view name_of(replay_order order) {
   return order == replay_order::forward ? "fwd" : "rev";
 }
 
+std::string_view name_of(lifetime_start start) {
+  return start == lifetime_start::insertion ? insertion_name : "use";
+}
+
 void add_curves(ordered_json& object, const all_curves& all) {
   object["requests"] = all.counted.requests;
   object["tokens"] = all.counted.tokens;
@@ -308,6 +327,10 @@ void add_curves(ordered_json& object, const all_curves& all) {
 ordered_json json_of(const read_trace& read, const curve_answer& answer) {
   ordered_json object = summary_json(read);
   if (answer.warm_up > 0) object["warm_up"] = answer.warm_up;
+  if (answer.lifetime.ms > 0) {
+    object["ttl_ms"] = answer.lifetime.ms;
+    object["ttl_from"] = name_of(answer.lifetime.start);
+  }
   add_curves(object, answer.all);
   if (answer.by_instance.empty()) return object;
   object["by_instance"] = ordered_json::array();
@@ -346,6 +369,11 @@ std::string answer_text(const read_trace& read, const curve_answer& answer) {
     text += fmt::format("The first {} requests fill the cache and are left out of the sums: {} tokens count\n\n",
                         answer.warm_up, answer.all.counted.tokens);
   }
+  if (answer.lifetime.ms > 0) {
+    text +=
+        fmt::format("Blocks go {} after their {}\n\n", format_duration(std::chrono::milliseconds(answer.lifetime.ms)),
+                    answer.lifetime.start == lifetime_start::insertion ? "insertion" : "last use");
+  }
   text += "PREFIX-TOKEN HITS by capacity in blocks\n" + curves_text(answer.all) + shares_text(answer.all);
   for (const instance_curves& each : answer.by_instance) {
     text += fmt::format(
@@ -370,6 +398,10 @@ result<void> check_together(const curve_options& options) {
   if (options.warm_up != 0 && options.policies.contains("belady")) {
     return refuse("--warm-up: belady looks ahead, so its hits cannot be cut in two; other policies go with it");
   }
+  if (!options.ttl.empty() && options.policies.contains("belady"))
+    return refuse("--ttl: belady knows no time to live, and with one it is no bound; other policies go with it");
+  if (options.ttl.empty() && !options.ttl_from.empty())
+    return refuse("--ttl-from: it says from when a time to live counts, which --ttl gives, as in --ttl 10m");
   if (options.quota.empty()) return {};
   if (options.by_instance)
     return refuse("--quota gives the hits of each instance already; it goes without --by-instance");
@@ -381,12 +413,15 @@ result<void> check_together(const curve_options& options) {
   return {};
 }
 
-/// All of the command line but the trace.
-struct curve_request {
-  std::vector<policy_order> policies;
-  std::vector<std::uint32_t> capacities;  ///< none: doubled up to all distinct blocks
-  std::vector<instance_quota> quotas;
-};
+result<lifetime> parse_lifetime(const curve_options& options) {
+  if (options.ttl.empty()) return lifetime{};
+  const auto ttl = parse_duration(options.ttl);
+  if (!ttl) return std::unexpected(ttl.error().in("--ttl"));
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(*ttl).count();
+  if (ms < 1) return refuse("--ttl: 1ms or more is right, as in 10m");
+  return lifetime{.ms = static_cast<std::uint64_t>(ms),
+                  .start = options.ttl_from == insertion_name ? lifetime_start::insertion : lifetime_start::last_use};
+}
 
 result<curve_request> parse(const curve_options& options) {
   auto policies = parse_policies(options);
@@ -396,11 +431,21 @@ result<curve_request> parse(const curve_options& options) {
   if (auto ok = check_together(options); !ok) return std::unexpected(ok.error());
   auto quotas = options.quota.empty() ? std::vector<instance_quota>{} : parse_quotas(options.quota);
   if (!quotas) return std::unexpected(quotas.error());
-  return curve_request{std::move(*policies), std::move(*capacities), std::move(*quotas)};
+  const auto lifetime = parse_lifetime(options);
+  if (!lifetime) return std::unexpected(lifetime.error());
+  return curve_request{std::move(*policies), std::move(*capacities), std::move(*quotas), *lifetime};
+}
+
+/// Refused: a trace in which no time passes.
+result<void> check_times(const trace& requests, const lifetime& lifetime) {
+  const auto all = requests.requests();
+  if (lifetime.ms == 0 || all.empty() || all.front().time_ms != all.back().time_ms) return {};
+  return refuse("--ttl: the requests of this trace have no times, or all the same one");
 }
 
 result<curve_answer> answer_of(const read_trace& read, curve_request request, const curve_options& options) {
   const trace& requests = read.requests;
+  if (auto ok = check_times(requests, request.lifetime); !ok) return std::unexpected(ok.error());
   const auto warm_up =
       static_cast<std::size_t>(options.warm_up / 100 * static_cast<double>(requests.requests().size()));
   std::optional<instance_parts> parts;
@@ -408,16 +453,16 @@ result<curve_answer> answer_of(const read_trace& read, curve_request request, co
   if (!request.quotas.empty()) {
     const auto quotas = quotas_of(request.quotas, read, *parts);
     if (!quotas) return std::unexpected(quotas.error());
-    return measure_quotas(*parts, *quotas, warm_up);
+    return measure_quotas(*parts, *quotas, request.lifetime, warm_up);
   }
   if (request.capacities.empty()) request.capacities = doubled_points(requests.distinct());
-  curve_answer answer{.warm_up = warm_up, .all = {}, .by_instance = {}};
-  auto all = measure(requests, request.policies, request.capacities, warm_up);
+  curve_answer answer{.warm_up = warm_up, .lifetime = request.lifetime, .all = {}, .by_instance = {}};
+  auto all = measure(requests, request, warm_up);
   if (!all) return std::unexpected(all.error());
   answer.all = std::move(*all);
   if (!parts) return answer;
   if (auto ok = check_by_instance(*parts); !ok) return std::unexpected(ok.error());
-  auto each = measure_instances(*parts, request.policies, request.capacities, warm_up);
+  auto each = measure_instances(*parts, request, warm_up);
   if (!each) return std::unexpected(each.error());
   answer.by_instance = std::move(*each);
   return answer;

@@ -16,7 +16,9 @@ struct curve_options {
   std::string capacities;  ///< empty: some that double up to all blocks
   std::string quota;       ///< of each instance; empty: one shared capacity
   bool by_instance = false;
-  double warm_up = 0;  ///< percent of the requests
+  std::string ttl;       ///< a duration; empty: blocks live until others need their room
+  std::string ttl_from;  ///< "use" or "insertion"; empty: use
+  double warm_up = 0;    ///< percent of the requests
   bool as_json = false;
   report_option report;
 };

@@ -15,7 +15,7 @@
 #include "commands/optimize/model.hpp"
 #include "commands/optimize/plan.hpp"
 #include "commands/optimize/rank.hpp"
-#include "tiers/eviction/policy.hpp"
+#include "simulation/simulation.hpp"
 
 namespace cenote {
 
@@ -39,15 +39,18 @@ void add_curve(CLI::App& family) {
   command->add_option("--order", options->order, "How a request uses its blocks: fwd is head to tail, rev tail to head")
       ->check(CLI::IsMember({"fwd", "rev"}))
       ->capture_default_str();
-  command
-      ->add_option("--policies", options->policies,
-                   fmt::format("Among {} and belady", fmt::join(eviction::policy_names(), ", ")))
+  command->add_option("--policies", options->policies, "Among " + simulation::simulated_policies())
       ->capture_default_str();
   command->add_option("--capacities", options->capacities,
                       "A list of numbers of blocks and FIRST:LAST:STEP as in 1k:256k:2x; k is 1,000. Without it eight "
                       "that double up to all distinct blocks");
   command->add_option("--quota", options->quota,
                       "Blocks of each instance, which has an LRU of its own then: NAME=BLOCKS,NAME=BLOCKS");
+  command->add_option("--ttl", options->ttl, "Time after which blocks go though there is room, as in 10m");
+  command
+      ->add_option("--ttl-from", options->ttl_from,
+                   "The event from which --ttl counts: use, the last one, or insertion")
+      ->check(CLI::IsMember({"use", "insertion"}));
   command->add_flag("--by-instance", options->by_instance, "Also curves of each instance with a cache of its own");
   command
       ->add_option("--warm-up", options->warm_up,

@@ -487,8 +487,7 @@ void add_replay(CLI::App& app) {
       "Capacities: a list, or FIRST:LAST:STEP as in 1k:256k:2x; blocks, k is 1,000, or bytes as in 2GiB");
   command
       ->add_option("--policies", options->policies,
-                   fmt::format("Among {} and belady; those with +partial keep tails, too",
-                               fmt::join(eviction::policy_names(), ", ")))
+                   fmt::format("Among {}; those with +partial keep tails, too", simulation::simulated_policies()))
       ->capture_default_str();
   command->add_option("--order", options->order, "How a request uses its blocks: fwd is head to tail, rev tail to head")
       ->check(CLI::IsMember({"fwd", "rev"}))

@@ -343,6 +343,33 @@ def test_a_wrong_command_line_of_analyze_ends_with_2(arguments: tuple[str, ...])
     assert refused("analyze", TRACES / "mooncake.jsonl", *arguments).startswith("cenote: ")
 
 
+@pytest.mark.parametrize("name", JOINED)
+def test_a_time_to_live_hits_what_the_analysis_says_of_it(name: str) -> None:
+    trace = TRACES / f"{name}.jsonl"
+    merged = () if name != "tair-schema" else ("--merge-instances",)
+    rows = analyze(trace, *merged)["ttl"]
+    assert rows
+    for row in rows:
+        endless = answer_of("curve", trace, "--ttl", f"{row['seconds']}s", "--capacities", "100000", *merged)
+        (point,) = endless["curves"][0]["points"]
+        assert (point["hit_blocks"], point["hit_tokens"]) == (row["hit_blocks"], row["hit_tokens"]), row
+        fixed = answer_of(
+            "curve", trace, "--ttl", f"{row['seconds']}s", "--ttl-from", "insertion", "--capacities", "100000", *merged
+        )
+        assert fixed["curves"][0]["points"][0]["hit_blocks"] <= row["hit_blocks"]
+
+
+def test_a_time_to_live_goes_with_what_it_means_something_for(tmp_path: Path) -> None:
+    trace = TRACES / "mooncake.jsonl"
+    assert "belady knows no time to live" in refused("curve", trace, "--ttl", "1s", "--policies", "lru,belady")
+    assert "--ttl gives" in refused("curve", trace, "--ttl-from", "insertion")
+    assert "1ms or more" in refused("curve", trace, "--ttl", "10us")
+    assert "--ttl" in refused("curve", trace, "--ttl", "soon")
+    timeless = tmp_path / "timeless.jsonl"
+    timeless.write_text('{"input_length": 64, "output_length": 1, "hash_ids": [1, 2, 3, 4]}\n' * 3)
+    assert "no times" in refused("curve", timeless, "--ttl", "1s")
+
+
 @pytest.mark.parametrize("share", ["10", "95%", "-1%", "%"])
 def test_a_warm_up_is_a_share_that_leaves_something(share: str) -> None:
     refused("curve", TRACES / "mooncake.jsonl", f"--warm-up={share}")

@@ -78,6 +78,7 @@ CASES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "curve --quota": (("curve", TAIR, "--quota", "rag=60,chat=60,code=40"), {"by_instance"}),
     "curve --by-instance": (("curve", TAIR, "--by-instance"), {"by_instance"}),
     "curve --warm-up": (("curve", BAILIAN, "--warm-up", "10%"), {"warm_up"}),
+    "curve --ttl": (("curve", BAILIAN, "--ttl", "10s", "--policies", "lru,random"), {"ttl_ms", "ttl_from"}),
     "analyze": (("analyze", MOONCAKE), set()),
     "analyze of sessions": (("analyze", BAILIAN), set()),
     "analyze --merge-instances": (("analyze", TAIR, "--merge-instances"), set()),
