@@ -99,6 +99,7 @@ result<read_trace> read_ctrace_file(const std::string& path, const trace_reading
   }
   return read_trace{.format = own_format,
                     .requests = std::move(decoded->requests),
+                    .instances = std::move(decoded->facts.instances),
                     .warnings = {},
                     .lines = decoded->facts.lines,
                     .left_out = decoded->facts.left_out,

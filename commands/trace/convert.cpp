@@ -49,6 +49,7 @@ exit_code run_anonymise(const convert_options& options) {
   all->requests = from_zero(all->requests);
   all->anonymised = true;
   all->seed = random_number();
+  all->instances.clear();
   return write_target(std::move(*all), options.trace.path, options.target);
 }
 

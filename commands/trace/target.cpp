@@ -39,7 +39,8 @@ exit_code write_target(read_trace source, const std::string& name, const target_
                                                                .left_out = source.left_out,
                                                                .full_blocks = source.full_blocks,
                                                                .anonymised = source.anonymised,
-                                                               .seed = source.seed});
+                                                               .seed = source.seed,
+                                                               .instances = source.instances});
   if (!bytes) return failed_with(bytes.error().in(name));
   if (auto ok = replace_whole(target.out, *bytes); !ok) return failed_with(ok.error());
   source.format = own_format;

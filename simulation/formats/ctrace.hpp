@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/error.hpp"
@@ -22,6 +23,8 @@ struct facts {
   bool anonymised = false;
   /// Given: the identities of blocks are not kept but made of this and their numbers.
   std::optional<std::uint64_t> seed{};
+  /// Names by number, UTF-8 and no two of them equal; none where they are left out.
+  std::vector<std::string> instances{};
 };
 
 struct contents {
@@ -42,7 +45,8 @@ struct reading {
 [[nodiscard]] std::uint64_t made_identity(std::uint64_t seed, std::uint64_t number) noexcept;
 
 /// The whole file. Instances and sessions are numbered as they first come. Errors (malformed): a request has a block
-/// twice, more blocks than its tokens need, too many tokens, or more pieces than a frame holds.
+/// twice, more blocks than its tokens need, too many tokens, or more pieces than a frame holds; an instance has no name
+/// though there are names.
 [[nodiscard]] result<std::vector<std::byte>> encode(const simulation::trace& requests, const facts& facts);
 
 /// The requests of `file`; whatever its bytes are, memory is taken as they are decoded and up to `most_bytes`. Errors:

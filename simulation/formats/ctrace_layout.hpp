@@ -14,6 +14,7 @@ static_assert(std::endian::native == std::endian::little, "the file's numbers ar
 constexpr std::array<char, 8> first_magic{'\xce', 'c', 't', 'r', 'a', 'c', 'e', '\n'};
 constexpr std::array<char, 8> last_magic{'\n', 'e', 'c', 'a', 'r', 't', 'c', '\xce'};
 constexpr std::uint32_t version = 1;
+constexpr std::uint32_t version_with_names = 2;  ///< the same, and behind the requests names of instances
 
 constexpr std::uint64_t most_block_tokens = std::uint64_t{1} << 20;
 constexpr std::uint64_t most_numbers = 0xffff'fffe;  ///< of requests, references and blocks each
@@ -23,7 +24,8 @@ constexpr std::size_t usual_raw = std::size_t{256} << 10;
 constexpr std::uint64_t flag_identities = 1;   ///< frames have the identities of their new blocks
 constexpr std::uint64_t flag_anonymised = 2;   ///< …
 constexpr std::uint64_t flag_full_blocks = 4;  ///< blocks that are not full were left out
-constexpr std::uint64_t all_flags = flag_identities | flag_anonymised | flag_full_blocks;
+constexpr std::uint64_t flag_names = 8;        ///< of instances, in frames without requests behind all others
+constexpr std::uint64_t all_flags = flag_identities | flag_anonymised | flag_full_blocks | flag_names;
 
 struct file_header {
   std::array<char, 8> magic = first_magic;
@@ -44,10 +46,10 @@ static_assert(sizeof(file_header) == 96 && std::is_trivially_copyable_v<file_hea
 
 /// Before each frame, and again in the index.
 struct frame_head {
-  std::uint32_t packed = 0;  ///< bytes that follow
-  std::uint32_t raw = 0;     ///< bytes when unpacked
-  std::uint32_t requests = 0;
-  std::uint32_t blocks = 0;  ///< that come for the first time
+  std::uint32_t packed = 0;    ///< bytes that follow
+  std::uint32_t raw = 0;       ///< bytes when unpacked
+  std::uint32_t requests = 0;  ///< 0: names of instances
+  std::uint32_t blocks = 0;    ///< that come for the first time
   std::uint64_t references = 0;
   std::uint64_t checksum = 0;  ///< of the packed bytes
 };

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/checksum.hpp"
+#include "core/text.hpp"
 #include "simulation/formats/ctrace.hpp"
 #include "simulation/formats/ctrace_layout.hpp"
 #include "simulation/formats/format.hpp"
@@ -108,6 +109,9 @@ class frame_decoder {
   }
 
   [[nodiscard]] trace::numbered take() noexcept { return std::move(parts_); }
+  [[nodiscard]] std::uint64_t instances() const noexcept {
+    return parts_.requests.empty() ? 0 : last_instance_ + std::uint64_t{1};
+  }
 
  private:
   std::string_view take_request(varint_reader& bytes) {
@@ -273,6 +277,35 @@ class frame_decoder {
   std::uint32_t sessions_ = 0;
 };
 
+/// The names of instances, in frames behind those of requests.
+class name_decoder {
+ public:
+  /// Gives the fault of the frame, or nothing.
+  std::string_view take_frame(std::span<const std::byte> raw, std::uint64_t instances) {
+    for (varint_reader bytes(raw); !bytes.is_empty();) {
+      if (names_.size() == instances) return "there are more names than instances";
+      const auto name = bytes.take(bytes.number());
+      if (bytes.is_exhausted()) return "it ends too early";
+      names_.emplace_back(reinterpret_cast<const char*>(name.data()), name.size());
+      if (as_utf8(names_.back()) != names_.back()) return "a name is no UTF-8";
+    }
+    return "";
+  }
+
+  /// The fault of all names together, or nothing.
+  [[nodiscard]] std::string_view end(std::uint64_t instances) const {
+    if (names_.size() != instances) return "there are fewer names than instances";
+    std::vector<std::string_view> sorted(names_.begin(), names_.end());
+    std::ranges::sort(sorted);
+    return std::ranges::adjacent_find(sorted) == sorted.end() ? "" : "two instances have one name";
+  }
+
+  [[nodiscard]] std::vector<std::string> take() noexcept { return std::move(names_); }
+
+ private:
+  std::vector<std::string> names_;
+};
+
 /// Keeps the first requests, and of those the full blocks.
 class part_cutter {
  public:
@@ -355,9 +388,13 @@ class file_reader {
       offset += sizeof(frame_head) + index_[i].packed;
     }
     if (const auto fault = requests.end(); !fault.empty()) return fail(error_code::malformed, std::string(fault));
+    if (const auto fault = has_names() ? names_.end(requests.instances()) : ""; !fault.empty())
+      return fail(error_code::malformed, std::string(fault));
     trace::numbered parts = requests.take();
     part_cutter(parts, reading_).cut();
-    return contents{.requests = trace(std::move(parts)), .facts = facts_of_header()};
+    contents read{.requests = trace(std::move(parts)), .facts = facts_of_header()};
+    read.facts.instances = names_.take();
+    return read;
   }
 
  private:
@@ -365,12 +402,13 @@ class file_reader {
     if (!is_begun(file_)) return fail(error_code::malformed, "this is no .ctrace file");
     if (file_.size() < sizeof(header_) + sizeof(trailer_)) return cut_off();
     std::memcpy(&header_, file_.data(), sizeof(header_));
-    if (header_.version != version) {
-      return fail(error_code::unsupported,
-                  fmt::format("version {} of .ctrace; this program reads version {}", header_.version, version));
+    if (header_.version != version && header_.version != version_with_names) {
+      return fail(error_code::unsupported, fmt::format("version {} of .ctrace; this program reads versions {} and {}",
+                                                       header_.version, version, version_with_names));
     }
     const bool is_sound = header_.size == sizeof(header_) && header_.block_tokens > 0 &&
                           header_.block_tokens <= most_block_tokens && (header_.flags & ~all_flags) == 0 &&
+                          has_names() == (header_.version == version_with_names) &&
                           std::max({header_.requests, header_.references, header_.blocks}) <= most_numbers &&
                           header_.left_out <= header_.lines;
     if (header_.checksum != checksum_of(&header_, offsetof(file_header, checksum)) || !is_sound) {
@@ -405,8 +443,9 @@ class file_reader {
     std::uint64_t blocks = 0;
     for (std::size_t i = 0; i < index_.size(); ++i) {
       const frame_head& each = index_[i];
+      const bool has_none = each.requests == 0 && (each.references != 0 || !has_names());
       if (each.raw > most_raw || each.requests > each.raw / least_request || each.references > most_numbers ||
-          each.blocks > each.references) {
+          each.blocks > each.references || has_none) {
         return fail(error_code::malformed, fmt::format("frame {}: its counts are impossible", i));
       }
       requests += each.requests;
@@ -427,8 +466,17 @@ class file_reader {
     constexpr std::uint64_t request_bytes = sizeof(trace::arrival) + sizeof(trace::entry) + sizeof(std::size_t);
     constexpr std::uint64_t reference_bytes = sizeof(std::uint32_t) + sizeof(std::uint64_t);
     return header_.requests * request_bytes + header_.references * reference_bytes +
-           header_.blocks * sizeof(std::uint64_t) + most_raw;
+           header_.blocks * sizeof(std::uint64_t) + most_raw + name_bytes();
   }
+
+  /// Names are fewer than requests.
+  [[nodiscard]] std::uint64_t name_bytes() const noexcept {
+    if (!has_names()) return 0;
+    std::uint64_t bytes = header_.requests * (sizeof(std::string) + sizeof(std::string_view));
+    for (const frame_head& each : index_) bytes += each.requests == 0 ? each.raw : 0;
+    return bytes;
+  }
+  [[nodiscard]] bool has_names() const noexcept { return (header_.flags & flag_names) != 0; }
 
   result<void> read_frame(std::size_t number, std::size_t offset, frame_decoder& requests) {
     const frame_head& frame = index_[number];
@@ -441,7 +489,11 @@ class file_reader {
     raw_.resize(std::max<std::size_t>(raw_.size(), frame.raw));
     const std::size_t size = ::ZSTD_decompress(raw_.data(), frame.raw, packed.data(), packed.size());
     if (::ZSTD_isError(size) != 0 || size != frame.raw) return broken("it does not unpack");
-    const auto fault = requests.take_frame(frame, std::span(raw_).first(size));
+    const std::span<const std::byte> raw = std::span(raw_).first(size);
+    if (frame.requests > 0 && number > 0 && index_[number - 1].requests == 0)
+      return broken("requests stand behind names");
+    const auto fault =
+        frame.requests == 0 ? names_.take_frame(raw, requests.instances()) : requests.take_frame(frame, raw);
     if (!fault.empty()) return broken(fault);
     return {};
   }
@@ -461,6 +513,7 @@ class file_reader {
   file_trailer trailer_;
   std::vector<frame_head> index_;
   std::vector<std::byte> raw_;
+  name_decoder names_;
 };
 
 }  // namespace

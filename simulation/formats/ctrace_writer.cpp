@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/checksum.hpp"
+#include "core/text.hpp"
 #include "simulation/formats/ctrace.hpp"
 #include "simulation/formats/ctrace_layout.hpp"
 #include "simulation/formats/format.hpp"
@@ -114,13 +115,18 @@ class piece_cutter {
 /// Numbers of instances or sessions as they first come.
 class first_numbers {
  public:
-  std::uint32_t operator()(std::uint32_t name) {
-    return numbers_.try_emplace(name, static_cast<std::uint32_t>(numbers_.size())).first->second;
+  std::uint32_t operator()(std::uint32_t old) {
+    const auto [place, is_new] = numbers_.try_emplace(old, count());
+    if (is_new) old_numbers_.push_back(old);
+    return place->second;
   }
-  [[nodiscard]] std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(numbers_.size()); }
+  [[nodiscard]] std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(old_numbers_.size()); }
+  /// By new ones.
+  [[nodiscard]] std::span<const std::uint32_t> old_numbers() const noexcept { return old_numbers_; }
 
  private:
   std::unordered_map<std::uint32_t, std::uint32_t> numbers_;
+  std::vector<std::uint32_t> old_numbers_;
 };
 
 class file_writer {
@@ -141,6 +147,7 @@ class file_writer {
       if (auto ok = add(i); !ok) return std::unexpected(ok.error());
     }
     if (auto ok = end_frame(); !ok) return std::unexpected(ok.error());
+    if (auto ok = put_names(); !ok) return std::unexpected(ok.error());
     end();
     return std::move(file_.bytes());
   }
@@ -240,11 +247,34 @@ class file_writer {
   result<void> end_frame(std::uint32_t end) {
     if (frame_head_.requests == 0) return {};
     if (!facts_.seed) put_identities(end);
+    frame_head_.blocks = end - frame_first_;
+    frame_first_ = end;
+    return put_frame();
+  }
+
+  /// Names of instances, where there are any, in frames of their own.
+  result<void> put_names() {
+    if (facts_.instances.empty()) return {};
+    for (const std::uint32_t old : instances_.old_numbers()) {
+      if (old >= facts_.instances.size())
+        return fail(error_code::malformed, fmt::format("instance {} has no name, others have one", old));
+      const std::string name = as_utf8(facts_.instances[old]);
+      if (!frame_.bytes().empty() && frame_.bytes().size() + name.size() > usual_raw) {
+        if (auto ok = put_frame(); !ok) return ok;
+      }
+      frame_.number(name.size());
+      frame_.append(std::as_bytes(std::span(name)));
+    }
+    return frame_.bytes().empty() ? result<void>() : put_frame();
+  }
+
+  result<void> put_frame() {
     const std::vector<std::byte>& raw = frame_.bytes();
     if (raw.size() > most_raw) {
       return fail(error_code::malformed,
-                  fmt::format("frame {} takes {} bytes, more than {}: its requests have too many pieces", index_.size(),
-                              raw.size(), most_raw));
+                  fmt::format("frame {} takes {} bytes, more than {}: its requests have too many pieces, or a name is "
+                              "too long",
+                              index_.size(), raw.size(), most_raw));
     }
     std::vector<std::byte> packed(::ZSTD_compressBound(raw.size()));
     const std::size_t size = ::ZSTD_compress(packed.data(), packed.size(), raw.data(), raw.size(), packing_level);
@@ -252,13 +282,11 @@ class file_writer {
     packed.resize(size);
     frame_head_.packed = static_cast<std::uint32_t>(size);
     frame_head_.raw = static_cast<std::uint32_t>(raw.size());
-    frame_head_.blocks = end - frame_first_;
     frame_head_.checksum = checksum_of(packed);
     file_.fixed(frame_head_);
     file_.append(packed);
     index_.push_back(frame_head_);
     frame_head_ = {};
-    frame_first_ = end;
     frame_.bytes().clear();
     return {};
   }
@@ -273,7 +301,8 @@ class file_writer {
     header_.lines = facts_.lines;
     header_.left_out = facts_.left_out;
     header_.flags = (facts_.seed ? 0 : flag_identities) | (facts_.anonymised ? flag_anonymised : 0) |
-                    (facts_.full_blocks ? flag_full_blocks : 0);
+                    (facts_.full_blocks ? flag_full_blocks : 0) | (facts_.instances.empty() ? 0 : flag_names);
+    header_.version = facts_.instances.empty() ? version : version_with_names;
     header_.seed = facts_.seed.value_or(0);
     header_.checksum = checksum_of(&header_, offsetof(file_header, checksum));
     std::memcpy(file_.bytes().data(), &header_, sizeof(header_));

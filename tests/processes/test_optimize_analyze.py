@@ -327,6 +327,20 @@ def test_quotas_that_do_not_fit_the_trace_are_refused_with_the_nearest_name(tmp_
     assert answer_of("curve", trace, "--quota", "chat=0,code=1")["curves"][0]["points"][0]["capacity"] == 1
 
 
+def test_a_trace_file_keeps_the_names_of_instances_unless_it_is_anonymised(tmp_path: Path) -> None:
+    log, kept, hidden = TRACES / "tair-schema.jsonl", tmp_path / "kept.ctrace", tmp_path / "hidden.ctrace"
+    for command, target in (("convert", kept), ("anonymise", hidden)):
+        ended = run_cenote("trace", command, log, "--block-tokens", str(SIZE), "--out", target)
+        assert ended.returncode == 0, ended.stderr
+    names = [each["instance"] for each in answer_of("curve", log, "--by-instance")["by_instance"]]
+    assert sorted(names) == ["chat", "code", "rag"]
+    quotas = ",".join(f"{name}=40" for name in names)
+    by_log, by_file = (answer_of("curve", each, "--quota", quotas) for each in (log, kept))
+    assert (by_file["curves"], by_file["by_instance"]) == (by_log["curves"], by_log["by_instance"])
+    assert "has no names of instances" in refused("curve", hidden, "--quota", quotas)
+    assert not any(name.encode() in hidden.read_bytes() for name in names)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

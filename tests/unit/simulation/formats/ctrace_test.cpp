@@ -266,9 +266,9 @@ BOOST_AUTO_TEST_CASE(what_takes_too_much_memory_is_refused_before_it_is_read) {
 
 BOOST_AUTO_TEST_CASE(another_version_is_named) {
   file_bytes file = encoded(trace_maker(9).make(12));
-  file[offsetof(file_header, version)] = std::byte{2};
+  file[offsetof(file_header, version)] = std::byte{3};
   seal(file);
-  BOOST_TEST(fault_of(file) == "version 2 of .ctrace; this program reads version 1");
+  BOOST_TEST(fault_of(file) == "version 3 of .ctrace; this program reads versions 1 and 2");
 }
 
 BOOST_AUTO_TEST_CASE(a_head_with_other_counts_is_refused) {
@@ -280,6 +280,53 @@ BOOST_AUTO_TEST_CASE(a_head_with_other_counts_is_refused) {
     seal(file);
     BOOST_TEST(!decode(file).has_value(), "field at " << field);
   }
+}
+
+BOOST_AUTO_TEST_CASE(names_of_instances_follow_their_numbers) {
+  trace made(16);
+  const auto ask = [&](std::uint32_t instance) {
+    made.add({.tokens = 16, .instance = instance}, std::vector<std::uint64_t>{instance + 1U});
+  };
+  for (const std::uint32_t instance : {4U, 1U, 4U, 2U}) ask(instance);
+  const std::vector<std::string> names{"unused", "code", "rag \u00fc", "", "chat"};
+  const file_bytes file = encoded(made, {.instances = names});
+  const auto read = decode(file);
+  BOOST_REQUIRE_MESSAGE(read, (read ? "" : read.error().message()));
+  BOOST_TEST(read->facts.instances == (std::vector<std::string>{"chat", "code", "rag \u00fc"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(read->requests.requests()[3].instance == 2U);
+  BOOST_TEST((encoded(read->requests, read->facts) == file));
+  BOOST_TEST(decode(encoded(made))->facts.instances.empty());
+  BOOST_TEST(encode(made, {.instances = {"a", "b"}}).error().message() == "instance 4 has no name, others have one");
+}
+
+BOOST_AUTO_TEST_CASE(names_of_many_frames_are_read_again) {
+  trace made(16);
+  std::vector<std::string> names;
+  constexpr std::uint32_t count = 20'000;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    made.add({.tokens = 16, .instance = i}, std::vector<std::uint64_t>{i});
+    names.push_back(std::to_string(i) + std::string(40, 'x'));
+  }
+  const file_bytes file = encoded(made, {.instances = names});
+  BOOST_TEST(decode(file)->facts.instances == names, boost::test_tools::per_element());
+  BOOST_TEST(fault_of(file, {.most_bytes = 2'000'000}).find("bytes of memory") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(names_that_fit_no_instances_are_refused) {
+  trace made(16);
+  for (const std::uint32_t instance : {0U, 1U})
+    made.add({.tokens = 16, .instance = instance}, std::vector<std::uint64_t>{instance + 1U});
+  BOOST_TEST(fault_of(encoded(made, {.instances = {"a", "a"}})) == "two instances have one name");
+  file_bytes file = encoded(made, {.instances = {"a", "b"}});
+  file[offsetof(file_header, version)] = std::byte{1};
+  seal(file);
+  BOOST_TEST(fault_of(file) == "the head is damaged");
+  file_bytes nameless = encoded(made);
+  nameless[offsetof(file_header, version)] = std::byte{2};
+  nameless[offsetof(file_header, flags)] |= std::byte{8};
+  seal(nameless);
+  BOOST_TEST(fault_of(nameless) == "there are fewer names than instances");
 }
 
 BOOST_AUTO_TEST_CASE(what_no_reader_takes_is_not_written) {
