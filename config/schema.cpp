@@ -1283,7 +1283,7 @@ constexpr std::array keys{
         {.name = "metrics.listen",
          .type = string,
          .fallback = "127.0.0.1:0",
-         .about = "HOST:PORT of /metrics, /healthz and /status over HTTP, or `off`. Port 0: any free one; "
+         .about = "HOST:PORT of /ui, /metrics, /healthz and /status over HTTP, or `off`. Port 0: any free one; "
                   "`cenote status` shows it. Whoever can reach it may read."}),
     bound<&node_config::debug, &debug_section::enabled>(
         {.name = "debug.enabled",

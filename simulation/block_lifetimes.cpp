@@ -4,7 +4,7 @@ namespace cenote::simulation {
 
 std::optional<std::uint32_t> block_lifetimes::next_ended(std::uint64_t now_ms) {
   while (!queue_.empty() && queue_.front().ms <= now_ms) {
-    const end first = queue_.front();
+    const scheduled_end first = queue_.front();
     queue_.pop_front();
     if (ends_[first.block] != first.ms) continue;  // it was used since
     ends_[first.block] = no_end;

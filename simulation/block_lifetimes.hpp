@@ -10,7 +10,7 @@
 
 namespace cenote::simulation {
 
-/// The event from which a block's time to live counts.
+/// The event that begins a block's time to live.
 enum class lifetime_start : std::uint8_t {
   last_use,   ///< the last request that had it, as with `groups.<name>.ttl` of a node
   insertion,  ///< the request that stored it: uses do not prolong it
@@ -33,19 +33,19 @@ class block_lifetimes {
   [[nodiscard]] std::optional<std::uint32_t> next_ended(std::uint64_t now_ms);
   /// `block` came in.
   void begin(std::uint32_t block, std::uint64_t now_ms);
-  /// `block`, which is here, was used.
+  /// `block`, one of those here, was used.
   void use(std::uint32_t block, std::uint64_t now_ms);
 
  private:
   static constexpr std::uint64_t no_end = 0;
 
-  struct end {
+  struct scheduled_end {
     std::uint64_t ms = 0;
     std::uint32_t block = 0;
   };
 
   lifetime rule_;
-  std::deque<end> queue_;            ///< in the order of time; only that of ends_ counts
+  std::deque<scheduled_end> queue_;  ///< in the order of time; ends_ has the one that counts
   std::vector<std::uint64_t> ends_;  ///< by block
 };
 

@@ -52,13 +52,13 @@ class living_blocks {
     while (const auto ended = ends_.next_ended(now_ms)) {
       if (pool_.holds(*ended)) pool_.remove(*ended);
     }
-    held_.clear();
-    for (const std::uint32_t block : blocks) held_.push_back(pool_.holds(block));
+    residency_.clear();
+    for (const std::uint32_t block : blocks) residency_.push_back(pool_.holds(block));
   }
   void end_request(std::span<const std::uint32_t> blocks, std::uint64_t now_ms) {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       if (!pool_.holds(blocks[i])) continue;
-      if (held_[i]) {
+      if (residency_[i]) {
         ends_.use(blocks[i], now_ms);
       } else {
         ends_.begin(blocks[i], now_ms);
@@ -69,7 +69,7 @@ class living_blocks {
  private:
   eviction::simulated_pool& pool_;
   block_lifetimes ends_;
-  std::vector<bool> held_;  ///< when the request came
+  std::vector<bool> residency_;  ///< when the request came
 };
 
 /// Uses the blocks of a request, of which the first `hits` are here. The blocks that were there when their turn came.

@@ -16,6 +16,7 @@
 #include "config/logging.hpp"
 #include "core/shared_bound.hpp"
 #include "worker/access.hpp"
+#include "worker/live_page.hpp"
 #include "worker/metrics_text.hpp"
 #include "worker/status_json.hpp"
 
@@ -100,12 +101,14 @@ void server::stop() {
   if (sockets_) sockets_->stop();
 }
 
-result<node_facts> server::facts() {
-  auto asked = std::make_shared<std::promise<result<node_facts>>>();
+result<server::page_facts> server::facts() {
+  auto asked = std::make_shared<std::promise<result<page_facts>>>();
   auto answer = asked->get_future();
   sockets_->post([this, asked] {
     reports_->want([this, asked](const result<report_ptr>& report) {
-      asked->set_value(report ? result<node_facts>(facts_of(*report)) : std::unexpected(report.error()));
+      if (!report) return asked->set_value(std::unexpected(report.error()));
+      asked->set_value(
+          page_facts{facts_of(*report), hits_.spans((*report)->dram.instances, hit_history::clock::now())});
     });
   });
   if (answer.wait_for(report_deadline) == std::future_status::ready) return answer.get();
@@ -115,13 +118,19 @@ result<node_facts> server::facts() {
 result<std::string> server::status() {
   const auto found = facts();
   if (!found) return std::unexpected(found.error());
-  return status_json(*found, status_reader::stranger());
+  return status_json(found->node, status_reader::stranger());
 }
 
 result<std::string> server::metrics() {
   const auto found = facts();
   if (!found) return std::unexpected(found.error());
-  return metrics_text(*found);
+  return metrics_text(found->node);
+}
+
+result<std::string> server::page() {
+  const auto found = facts();
+  if (!found) return std::unexpected(found.error());
+  return live_page(found->node, found->hits, hit_history::clock::now());
 }
 
 void server::on_loop(const std::function<void()>& work) const {
@@ -425,6 +434,15 @@ void server::tick() {
   }
   for (const int socket : done) close(socket);
   sessions_->tick();
+  if (now >= next_hits_ && config_.get()->metrics.listen) end_hit_span();
+}
+
+/// For the page alone, so not without one.
+void server::end_hit_span() {
+  next_hits_ = clock::now() + hit_history::span_length;
+  reports_->want([this](const result<report_ptr>& report) {
+    if (report) hits_.end_span((*report)->dram.instances, hit_history::clock::now());
+  });
 }
 
 // ---------------------------------------------------------------------------------------------- requests

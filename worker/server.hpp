@@ -18,6 +18,7 @@
 #include "transport/local/socket.hpp"
 #include "worker/attachments.hpp"
 #include "worker/connection.hpp"
+#include "worker/hit_history.hpp"
 #include "worker/node_facts.hpp"
 #include "worker/operator_commands.hpp"
 #include "worker/server_context.hpp"
@@ -64,6 +65,8 @@ class server {
   /// What `cenote status --json` prints, and the metrics. Thread-safe; wait for the node's answer, for a bounded time.
   [[nodiscard]] result<std::string> status();
   [[nodiscard]] result<std::string> metrics();
+  /// The page /ui; as status().
+  [[nodiscard]] result<std::string> page();
   /// Has both threads asked for signs of life.
   void watch_over(pulse& all);
   /// Ends both threads.
@@ -79,7 +82,11 @@ class server {
   };
   server(server_context context, config_ptr config);
 
-  [[nodiscard]] result<node_facts> facts();
+  struct page_facts {
+    node_facts node;
+    std::vector<hit_span> hits;
+  };
+  [[nodiscard]] result<page_facts> facts();
   [[nodiscard]] node_facts facts_of(const report_ptr& report);
   void make_parts();
 
@@ -110,6 +117,7 @@ class server {
   void look_again_soon();
   void look_again();
   void tick();
+  void end_hit_span();
 
   // The operator.
   result<void> admin(connection& connection, const local::frame& frame);
@@ -138,6 +146,8 @@ class server {
   std::unique_ptr<local::alarm> next_look_;
   std::unique_ptr<local::alarm> next_tick_;
   server_report counters_;
+  hit_history hits_;
+  clock::time_point next_hits_{};  ///< when the span under way ends
 };
 
 }  // namespace cenote

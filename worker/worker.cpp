@@ -557,6 +557,7 @@ class worker {
     };
     http_->serve(
         {{"/metrics", {[=, this] { return page_of(server_->metrics(), "text/plain; version=0.0.4"); }}},
+         {"/ui", {[=, this] { return page_of(server_->page(), "text/html; charset=utf-8"); }}},
          {"/status", {[=, this] { return page_of(server_->status(), "application/json"); }}},
          {"/healthz",
           {.make = [=, this] { return page_of(health_of(alive_->check()), "text/plain"); }, .from_memory = true}}});

@@ -59,7 +59,7 @@ std::string node_text(const json& status) {
   const json& node = member(status, "node");
   const std::string metrics = text_of(node, "metrics");
   const bool is_served = !metrics.empty() && metrics != "-";
-  std::string pages = is_served ? "          http://" + metrics + "/metrics\n" : "";
+  std::string pages = is_served ? "          http://" + metrics + "/ui, /metrics\n" : "";
   if (node.contains("metrics_problem"))
     pages = "          no metrics over HTTP: " + text_of(node, "metrics_problem") + "\n";
   return fmt::format("node      {} {}, up {}, pid {}, worker {} (epoch {}, {} restarts)\n          {}\n{}",

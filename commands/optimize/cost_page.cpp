@@ -120,14 +120,15 @@ double blocks_in(const plan_candidate& candidate) {
 
 std::string money_by_capacity(const plan_answer& answer, const plan_task& task) {
   if (!task.has_prices) return "";
-  chart_series tried{.name = "tried", .alone = true};
+  chart_series tried{.name = "tried", .is_scattered = true};
   for (const plan_candidate& each : candidates_at(answer.outcome, answer.outcome.ranked, most_page_rows)) {
     if (each.replicas) tried.points.push_back({blocks_in(each), each.hourly});
   }
   if (tried.points.empty()) return "";
   std::vector<chart_series> all{std::move(tried)};
   if (answer.best && answer.best->replicas) {
-    all.push_back({.name = "the plan", .points = {{blocks_in(*answer.best), answer.best->hourly}}, .alone = true});
+    all.push_back(
+        {.name = "the plan", .points = {{blocks_in(*answer.best), answer.best->hourly}}, .is_scattered = true});
   }
   chart plot{.title = "Money an hour by capacity of all tiers",
              .x = replay::capacity_axis(capacities_in(all), task.block_bytes),
@@ -165,7 +166,7 @@ std::string front_html(const read_trace& read, const plan_answer& answer, const 
   const auto some = candidates_at(answer.outcome, answer.outcome.front, most_page_rows);
   const objective across = task.goal.objectives[0];
   const objective upward = task.goal.objectives[1];
-  std::vector<chart_series> all{{.name = "nothing beats it in all objectives", .alone = true}};
+  std::vector<chart_series> all{{.name = "nothing beats it in all objectives", .is_scattered = true}};
   double high = 0;
   for (const plan_candidate& each : some) {
     all.front().points.push_back({worth_in(across, each, task), worth_in(upward, each, task)});

@@ -202,8 +202,8 @@ struct all_curves {
   std::vector<share_capacity> capacity_for;
 };
 
-result<all_curves> measure(const trace& requests, const curve_request& asked, std::size_t warm_up) {
-  const auto& [policies, capacities, quotas, lifetime] = asked;
+result<all_curves> measure(const trace& requests, const curve_request& request, std::size_t warm_up) {
+  const auto& [policies, capacities, quotas, lifetime] = request;
   measured_trace measured(requests, warm_up, lifetime);
   const auto is_forward_lru = [](const policy_order& each) {
     return each.policy == "lru" && each.order == replay_order::forward;
@@ -244,12 +244,12 @@ struct curve_answer {
   std::vector<instance_curves> by_instance;
 };
 
-result<std::vector<instance_curves>> measure_instances(const instance_parts& parts, const curve_request& asked,
+result<std::vector<instance_curves>> measure_instances(const instance_parts& parts, const curve_request& request,
                                                        std::size_t warm_up) {
   std::vector<instance_curves> all;
   for (std::size_t place = 0; place < parts.instances().size(); ++place) {
     const trace part = parts.part(place);
-    auto curves = measure(part, asked, parts.count_within(place, warm_up));
+    auto curves = measure(part, request, parts.count_within(place, warm_up));
     if (!curves) return std::unexpected(curves.error());
     all.push_back({parts.instances()[place], part.distinct(), std::move(*curves)});
   }

@@ -55,7 +55,7 @@ std::string facts_html(const nlohmann::ordered_json& data) {
                            fact{"block_tokens", "tokens a block"},
                            fact{"bytes_per_token", "bytes of KV a token"},
                            fact{"warm_up", "first requests that only fill the cache"}};
-  std::vector<replay::page_card> cards;
+  std::vector<page_card> cards;
   for (const fact& each : all) {
     if (data.contains(each.member)) cards.push_back({data[each.member].dump(), each.name});
   }

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "commands/replay/svg_chart.hpp"
+#include "core/page/svg_chart.hpp"
 #include "core/error.hpp"
 
 namespace CLI {

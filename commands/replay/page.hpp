@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "commands/replay/result.hpp"
-#include "commands/replay/svg_chart.hpp"
 #include "commands/table.hpp"
 #include "core/error.hpp"
+#include "core/page/html_parts.hpp"
+#include "core/page/svg_chart.hpp"
 
 namespace cenote::replay {
 
@@ -32,17 +33,13 @@ struct page {
 /// Heading and rows for a terminal: the first column to the left.
 [[nodiscard]] std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t indent = 2);
 
-/// An HTML table; the first row is the heading. Cells are escaped.
+/// An HTML table; the first row is the heading. Cells are escaped, and whole numbers get separators but in the first
+/// column.
 [[nodiscard]] std::string html_table(const std::vector<std::vector<std::string>>& rows);
 /// A table for terminals, its heading in small letters.
 [[nodiscard]] std::string html_table(const table& rows);
 
-/// A figure of its own, with what it is.
-struct page_card {
-  std::string value;
-  std::string name;
-};
-[[nodiscard]] std::string html_of(std::span<const page_card> cards);
+using cenote::html_of;  // of cards
 
 /// Ticks and values in percent, from 0 to `high` (a ratio).
 [[nodiscard]] chart_axis percent_axis(std::string label, double high);

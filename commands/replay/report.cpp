@@ -12,7 +12,7 @@
 #include "commands/replay/page.hpp"
 #include "commands/replay/several_nodes.hpp"
 #include "commands/replay/summary.hpp"
-#include "commands/replay/svg_chart.hpp"
+#include "core/page/svg_chart.hpp"
 #include "core/units.hpp"
 
 namespace cenote::replay {
@@ -256,7 +256,7 @@ std::string hits_by_capacity(const replay_result& replay) {
     }
     plot.series.push_back(std::move(series));
   }
-  plot.series.push_back({.name = "this replay", .points = {{all, replay.hit_ratio()}}, .alone = true});
+  plot.series.push_back({.name = "this replay", .points = {{all, replay.hit_ratio()}}, .is_scattered = true});
   plot.y = percent_axis("of the tokens", std::clamp(high * 1.1, 0.01, 1.0));
   plot.marks.push_back({first, replay.first_tier()});
   if (replay.has_gpu()) {

@@ -58,7 +58,7 @@ std::string hits_by_policy(const simulated_page& page) {
   std::string name;
   for (const auto& each : page.tier_names) {
     name += (name.empty() ? "" : " and ") + each;
-    plot.series.push_back({.name = name, .alone = true});
+    plot.series.push_back({.name = name, .is_scattered = true});
   }
   std::vector<std::string> names;
   double high = 0.01;

@@ -19,7 +19,7 @@ class listed_lru {
   listed_lru(std::size_t capacity, const lifetime& rule) : capacity_(capacity), rule_(rule) {}
 
   std::uint64_t serve(std::span<const std::uint32_t> blocks, std::uint64_t now_ms) {
-    std::erase_if(list_, [&](const held& each) { return each.since_ms + rule_.ms <= now_ms; });
+    std::erase_if(list_, [&](const listed_block& each) { return each.since_ms + rule_.ms <= now_ms; });
     std::size_t hits = 0;
     while (hits < blocks.size() && find(blocks[hits]) != list_.end()) ++hits;
     std::vector<std::uint32_t> order(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(hits));
@@ -29,7 +29,7 @@ class listed_lru {
     for (std::size_t i = hits; i-- > 0;) {
       if (find(blocks[i]) != list_.end()) use(blocks[i], now_ms);
     }
-    for (held& each : list_) {
+    for (listed_block& each : list_) {
       const bool is_used = std::ranges::find(blocks, each.block) != blocks.end();
       if (is_used && rule_.start == lifetime_start::last_use) each.since_ms = now_ms;
     }
@@ -37,14 +37,16 @@ class listed_lru {
   }
 
  private:
-  struct held {
+  struct listed_block {
     std::uint32_t block;
     std::uint64_t since_ms;
   };
 
-  std::vector<held>::iterator find(std::uint32_t block) { return std::ranges::find(list_, block, &held::block); }
+  std::vector<listed_block>::iterator find(std::uint32_t block) {
+    return std::ranges::find(list_, block, &listed_block::block);
+  }
   void use(std::uint32_t block, std::uint64_t now_ms) {
-    held moved{block, now_ms};
+    listed_block moved{block, now_ms};
     if (const auto here = find(block); here != list_.end()) {
       moved = *here;
       list_.erase(here);
@@ -56,7 +58,7 @@ class listed_lru {
 
   std::size_t capacity_;
   lifetime rule_;
-  std::vector<held> list_;
+  std::vector<listed_block> list_;
 };
 
 }  // namespace

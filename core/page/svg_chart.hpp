@@ -18,7 +18,7 @@ struct chart_series {
   std::string name;
   std::vector<chart_point> points{};
   bool dashed = false;
-  bool alone = false;  ///< points without lines between them
+  bool is_scattered = false;  ///< points without lines between them
 };
 
 struct chart_tick {
@@ -36,7 +36,7 @@ struct chart_axis {
   std::function<std::string(double)> show{};  ///< a value with its unit; empty: the number alone
 };
 
-/// A vertical line that says what is there.
+/// A vertical line with a label.
 struct chart_mark {
   double x = 0;
   std::string label;
@@ -52,7 +52,7 @@ struct chart {
 
 /// A <figure> with title, legend, plot and a table of its values that opens on a click; values show on hover. What lies
 /// outside the axes is cut off. Thread-safe.
-[[nodiscard]] std::string figure_of(const chart& what);
+[[nodiscard]] std::string figure_of(const chart& plot);
 
 /// `text` where HTML expects text or a quoted attribute.
 [[nodiscard]] std::string escape_html(std::string_view text);

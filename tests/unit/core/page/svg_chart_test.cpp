@@ -1,4 +1,4 @@
-#include "commands/replay/svg_chart.hpp"
+#include "core/page/svg_chart.hpp"
 
 #include <boost/test/unit_test.hpp>
 
