@@ -78,7 +78,8 @@ void trace::add_entry(const arrival& request, std::size_t first) {
                        .partial = request.count * block_tokens_ > request.tokens,
                        .access = request.access,
                        .instance = request.instance,
-                       .session = request.session});
+                       .session = request.session,
+                       .engine_blocks = std::min(request.engine_blocks, static_cast<std::uint32_t>(request.count))});
   stores_all_ = stores_all_ && request.access == chain_access::both;
   if (request.access == chain_access::write) return;
   tokens_ += request.tokens;
@@ -91,7 +92,8 @@ trace::arrival trace::arrival_of(const entry& request) noexcept {
           .count = request.count,
           .access = request.access,
           .instance = request.instance,
-          .session = request.session};
+          .session = request.session,
+          .engine_blocks = request.engine_blocks};
 }
 
 std::uint32_t trace::number_of(std::uint64_t id) {

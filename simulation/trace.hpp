@@ -32,6 +32,7 @@ class trace {
     chain_access access = chain_access::both;
     std::uint32_t instance = 0;
     std::uint32_t session = 0;
+    std::uint32_t engine_blocks = 0;  ///< leading ones that the engine had itself
 
     /// The time of policies: tenths of a second.
     [[nodiscard]] std::uint32_t tenths() const noexcept { return static_cast<std::uint32_t>(time_ms / 100); }
@@ -44,6 +45,7 @@ class trace {
     chain_access access = chain_access::both;
     std::uint32_t instance = 0;  ///< instances share no block, so their ids differ
     std::uint32_t session = 0;
+    std::uint32_t engine_blocks = 0;  ///< leading ones that the engine had itself
   };
 
   /// Requests whose blocks are numbered from 0 as they first come.

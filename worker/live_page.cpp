@@ -97,17 +97,22 @@ std::string value_text(const figure_value& value) {
   return std::visit(text, value.value);
 }
 
-/// The first rows of a table, and how many there are beyond.
-std::string section(std::string_view title, table_rows rows) {
-  if (rows.size() < 2) return "";
-  const std::size_t all = rows.size() - 1;
-  rows.resize(std::min(rows.size(), longest_list + 1));
+/// A table of the first rows, and the number of the others. `rows` begins with the heading; there are `all` beside it.
+std::string section(std::string_view title, table_rows rows, std::size_t all) {
+  if (all == 0) return "";
   for (auto& row : rows) {
     for (std::string& cell : row) cell = printable(cell);
   }
   std::string text = fmt::format("<section><h2>{}</h2>\n{}", escape_html(title), html_table(rows));
   if (all > longest_list) text += fmt::format("<p>{} more are left out here.</p>\n", number_text(all - longest_list));
   return text + "</section>\n";
+}
+
+/// The same with a row of each of the first of `list`.
+std::string section(std::string_view title, std::vector<std::string> heading, const auto& list, const auto& row_of) {
+  table_rows rows{std::move(heading)};
+  for (const auto& each : std::span(list).first(std::min(list.size(), longest_list))) rows.push_back(row_of(each));
+  return section(title, std::move(rows), list.size());
 }
 
 // ---------------------------------------------------------------------------------------------- good and bad
@@ -249,7 +254,7 @@ std::string tiers_html(const node_facts& facts) {
                   number_text(dram.counters.commits), "-", number_text(dram.counters.evicted)});
   for (const tier_report_ptr& each : facts.report->lower)
     rows.push_back(tier_row(each->name, each->gauges, each->counters));
-  return section("Tiers", std::move(rows));
+  return section("Tiers", rows, rows.size() - 1);
 }
 
 /// The parts of one list: names, texts, and gauges.
@@ -297,7 +302,9 @@ std::string parts_html(const tier_report& tier) {
   for (const std::string_view list : lists) {
     table_rows rows = rows_of(tier, list);
     drop_empty_columns(rows);
-    text += section(fmt::format("{}: {}", tier.name, heading_of(list)), std::move(rows));
+    const std::size_t all = rows.empty() ? 0 : rows.size() - 1;
+    rows.resize(std::min(rows.size(), longest_list + 1));
+    text += section(fmt::format("{}: {}", tier.name, heading_of(list)), std::move(rows), all);
   }
   return text;
 }
@@ -321,44 +328,57 @@ std::string loads_html(const node_facts& facts) {
 }
 
 std::string groups_html(const blocks::store_status& dram) {
-  table_rows rows{{"instance group", "priority", "used", "quota", "share", "kept"}};
-  for (const blocks::account_status& each : dram.accounts) {
-    rows.push_back({each.name, std::string(name_of(each.priority)), approximate_bytes(each.used),
-                    each.quota == 0 ? "none" : approximate_bytes(each.quota), share_text(each.used, each.quota),
-                    approximate_bytes(each.kept)});
-  }
-  return section("Instance groups", std::move(rows));
+  return section("Instance groups", {"instance group", "priority", "used", "quota", "share", "kept"}, dram.accounts,
+                 [](const blocks::account_status& account) -> std::vector<std::string> {
+                   return {account.name,
+                           std::string(name_of(account.priority)),
+                           approximate_bytes(account.used),
+                           account.quota == 0 ? "none" : approximate_bytes(account.quota),
+                           share_text(account.used, account.quota),
+                           approximate_bytes(account.kept)};
+                 });
 }
 
-std::string instances_html(const blocks::store_status& dram) {
-  table_rows rows{{"instance", "group", "blocks", "memory", "sessions", "tokens looked up", "found in DRAM", "hits"}};
-  for (const blocks::instance_status& each : dram.instances) {
-    const bool asks = each.match_tokens > 0;
-    const std::uint64_t all = asks ? each.match_tokens : each.read_tokens;
-    const std::uint64_t found = asks ? each.match_resident_tokens : each.read_resident_tokens;
-    rows.push_back({each.id, each.group, number_text(each.present), approximate_bytes(each.bytes),
-                    number_text(each.sessions), number_text(all), number_text(found), share_text(found, all)});
-  }
-  return section("Instances", std::move(rows));
+std::vector<std::string> row_of_instance(const blocks::instance_status& instance) {
+  const bool asks = instance.match_tokens > 0;
+  const std::uint64_t all = asks ? instance.match_tokens : instance.read_tokens;
+  const std::uint64_t hits = asks ? instance.match_resident_tokens : instance.read_resident_tokens;
+  return {instance.id,
+          instance.group,
+          number_text(instance.present),
+          approximate_bytes(instance.bytes),
+          number_text(instance.sessions),
+          number_text(all),
+          number_text(hits),
+          share_text(hits, all)};
 }
 
-std::string sessions_html(const node_report& report) {
-  table_rows rows{{"session", "client", "process", "instance", "state", "pins", "grants", "hits"}};
-  for (const blocks::session_status& each : report.dram.sessions) {
-    const auto known = std::ranges::find_if(
-        report.sessions, [&](const session_report& one) { return one.session->number == each.number; });
-    const bool is_known = known != report.sessions.end();
-    const bool asks = each.match_keys > 0;
-    rows.push_back(
-        {std::to_string(each.number), is_known ? known->session->client_name : "",
-         is_known ? std::to_string(known->session->pid) : "", each.instance,
-         each.is_ended    ? "ended"
-         : each.connected ? "attached"
+std::vector<std::string> row_of_session(const blocks::session_status& session,
+                                        const std::vector<session_report>& reports) {
+  const auto known =
+      std::ranges::find_if(reports, [&](const session_report& each) { return each.session->number == session.number; });
+  const bool is_known = known != reports.end();
+  const bool asks = session.match_keys > 0;
+  return {
+      std::to_string(session.number),
+      is_known ? known->session->client_name : "",
+      is_known ? std::to_string(known->session->pid) : "",
+      session.instance,
+      session.is_ended    ? "ended"
+      : session.connected ? "attached"
                           : "disconnected",
-         number_text(each.pins), number_text(each.grants),
-         share_text(asks ? each.match_resident : each.read_resident, asks ? each.match_keys : each.read_keys)});
-  }
-  return section("Sessions", std::move(rows));
+      number_text(session.pins),
+      number_text(session.grants),
+      share_text(asks ? session.match_resident : session.read_resident, asks ? session.match_keys : session.read_keys)};
+}
+
+std::string clients_html(const node_report& report) {
+  return section("Instances",
+                 {"instance", "group", "blocks", "memory", "sessions", "tokens looked up", "found in DRAM", "hits"},
+                 report.dram.instances, row_of_instance) +
+         section("Sessions", {"session", "client", "process", "instance", "state", "pins", "grants", "hits"},
+                 report.dram.sessions,
+                 [&](const blocks::session_status& each) { return row_of_session(each, report.sessions); });
 }
 
 }  // namespace
@@ -366,7 +386,6 @@ std::string sessions_html(const node_report& report) {
 std::string live_page(const node_facts& facts, std::span<const hit_span> hits,
                       std::chrono::system_clock::time_point now) {
   const hit_span hour = sum_of(hits);
-  const blocks::store_status& dram = facts.report->dram;
   std::string body = fmt::format(
       "<header><h1>Cenote node</h1>\n<p>{} {}, worker {} of epoch {} <button id=\"pause\" type=\"button\" "
       "aria-pressed=\"false\">Pause</button></p>\n<p id=\"note\" class=\"bad\" role=\"status\"></p></header>\n",
@@ -374,7 +393,7 @@ std::string live_page(const node_facts& facts, std::span<const hit_span> hits,
   std::string live = fmt::format("<p>As of {:%F %T} UTC</p>\n", fmt::gmtime(now)) + sentences_html(judge(facts, hour)) +
                      cards_html(facts, hour) + hits_html(hits, now) + tiers_html(facts) + loads_html(facts);
   for (const tier_report_ptr& each : facts.report->described()) live += parts_html(*each);
-  live += groups_html(dram) + instances_html(dram) + sessions_html(*facts.report);
+  live += groups_html(facts.report->dram) + clients_html(*facts.report);
   body += "<div id=\"live\">\n" + live + "</div>\n";
   return html_of(html_document{.title = "Cenote node", .body = body, .script = std::string(script)});
 }

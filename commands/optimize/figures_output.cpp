@@ -36,6 +36,16 @@ ordered_json powers_json(const std::vector<power_count>& rows) {
   return all;
 }
 
+ordered_json engine_json(const trace_figures& figures) {
+  if (!figures.engine) return nullptr;
+  const simulation::engine_hits& hits = *figures.engine;
+  return {{"requests", hits.requests},
+          {"blocks", hits.blocks},
+          {"tokens", hits.tokens},
+          {"endless_more_blocks", hits.more_blocks},
+          {"endless_more_tokens", hits.more_tokens}};
+}
+
 ordered_json sharing_json(const std::optional<block_sharing>& sharing) {
   if (!sharing) return nullptr;
   return {{"count", sharing->sharers},
@@ -142,6 +152,12 @@ std::string reuse_text(const simulation::block_reuse& reuse, std::uint64_t refer
   return text + distances.text() + "\n" + times.text();
 }
 
+std::string engine_text(const simulation::engine_hits& hits, std::uint64_t tokens) {
+  return fmt::format(
+      "ENGINES HAD {} of the tokens themselves, in {} requests; an endless cache behind them has {} more\n",
+      share_text(hits.tokens, tokens), hits.requests, share_text(hits.more_tokens, tokens));
+}
+
 std::string uses_text(const simulation::block_uses& uses) {
   simulation::power_histogram counts;
   for (const auto& each : uses.frequency) counts.add(each.uses, each.blocks);
@@ -230,6 +246,7 @@ void add_figures(ordered_json& object, const read_trace& read, const trace_figur
   object["one_use_share"] = figures.uses.one_use_share;
   object["gini"] = figures.uses.gini;
   object["helpless"] = {{"requests", figures.helpless.requests}, {"share", figures.helpless.share}};
+  object["engine_hits"] = engine_json(figures);
   object["sharing"] = {{"sessions", sharing_json(figures.sessions)}, {"instances", sharing_json(figures.instances)}};
   add_tree(object, read, figures, form.top);
   object["turns"] = turns_json(figures);
@@ -244,6 +261,7 @@ std::string figures_text(const read_trace& read, const simulation::trace& reques
                          const figure_form& form) {
   std::string text =
       fmt::format("NO CAPACITY HELPS {} requests ({})\n\n", figures.helpless.requests, percent(figures.helpless.share));
+  if (figures.engine) text += engine_text(*figures.engine, requests.tokens()) + "\n";
   if (figures.reuse) text += reuse_text(*figures.reuse, requests.stream().size()) + "\n";
   text += uses_text(figures.uses) + "\n";
   text += sharing_text(figures);

@@ -13,6 +13,7 @@ constexpr std::string_view halves_reason =
 constexpr std::string_view forest_reason = "a block comes behind two different ones: chains are no prefixes";
 constexpr std::string_view session_reason = "all requests are of one session, or the format has none";
 constexpr std::string_view instance_reason = "all requests are of one instance, or the format has none";
+constexpr std::string_view engine_reason = "no request has blocks that its engine had itself, or the format has none";
 constexpr std::string_view separate_reason = "instances share no block; --merge-instances lets them";
 
 void measure_sharers(const simulation::trace& requests, const figure_choice& choice, trace_figures& figures) {
@@ -40,6 +41,8 @@ trace_figures measure_figures(const simulation::trace& requests, const figure_ch
   }
   figures.uses = simulation::measure_uses(requests);
   figures.helpless = simulation::count_helpless(requests, hits);
+  figures.engine = simulation::measure_engine_hits(requests, hits);
+  if (!figures.engine) figures.omitted.push_back({"engine_hits", engine_reason});
   if (choice.window_ms > 0) figures.windows = simulation::measure_windows(requests, hits, choice.window_ms);
   measure_sharers(requests, choice, figures);
   figures.tree = simulation::prefix_tree::measure(requests, hits);

@@ -28,6 +28,7 @@ struct trace_figures {
   std::optional<simulation::block_reuse> reuse;
   simulation::block_uses uses;
   simulation::helpless_requests helpless;
+  std::optional<simulation::engine_hits> engine;
   std::vector<simulation::time_window> windows;
   std::optional<simulation::block_sharing> sessions;
   std::optional<simulation::block_sharing> instances;

@@ -416,7 +416,8 @@ class reader {
                           .count = each.count,
                           .access = each.access,
                           .instance = each.instance,
-                          .session = each.session});
+                          .session = each.session,
+                          .engine_blocks = each.engine_blocks});
     }
     out_.requests = simulation::trace(arrivals, ids_in_order(), read_.block_tokens);
     out_.instances = std::move(read_.instances);

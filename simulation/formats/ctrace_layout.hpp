@@ -14,18 +14,20 @@ static_assert(std::endian::native == std::endian::little, "the file's numbers ar
 constexpr std::array<char, 8> first_magic{'\xce', 'c', 't', 'r', 'a', 'c', 'e', '\n'};
 constexpr std::array<char, 8> last_magic{'\n', 'e', 'c', 'a', 'r', 't', 'c', '\xce'};
 constexpr std::uint32_t version = 1;
-constexpr std::uint32_t version_with_names = 2;  ///< the same, and behind the requests names of instances
+constexpr std::uint32_t second_version = 2;  ///< the same with flags of second_flags
 
 constexpr std::uint64_t most_block_tokens = std::uint64_t{1} << 20;
 constexpr std::uint64_t most_numbers = 0xffff'fffe;  ///< of requests, references and blocks each
 constexpr std::size_t most_raw = std::size_t{16} << 20;
 constexpr std::size_t usual_raw = std::size_t{256} << 10;
 
-constexpr std::uint64_t flag_identities = 1;   ///< frames have the identities of their new blocks
-constexpr std::uint64_t flag_anonymised = 2;   ///< …
-constexpr std::uint64_t flag_full_blocks = 4;  ///< blocks that are not full were left out
-constexpr std::uint64_t flag_names = 8;        ///< of instances, in frames without requests behind all others
-constexpr std::uint64_t all_flags = flag_identities | flag_anonymised | flag_full_blocks | flag_names;
+constexpr std::uint64_t flag_identities = 1;      ///< frames have the identities of their new blocks
+constexpr std::uint64_t flag_anonymised = 2;      ///< …
+constexpr std::uint64_t flag_full_blocks = 4;     ///< blocks that are not full were left out
+constexpr std::uint64_t flag_names = 8;           ///< of instances, in frames without requests behind all others
+constexpr std::uint64_t flag_engine_blocks = 16;  ///< each request ends with the leading blocks that its engine had
+constexpr std::uint64_t second_flags = flag_names | flag_engine_blocks;
+constexpr std::uint64_t all_flags = flag_identities | flag_anonymised | flag_full_blocks | second_flags;
 
 struct file_header {
   std::array<char, 8> magic = first_magic;

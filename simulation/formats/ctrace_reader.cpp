@@ -136,6 +136,11 @@ class frame_decoder {
     if (!take_tokens(made, bytes)) return "the tokens do not fit the blocks";
     if (!take_session((flags & has_session) != 0, expected_session, bytes)) return "a session is skipped";
     made.session = session_;
+    if ((header_.flags & flag_engine_blocks) != 0) {
+      const std::uint64_t engine_blocks = bytes.number();
+      if (engine_blocks > made.count) return "the engine has more blocks than the request";
+      made.engine_blocks = static_cast<std::uint32_t>(engine_blocks);
+    }
     parts_.requests.push_back(made);
     return bytes.is_exhausted() ? "it ends too early" : "";
   }
@@ -402,13 +407,13 @@ class file_reader {
     if (!is_begun(file_)) return fail(error_code::malformed, "this is no .ctrace file");
     if (file_.size() < sizeof(header_) + sizeof(trailer_)) return cut_off();
     std::memcpy(&header_, file_.data(), sizeof(header_));
-    if (header_.version != version && header_.version != version_with_names) {
+    if (header_.version != version && header_.version != second_version) {
       return fail(error_code::unsupported, fmt::format("version {} of .ctrace; this program reads versions {} and {}",
-                                                       header_.version, version, version_with_names));
+                                                       header_.version, version, second_version));
     }
     const bool is_sound = header_.size == sizeof(header_) && header_.block_tokens > 0 &&
                           header_.block_tokens <= most_block_tokens && (header_.flags & ~all_flags) == 0 &&
-                          has_names() == (header_.version == version_with_names) &&
+                          ((header_.flags & second_flags) != 0) == (header_.version == second_version) &&
                           std::max({header_.requests, header_.references, header_.blocks}) <= most_numbers &&
                           header_.left_out <= header_.lines;
     if (header_.checksum != checksum_of(&header_, offsetof(file_header, checksum)) || !is_sound) {

@@ -131,7 +131,12 @@ class first_numbers {
 
 class file_writer {
  public:
-  file_writer(const trace& requests, const facts& facts) : trace_(requests), facts_(facts), cutter_(requests) {}
+  file_writer(const trace& requests, const facts& facts)
+      : trace_(requests),
+        facts_(facts),
+        cutter_(requests),
+        has_engine_blocks_(
+            std::ranges::any_of(requests.requests(), [](const auto& each) { return each.engine_blocks != 0; })) {}
 
   result<std::vector<std::byte>> write() {
     header_.block_tokens = trace_.block_tokens();
@@ -201,6 +206,7 @@ class file_writer {
     one_.number(zigzag(static_cast<std::int64_t>(request.tokens) -
                        static_cast<std::int64_t>(request.count * trace_.block_tokens())));
     if (session != expected) one_.number(session == known_sessions ? 0 : session + std::uint64_t{1});
+    if (has_engine_blocks_) one_.number(request.engine_blocks);
     past_sessions_.push_back(session);
     time_ms_ = request.time_ms;
     instance_ = instance;
@@ -301,8 +307,9 @@ class file_writer {
     header_.lines = facts_.lines;
     header_.left_out = facts_.left_out;
     header_.flags = (facts_.seed ? 0 : flag_identities) | (facts_.anonymised ? flag_anonymised : 0) |
-                    (facts_.full_blocks ? flag_full_blocks : 0) | (facts_.instances.empty() ? 0 : flag_names);
-    header_.version = facts_.instances.empty() ? version : version_with_names;
+                    (facts_.full_blocks ? flag_full_blocks : 0) | (facts_.instances.empty() ? 0 : flag_names) |
+                    (has_engine_blocks_ ? flag_engine_blocks : 0);
+    header_.version = (header_.flags & second_flags) == 0 ? version : second_version;
     header_.seed = facts_.seed.value_or(0);
     header_.checksum = checksum_of(&header_, offsetof(file_header, checksum));
     std::memcpy(file_.bytes().data(), &header_, sizeof(header_));
@@ -311,6 +318,7 @@ class file_writer {
   const trace& trace_;
   const facts& facts_;
   piece_cutter cutter_;
+  bool has_engine_blocks_;
   first_numbers instances_;
   first_numbers sessions_;
   std::vector<std::uint32_t> past_sessions_;  ///< by request

@@ -47,6 +47,7 @@ struct line_request {
   simulation::chain_access access = simulation::chain_access::both;
   std::uint32_t instance = 0;
   std::uint32_t session = 0;
+  std::uint32_t engine_blocks = 0;  ///< leading ones that the engine had itself
 };
 
 /// The scope in which equal keys are equal blocks, where a format has instances.

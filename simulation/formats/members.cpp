@@ -150,4 +150,24 @@ line_result take_ids(const element& object, std::string_view name, huge_vector<s
   return {};
 }
 
+line_result take_leading(const element& object, std::string_view name, std::uint32_t& target) {
+  const auto value = member_of(object, name);
+  if (!value || value->is_null()) return {};
+  std::uint64_t count = 0;
+  simdjson::dom::array mask;
+  if (value->get(mask) == SUCCESS) {
+    bool is_leading = true;
+    for (const element each : mask) {
+      bool is_set = false;
+      if (each.get(is_set) != SUCCESS) return bad(fmt::format("`{}` holds something else than true and false", name));
+      is_leading = is_leading && is_set;
+      count += is_leading ? 1 : 0;
+    }
+  } else if (value->get(count) != SUCCESS) {
+    return bad(fmt::format("`{}` is neither a number nor a list", name));
+  }
+  target = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, most_tokens));
+  return {};
+}
+
 }  // namespace cenote::formats

@@ -36,6 +36,7 @@ inline constexpr std::array<time_name, 8> time_names{{{"timestamp"},
                                                       {"timestamp_ns", time_unit::nanoseconds},
                                                       {"timestamp_s", time_unit::seconds},
                                                       {"trigger_time_us", time_unit::microseconds}}};
+inline constexpr std::string_view engine_mask = "block_mask";  ///< blocks that the engine had itself, in Tair's formats
 inline constexpr std::array<std::string_view, 3> block_token_names{"block_size", "block_tokens", "tokens_per_block"};
 
 /// The first of `names` that `object` has; none: an empty one.
@@ -72,5 +73,10 @@ class text_ids {
 /// Appends a list of ids: whole numbers of 64 bits, with a sign or without. Text is taken where there are `texts`.
 [[nodiscard]] line_result take_ids(const simdjson::dom::element& object, std::string_view name,
                                    huge_vector<std::uint64_t>& ids, text_ids* texts = nullptr);
+
+/// Leading blocks of a mask: a whole number, or a list of true and false of which those in front count. Without the
+/// member there are none.
+[[nodiscard]] line_result take_leading(const simdjson::dom::element& object, std::string_view name,
+                                       std::uint32_t& target);
 
 }  // namespace cenote::formats

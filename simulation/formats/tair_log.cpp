@@ -71,6 +71,7 @@ line_result tair_log::take_read(const element& object, line_request request, lin
   if (text_member(object, "query_type").value_or("prefix_match") != "prefix_match") {
     return bad("`query_type` is another one than prefix_match");
   }
+  if (auto ok = take_leading(object, engine_mask, request.engine_blocks); !ok) return ok;
   request.access = simulation::chain_access::read;
   target.requests.push_back(request);
   return {};

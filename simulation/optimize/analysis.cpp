@@ -122,6 +122,24 @@ helpless_requests count_helpless(const trace& trace, std::span<const std::uint32
   return all;
 }
 
+std::optional<engine_hits> measure_engine_hits(const trace& trace, std::span<const std::uint32_t> hits) {
+  engine_hits all;
+  for (std::size_t i = 0; i < hits.size(); ++i) {
+    const trace::entry& request = trace.requests()[i];
+    if (!asks(request)) continue;
+    const auto tokens_of = [&](std::uint64_t blocks) {
+      return std::min(blocks * trace.block_tokens(), request.tokens);
+    };
+    const std::uint64_t both = std::max(hits[i], request.engine_blocks);
+    all.requests += request.engine_blocks > 0 ? 1 : 0;
+    all.blocks += request.engine_blocks;
+    all.tokens += tokens_of(request.engine_blocks);
+    all.more_blocks += both - request.engine_blocks;
+    all.more_tokens += tokens_of(both) - tokens_of(request.engine_blocks);
+  }
+  return all.requests == 0 ? std::nullopt : std::optional(all);
+}
+
 std::vector<time_window> measure_windows(const trace& trace, std::span<const std::uint32_t> hits,
                                          std::uint64_t window_ms) {
   std::vector<time_window> windows;

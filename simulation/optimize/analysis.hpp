@@ -62,6 +62,17 @@ struct helpless_requests {
 };
 [[nodiscard]] helpless_requests count_helpless(const trace& trace, std::span<const std::uint32_t> hits);
 
+/// Leading blocks that engines had themselves, and those of an endless cache behind them.
+struct engine_hits {
+  std::uint64_t requests = 0;  ///< that have such blocks
+  std::uint64_t blocks = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t more_blocks = 0;  ///< hits of an endless cache, less what the engine had in front
+  std::uint64_t more_tokens = 0;
+};
+/// `hits` are those of endless_hits(). Nothing where no request has blocks that its engine had.
+[[nodiscard]] std::optional<engine_hits> measure_engine_hits(const trace& trace, std::span<const std::uint32_t> hits);
+
 /// The requests between `start_ms` and the next window.
 struct time_window {
   std::uint64_t start_ms = 0;    ///< a multiple of the window

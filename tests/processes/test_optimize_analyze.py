@@ -327,6 +327,31 @@ def test_quotas_that_do_not_fit_the_trace_are_refused_with_the_nearest_name(tmp_
     assert answer_of("curve", trace, "--quota", "chat=0,code=1")["curves"][0]["points"][0]["capacity"] == 1
 
 
+def test_what_engines_had_themselves_is_told_apart_and_kept_in_a_trace_file(tmp_path: Path) -> None:
+    log, kept = tmp_path / "masks.jsonl", tmp_path / "kept.ctrace"
+    masks: list[Any] = [None, 2, [True, True, False, True], 99, []]
+    rows = [
+        {"instance_id": "a", "timestamp_us": 1000 * i, "keys": [1, 2, 3, 4], "block_mask": mask}
+        for i, mask in enumerate(masks)
+    ]
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run_cenote("trace", "convert", log, "--block-tokens", str(SIZE), "--out", kept).returncode == 0
+    wanted = {
+        "requests": 3,
+        "blocks": 2 + 2 + 4,
+        "tokens": SIZE * 8,
+        "endless_more_blocks": 2 + 2 + 0 + 4,
+        "endless_more_tokens": SIZE * 8,
+    }
+    for trace in (log, kept):
+        assert analyze(trace)["engine_hits"] == wanted
+        ended = run_cenote("optimize", "analyze", trace, "--block-tokens", str(SIZE))
+        assert "ENGINES HAD 40.00 % of the tokens themselves, in 3 requests" in ended.stdout
+    assert "engine_hits" in analyze(TRACES / "mooncake.jsonl")["omitted"]
+    log.write_text(json.dumps(rows[0] | {"block_mask": "two"}) + "\n")
+    assert "`block_mask` is neither a number nor a list" in refused("analyze", log, code=1)
+
+
 def test_a_trace_file_keeps_the_names_of_instances_unless_it_is_anonymised(tmp_path: Path) -> None:
     log, kept, hidden = TRACES / "tair-schema.jsonl", tmp_path / "kept.ctrace", tmp_path / "hidden.ctrace"
     for command, target in (("convert", kept), ("anonymise", hidden)):

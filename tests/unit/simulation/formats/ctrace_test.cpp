@@ -23,7 +23,7 @@ using file_bytes = std::vector<std::byte>;
 
 auto fields(const trace::entry& entry) {
   return std::tie(entry.first, entry.count, entry.tokens, entry.time_ms, entry.partial, entry.access, entry.instance,
-                  entry.session);
+                  entry.session, entry.engine_blocks);
 }
 
 bool are_equal(const trace& one, const trace& other) {
@@ -280,6 +280,21 @@ BOOST_AUTO_TEST_CASE(a_head_with_other_counts_is_refused) {
     seal(file);
     BOOST_TEST(!decode(file).has_value(), "field at " << field);
   }
+}
+
+BOOST_AUTO_TEST_CASE(blocks_that_engines_had_are_kept) {
+  trace made(16);
+  for (const std::uint32_t engine_blocks : {0U, 2U, 3U, 9U})
+    made.add({.tokens = 48, .engine_blocks = engine_blocks}, std::vector<std::uint64_t>{1, 2, 3});
+  BOOST_TEST(made.requests()[3].engine_blocks == 3U);
+  const file_bytes file = encoded(made);
+  const auto read = decode(file);
+  BOOST_REQUIRE_MESSAGE(read, (read ? "" : read.error().message()));
+  BOOST_TEST(are_equal(read->requests, made));
+  BOOST_TEST((file[offsetof(file_header, version)] == std::byte{2}));
+  trace cut(16);
+  cut.add({.tokens = 40, .engine_blocks = 3}, std::vector<std::uint64_t>{1, 2, 3});
+  BOOST_TEST(decode(encoded(cut), {.full_blocks = true})->requests.requests()[0].engine_blocks == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(names_of_instances_follow_their_numbers) {

@@ -150,6 +150,7 @@ BOOST_AUTO_TEST_CASE(an_endless_cache_has_all_that_was_stored) {
     for (std::size_t i = 0; i < hits.size(); ++i)
       helpless += is_question(requests.requests()[i]) && hits[i] == 0 ? 1 : 0;
     BOOST_TEST(count_helpless(requests, hits).requests == helpless);
+    BOOST_TEST(!measure_engine_hits(requests, hits).has_value());
   }
 }
 
@@ -342,6 +343,24 @@ BOOST_AUTO_TEST_CASE(a_trace_without_requests_has_no_figures) {
   BOOST_TEST(measure_windows(none, {}, 1).empty());
   BOOST_TEST(measure_sharing(none, sharer::session).sharers == 0U);
   BOOST_TEST(measure_ttls(none)->empty());
+}
+
+BOOST_AUTO_TEST_CASE(blocks_that_engines_had_stand_in_front_of_those_of_an_endless_cache) {
+  trace requests(16);
+  const auto add = [&](std::uint32_t engine_blocks, std::uint64_t tokens, const std::vector<std::uint64_t>& ids) {
+    requests.add({.tokens = tokens, .engine_blocks = engine_blocks}, ids);
+  };
+  add(1, 48, {1, 2, 3});     // the cache has nothing yet
+  add(2, 60, {1, 2, 3, 4});  // one more, 3
+  add(4, 60, {1, 2, 3, 4});  // the engine has all
+  add(0, 60, {1, 2, 3, 4});  // the cache has all; the last block is not full
+  const auto found = measure_engine_hits(requests, endless_hits(requests));
+  BOOST_REQUIRE(found.has_value());
+  BOOST_TEST(found->requests == 3U);
+  BOOST_TEST(found->blocks == 7U);
+  BOOST_TEST(found->tokens == 16U + 32U + 60U);
+  BOOST_TEST(found->more_blocks == 1U + 4U);
+  BOOST_TEST(found->more_tokens == 16U + 60U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
