@@ -19,7 +19,7 @@ constexpr std::string_view style = R"(
 body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}
 main,#live{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,560px),1fr));column-gap:32px}
 main{max-width:1760px;margin:0 auto;padding:28px 20px 60px}
-main>*,#live>*{grid-column:1/-1;min-width:0}main>figure,#live>figure,#live>section{grid-column:auto}main>p{max-width:110ch}
+main>*,#live>*{grid-column:1/-1;min-width:0}main>figure,#live>figure,#live>section{grid-column:auto}#live>section:has(th:nth-child(8)){grid-column:1/-1}#live td{white-space:nowrap}main>p{max-width:110ch}
 h1{font-size:22px;margin:0}h2{font-size:17px;margin:34px 0 8px}p{margin:4px 0;color:var(--soft)}
 p.bad{color:var(--bad)}p.good{color:var(--good)}code{font-size:13px;overflow-wrap:anywhere}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:10px;margin:20px 0}
