@@ -334,8 +334,25 @@ std::string engine_table(const replay_result& replay) {
   return "<h2>Engines</h2>\n" + html_table(rows);
 }
 
+/// The hits beside the most that any capacity and policy had in simulations of the same requests.
+std::string hits_sentence(const replay_result& replay) {
+  constexpr double good_share = 0.75;
+  double most = 0;
+  for (const auto& curve : replay.curves) {
+    for (const double each : curve.hit_ratio) most = std::max(most, each);
+  }
+  const double hits = replay.hit_ratio();
+  const bool is_good = hits >= good_share * most;
+  std::string text = fmt::format("{:.1f} % of the tokens were hits.", 100 * hits);
+  if (most > 0) {
+    text += fmt::format(" No capacity and no policy has more than {:.1f} % of them: {}", 100 * most,
+                        is_good ? "there is little left to gain." : "more capacity, or another policy, would help.");
+  }
+  return fmt::format("<p class=\"{}\"><b>{}</b></p>\n", is_good ? "good" : "bad", text);
+}
+
 std::string verdict(const replay_result& replay) {
-  std::string out;
+  std::string out = hits_sentence(replay);
   if (replay.interrupted) out += "<p class=\"bad\">Interrupted: what follows is a part of the trace.</p>\n";
   for (const auto& each : replay.failures) out += fmt::format("<p class=\"bad\">{}</p>\n", escape_html(each));
   return out;

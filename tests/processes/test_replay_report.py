@@ -146,6 +146,12 @@ def test_the_page_has_its_data_and_says_where_it_comes_from(outcomes: list[Path]
     assert said["timeline"][-1]["hit_tokens"] == said["prefix_tokens"]
     assert sum(each["hit_tokens"] for each in said["engine_ends"]) == said["prefix_tokens"]
     text = (home / "one.html").read_text()
+    most = max(ratio for curve in said["curves"]["hit_ratio"].values() for ratio in curve)
+    hits = said["prefix_tokens"] / said["tokens"]
+    assert (
+        f"<b>{100 * hits:.1f} % of the tokens were hits. No capacity and no policy has more than {100 * most:.1f} %"
+        in text
+    )
     assert said["from"]["version"] in text
     assert text.count("<h2>Tiers</h2>") == text.count("<h2>Engines</h2>") == 1
 
