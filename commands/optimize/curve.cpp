@@ -232,7 +232,7 @@ result<all_curves> measure(const trace& requests, const curve_request& request, 
 // ---------------------------------------------------------------------------------------------- instances
 
 struct instance_curves {
-  std::uint32_t instance = 0;
+  std::string name;  ///< of the instance, or of those that share a quota
   std::uint32_t distinct = 0;
   all_curves all;
 };
@@ -244,36 +244,39 @@ struct curve_answer {
   std::vector<instance_curves> by_instance;
 };
 
-result<std::vector<instance_curves>> measure_instances(const instance_parts& parts, const curve_request& request,
-                                                       std::size_t warm_up) {
+result<std::vector<instance_curves>> measure_instances(const read_trace& read, const instance_parts& parts,
+                                                       const curve_request& request, std::size_t warm_up) {
   std::vector<instance_curves> all;
   for (std::size_t place = 0; place < parts.instances().size(); ++place) {
     const trace part = parts.part(place);
     auto curves = measure(part, request, parts.count_within(place, warm_up));
     if (!curves) return std::unexpected(curves.error());
-    all.push_back({parts.instances()[place], part.distinct(), std::move(*curves)});
+    all.push_back({instance_name(read, parts.instances()[place]), part.distinct(), std::move(*curves)});
   }
   return all;
 }
 
 /// Each instance with its own LRU in the order reverse, and one point for all.
-result<curve_answer> measure_quotas(const instance_parts& parts, const std::vector<std::uint32_t>& quotas,
+result<curve_answer> measure_quotas(const instance_parts& parts, const std::vector<instance_quota>& quotas,
                                     const lifetime& lifetime, std::size_t warm_up) {
   const policy_order lru{"lru", replay_order::reverse};
-  curve_answer answer{
-      .warm_up = warm_up, .lifetime = lifetime, .all = {}, .by_instance = std::vector<instance_curves>(quotas.size())};
-  std::vector<result<policy_point>> points(quotas.size());
-  watched_work("curve", quotas.size()).run(quotas.size(), [&](std::size_t place) {
+  curve_answer answer{.warm_up = warm_up,
+                      .lifetime = lifetime,
+                      .all = {},
+                      .by_instance = std::vector<instance_curves>(parts.instances().size())};
+  std::vector<result<policy_point>> points(parts.instances().size());
+  watched_work("curve", points.size()).run(points.size(), [&](std::size_t place) {
     const trace part = parts.part(place);
     const std::size_t warm = parts.count_within(place, warm_up);
-    points[place] = measured_trace(part, warm, lifetime).point_of(lru, quotas[place]);
-    answer.by_instance[place] = {parts.instances()[place],
+    const std::uint32_t blocks = quotas[parts.instances()[place]].blocks;
+    points[place] = measured_trace(part, warm, lifetime).point_of(lru, blocks);
+    answer.by_instance[place] = {quotas[parts.instances()[place]].name,
                                  part.distinct(),
                                  {.counted = counted_behind(part, warm), .curves = {}, .capacity_for = {}}};
   });
   policy_point sum;
   counted_requests& counted = answer.all.counted;
-  for (std::size_t place = 0; place < quotas.size(); ++place) {
+  for (std::size_t place = 0; place < points.size(); ++place) {
     if (!points[place]) return std::unexpected(points[place].error());
     auto& part = answer.by_instance[place].all;
     part.curves.push_back({lru, {*points[place]}});
@@ -335,7 +338,7 @@ ordered_json json_of(const read_trace& read, const curve_answer& answer) {
   if (answer.by_instance.empty()) return object;
   object["by_instance"] = ordered_json::array();
   for (const instance_curves& each : answer.by_instance) {
-    ordered_json part{{"instance", instance_name(read, each.instance)}, {"distinct", each.distinct}};
+    ordered_json part{{"instance", each.name}, {"distinct", each.distinct}};
     add_curves(part, each.all);
     object["by_instance"].push_back(std::move(part));
   }
@@ -378,8 +381,8 @@ std::string answer_text(const read_trace& read, const curve_answer& answer) {
   for (const instance_curves& each : answer.by_instance) {
     text += fmt::format(
         "\nINSTANCE {}, with a cache of its own: {} requests, {} tokens; {} full blocks, {} of them distinct\n",
-        printable(instance_name(read, each.instance)), each.all.counted.requests, each.all.counted.tokens,
-        each.all.counted.blocks, each.distinct);
+        printable(each.name), each.all.counted.requests, each.all.counted.tokens, each.all.counted.blocks,
+        each.distinct);
     text += curves_text(each.all) + shares_text(each.all);
   }
   if (read.left_out > 0) text += fmt::format("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
@@ -448,21 +451,20 @@ result<curve_answer> answer_of(const read_trace& read, curve_request request, co
   if (auto ok = check_times(requests, request.lifetime); !ok) return std::unexpected(ok.error());
   const auto warm_up =
       static_cast<std::size_t>(options.warm_up / 100 * static_cast<double>(requests.requests().size()));
-  std::optional<instance_parts> parts;
-  if (options.by_instance || !request.quotas.empty()) parts.emplace(requests);
   if (!request.quotas.empty()) {
-    const auto quotas = quotas_of(request.quotas, read, *parts);
-    if (!quotas) return std::unexpected(quotas.error());
-    return measure_quotas(*parts, *quotas, request.lifetime, warm_up);
+    const auto groups = groups_by_quota(request.quotas, read);
+    if (!groups) return std::unexpected(groups.error());
+    return measure_quotas(instance_parts(requests, *groups), request.quotas, request.lifetime, warm_up);
   }
   if (request.capacities.empty()) request.capacities = doubled_points(requests.distinct());
   curve_answer answer{.warm_up = warm_up, .lifetime = request.lifetime, .all = {}, .by_instance = {}};
   auto all = measure(requests, request, warm_up);
   if (!all) return std::unexpected(all.error());
   answer.all = std::move(*all);
-  if (!parts) return answer;
-  if (auto ok = check_by_instance(*parts); !ok) return std::unexpected(ok.error());
-  auto each = measure_instances(*parts, request, warm_up);
+  if (!options.by_instance) return answer;
+  const instance_parts parts(requests);
+  if (auto ok = check_by_instance(parts); !ok) return std::unexpected(ok.error());
+  auto each = measure_instances(read, parts, request, warm_up);
   if (!each) return std::unexpected(each.error());
   answer.by_instance = std::move(*each);
   return answer;

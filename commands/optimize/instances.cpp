@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <unordered_map>
 
 #include "commands/optimize/trace_summary.hpp"
@@ -62,30 +61,32 @@ result<std::vector<instance_quota>> parse_quotas(std::string_view text) {
   return quotas;
 }
 
-result<std::vector<std::uint32_t>> quotas_of(const std::vector<instance_quota>& quotas, const read_trace& read,
-                                             const simulation::instance_parts& parts) {
+result<quota_groups> groups_by_quota(const std::vector<instance_quota>& quotas, const read_trace& read) {
   if (read.instances.empty()) {
     return refuse_quota(fmt::format("a trace of the format {} has no names of instances", read.format));
   }
+  constexpr std::uint32_t no_group = ~std::uint32_t{0};
   std::unordered_map<std::string_view, std::uint32_t> numbers;
   for (std::uint32_t i = 0; i < read.instances.size(); ++i) numbers.emplace(read.instances[i], i);
-  std::vector<std::optional<std::uint32_t>> by_number(read.instances.size());
-  for (const instance_quota& each : quotas) {
-    const auto place = numbers.find(each.name);
-    if (place == numbers.end()) {
-      return refuse_quota("the trace has no instance " + ticked(each.name) + suggestion(each.name, read.instances));
+  quota_groups groups(read.instances.size(), no_group);
+  for (std::uint32_t group = 0; group < quotas.size(); ++group) {
+    const std::string_view whole = quotas[group].name;
+    const auto members = numbers.contains(whole) ? std::vector{whole} : split(whole, '+');
+    for (const std::string_view name : members) {
+      const auto place = numbers.find(name);
+      if (place == numbers.end()) {
+        return refuse_quota("the trace has no instance " + ticked(name) + suggestion(name, read.instances));
+      }
+      if (groups[place->second] != no_group) return refuse_quota(ticked(name) + " has two quotas");
+      groups[place->second] = group;
     }
-    by_number[place->second] = each.blocks;
   }
-  std::vector<std::uint32_t> blocks;
-  for (const std::uint32_t instance : parts.instances()) {
-    if (instance >= by_number.size() || !by_number[instance]) {
-      return refuse_quota("the trace's instance " + ticked(instance_name(read, instance)) +
-                          " has none; each instance needs one");
-    }
-    blocks.push_back(*by_number[instance]);
+  for (const simulation::trace::entry& each : read.requests.requests()) {
+    if (each.instance < groups.size() && groups[each.instance] != no_group) continue;
+    return refuse_quota("the trace's instance " + ticked(instance_name(read, each.instance)) +
+                        " has none; each instance needs one");
   }
-  return blocks;
+  return groups;
 }
 
 result<void> check_by_instance(const simulation::instance_parts& parts) {

@@ -44,8 +44,9 @@ void add_curve(CLI::App& family) {
   command->add_option("--capacities", options->capacities,
                       "A list of numbers of blocks and FIRST:LAST:STEP as in 1k:256k:2x; k is 1,000. Without it eight "
                       "that double up to all distinct blocks");
-  command->add_option("--quota", options->quota,
-                      "Blocks of each instance, which has an LRU of its own then: NAME=BLOCKS,NAME=BLOCKS");
+  command->add_option(
+      "--quota", options->quota,
+      "Blocks of each instance, which has an LRU of its own then: NAME=BLOCKS,NAME+NAME=BLOCKS; with + they share one");
   command->add_option("--ttl", options->ttl, "Time after which blocks go though there is room, as in 10m");
   command
       ->add_option("--ttl-from", options->ttl_from,

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 
 namespace cenote::simulation {
 
-instance_parts::instance_parts(const trace& whole) : whole_(whole), order_(whole.requests().size()) {
+instance_parts::instance_parts(const trace& whole, std::span<const std::uint32_t> groups)
+    : whole_(whole), order_(whole.requests().size()) {
   std::iota(order_.begin(), order_.end(), std::size_t{0});
-  const auto instance = [&](std::size_t place) { return whole_.requests()[place].instance; };
+  const auto instance = [&](std::size_t place) {
+    const std::uint32_t number = whole_.requests()[place].instance;
+    return groups.empty() ? number : groups[number];
+  };
   std::ranges::stable_sort(order_, {}, instance);
   for (std::size_t i = 0; i < order_.size(); ++i) {
     if (i > 0 && instance(order_[i]) == instances_.back()) continue;

@@ -1,8 +1,9 @@
-// The requests of each instance of a trace, as traces of their own.
+// The requests of each instance of a trace, or of each group of instances, as traces of their own.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "simulation/trace.hpp"
@@ -13,9 +14,10 @@ namespace cenote::simulation {
 /// memory that are in use. `whole` outlives it.
 class instance_parts {
  public:
-  explicit instance_parts(const trace& whole);
+  /// `groups`: the group of each instance number; empty: each instance is one of its own.
+  explicit instance_parts(const trace& whole, std::span<const std::uint32_t> groups = {});
 
-  /// The numbers of instances that have requests, ascending.
+  /// The numbers of instances or groups that have requests, ascending.
   [[nodiscard]] const std::vector<std::uint32_t>& instances() const noexcept { return instances_; }
   /// The requests of instances()[place], in their order, with their times.
   [[nodiscard]] trace part(std::size_t place) const;

@@ -250,6 +250,28 @@ def test_each_instance_has_a_curve_and_a_quota_of_its_own() -> None:
         assert (own["hit_blocks"], own["hit_tokens"]) == wanted[each["instance"]]
 
 
+def test_instances_may_share_a_quota(tmp_path: Path) -> None:
+    trace = TRACES / "tair-schema.jsonl"
+    parts = by_name(trace)
+    names = [row["instance_id"] for row in lru_model.rows(trace)]
+    each = {name: iter(requests) for name, requests in parts.items()}
+    shared = [next(each[name]) for name in names if name != "rag"]
+    answer = answer_of("curve", trace, "--quota", "rag=20,code+chat=90")
+    entries = {entry["instance"]: entry["curves"][0]["points"][0] for entry in answer["by_instance"]}
+    assert set(entries) == {"rag", "code+chat"}
+    for name, requests, blocks in (("rag", parts["rag"], 20), ("code+chat", shared, 90)):
+        found = (entries[name]["hit_blocks"], entries[name]["hit_tokens"])
+        assert (entries[name]["capacity"], *found) == (blocks, *lru_model.hits(requests, blocks, "rev", SIZE))
+    (point,) = answer["curves"][0]["points"]
+    assert point["capacity"] == 110
+    assert point["hit_blocks"] == sum(entry["hit_blocks"] for entry in entries.values())
+    assert "`chat` has two quotas" in refused("curve", trace, "--quota", "chat=5,code+chat=5,rag=1")
+    assert "no instance `cod`; did you mean `code`?" in refused("curve", trace, "--quota", "cod+chat=5,rag=1")
+    plus = schema_trace(tmp_path / "plus.jsonl", [("a+b", 1, [1]), ("a", 2, [1]), ("b", 3, [1])])
+    alone = answer_of("curve", plus, "--quota", "a+b=1,a=2,b=3")
+    assert [entry["instance"] for entry in alone["by_instance"]] == ["a+b", "a", "b"]
+
+
 def test_merged_instances_share_equal_keys(tmp_path: Path) -> None:
     rows = [(("a", "b", "c")[i % 3], i, [1, 2, 3 + i % 4]) for i in range(40)]
     trace = schema_trace(tmp_path / "trace.jsonl", rows)
