@@ -52,11 +52,65 @@ result<std::vector<prefill_case>> parse_cases(std::string_view text) {
   return all;
 }
 
+/// A step of decoding: `sequences` at once, each with so many tokens of context.
+struct decode_case {
+  std::uint64_t sequences = 0;
+  std::uint64_t context = 0;
+};
+
+result<std::vector<decode_case>> parse_decode(std::string_view text) {
+  std::vector<decode_case> all;
+  if (text.empty()) return all;
+  for (const std::string_view part : split(text, ',')) {
+    const std::size_t colon = part.find(':');
+    decode_case one;
+    if (colon == std::string_view::npos || !read_tokens(part.substr(0, colon), one.sequences) ||
+        !read_tokens(part.substr(colon + 1), one.context) || one.sequences == 0 || all.size() == most_times) {
+      return fail(error_code::invalid_argument,
+                  fmt::format("--decode: `{}` is no SEQUENCES:CONTEXT, a number of sequences at once and the tokens of "
+                              "each, as in 32:8000; at most {} of them",
+                              part, most_times));
+    }
+    all.push_back(one);
+  }
+  return all;
+}
+
 struct model_answer {
   engine_figures engine;
   std::vector<tier_choice> tiers;
   std::vector<prefill_case> cases;
+  std::vector<decode_case> decode;
+  double weight_bytes = 2;  ///< of a number
+
+  /// Seconds: the weights and the KV cache of all sequences are read once, and nothing else takes time.
+  [[nodiscard]] double step_seconds(const decode_case& step) const {
+    const auto sequences = static_cast<double>(step.sequences);
+    const double weights = engine.spec ? engine.spec->step_parameters(sequences) : engine.active_parameters;
+    const double cache = sequences * (static_cast<double>(step.context) * static_cast<double>(*engine.bytes_per_token) +
+                                      static_cast<double>(engine.window_bytes));
+    return (weights * weight_bytes + cache) / engine.memory_bandwidth;
+  }
 };
+
+/// Refused: steps without what their time follows from.
+result<void> add_decode(const model_options& options, model_answer& answer) {
+  auto decode = parse_decode(options.decode);
+  if (!decode) return std::unexpected(decode.error());
+  if (decode->empty() && !options.weight_dtype.empty())
+    return fail(error_code::invalid_argument, "--weight-dtype is for steps of decoding: --decode 32:8000 goes with it");
+  answer.decode = std::move(*decode);
+  if (answer.decode.empty()) return {};
+  if (answer.engine.memory_bandwidth <= 0)
+    return fail(error_code::invalid_argument, "--decode: give --gpu, whose memory decides on the time of a step");
+  if (answer.engine.active_parameters <= 0)
+    return fail(error_code::invalid_argument, "--decode: give --model with all its sizes, or --active-parameters");
+  if (options.weight_dtype.empty()) return {};
+  const auto bytes = simulation::value_bytes_named(options.weight_dtype);
+  if (!bytes) return std::unexpected(bytes.error().in("--weight-dtype"));
+  answer.weight_bytes = static_cast<double>(*bytes);
+  return {};
+}
 
 result<model_answer> answer_to(const model_options& options) {
   if (!options.config.empty() && !options.engine.model.empty()) {
@@ -80,6 +134,7 @@ result<model_answer> answer_to(const model_options& options) {
   answer.engine = *figures;
   answer.tiers = std::move(*tiers);
   answer.cases = std::move(*cases);
+  if (auto good = add_decode(options, answer); !good) return std::unexpected(good.error());
   return answer;
 }
 
@@ -96,10 +151,13 @@ ordered_json json_of_model(const model_answer& answer) {
                       {"rate", number_or_null(engine.prefill ? engine.prefill->rate : 0)},
                       {"pivot", number_or_null(engine.pivot.value_or(0))},
                       {"prefill_s", ordered_json::array()},
+                      {"decode_s", ordered_json::array()},
                       {"break_even_tokens", ordered_json::object()}};
   for (const prefill_case& each : answer.cases) {
     object["prefill_s"].push_back({each.cached, each.input, engine.prefill->seconds(each.cached, each.input)});
   }
+  for (const decode_case& each : answer.decode)
+    object["decode_s"].push_back({each.sequences, each.context, answer.step_seconds(each)});
   for (const tier_choice& each : answer.tiers) {
     const auto tokens = break_even(answer, each);
     object["break_even_tokens"][each.link.name] = tokens ? ordered_json(*tokens) : ordered_json(nullptr);
@@ -134,6 +192,15 @@ void print_model(const model_answer& answer) {
     }
     fmt::print("\nTIME of a prefill, by tokens\n{}", rows.text());
   }
+  if (!answer.decode.empty()) {
+    table rows({">SEQUENCES", ">CONTEXT", ">STEP", ">TOKENS A SECOND"});
+    for (const decode_case& each : answer.decode) {
+      const double seconds = answer.step_seconds(each);
+      rows.add({std::to_string(each.sequences), std::to_string(each.context), seconds_text(seconds),
+                fmt::format("{:.0f}", static_cast<double>(each.sequences) / seconds)});
+    }
+    fmt::print("\nDECODING at the memory's bandwidth, which no engine reaches, of contexts in tokens\n{}", rows.text());
+  }
   if (answer.tiers.empty()) return;
   table rows({"TIER", ">LATENCY", ">BANDWIDTH", ">TOKENS"});
   for (const tier_choice& each : answer.tiers) {
@@ -152,6 +219,9 @@ void model_options::add_to(CLI::App& command) {
   tiers.add_to(command);
   command.add_option("--times", times,
                      "Prefills to compute the time of: CACHED:INPUT in tokens, as in 0:1000,32000:64000");
+  command.add_option("--decode", decode,
+                     "Steps of decoding to compute the time of: SEQUENCES:CONTEXT, as in 1:8000,32:8000; needs --gpu");
+  command.add_option("--weight-dtype", weight_dtype, "Type of the weights that --decode reads; without it bfloat16");
   command.add_flag("--json", as_json, "One object");
 }
 

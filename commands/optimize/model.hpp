@@ -14,6 +14,8 @@ struct model_options {
   prefill_options engine;
   tier_options tiers;
   std::string times;
+  std::string decode;
+  std::string weight_dtype;
   bool as_json = false;
 
   void add_to(CLI::App& command);

@@ -88,6 +88,7 @@ result<void> add_model(const prefill_options& options, engine_figures& figures) 
   if (!windows) return std::unexpected(windows.error().in(options.model));
   figures.bytes_per_token = *bytes;
   figures.window_bytes = *windows;
+  figures.spec = *spec;
   figures.active_parameters = spec->active_parameters();
   if (auto good = add_parameters(options, figures); !good) return good;
   if (const double attention = spec->attention_flop(); figures.active_parameters > 0 && attention > 0) {
@@ -131,7 +132,9 @@ result<void> add_gpus(const prefill_options& options, engine_figures& figures) {
     gpu->mfu = *mfu;
   }
   figures.gpu = *gpu;
-  figures.peak_flops = gpu->bf16_flops * static_cast<double>(options.gpus > 0 ? options.gpus : 1);
+  const auto gpus = static_cast<double>(options.gpus > 0 ? options.gpus : 1);
+  figures.peak_flops = gpu->bf16_flops * gpus;
+  figures.memory_bandwidth = gpu->bandwidth * gpus;
   return {};
 }
 

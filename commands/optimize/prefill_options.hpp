@@ -18,11 +18,13 @@ namespace cenote::optimize {
 /// The figures that follow from the options; a figure that does not follow has no value.
 struct engine_figures {
   std::optional<std::uint64_t> bytes_per_token;
-  std::uint64_t window_bytes = 0;             ///< of layers with a window, at most
-  double active_parameters = 0;               ///< 0: not known
-  std::optional<double> pivot;                ///< infinity: attention is free
-  std::optional<simulation::gpu_preset> gpu;  ///< with its mfu as it was given
-  double peak_flops = 0;                      ///< of all GPUs, at mfu 1
+  std::uint64_t window_bytes = 0;              ///< of layers with a window, at most
+  double active_parameters = 0;                ///< 0: not known
+  std::optional<simulation::model_spec> spec;  ///< of a model that is given
+  std::optional<double> pivot;                 ///< infinity: attention is free
+  std::optional<simulation::gpu_preset> gpu;   ///< with its mfu as it was given
+  double peak_flops = 0;                       ///< of all GPUs, at mfu 1
+  double memory_bandwidth = 0;                 ///< of all GPUs, bytes a second
   std::optional<simulation::prefill_model> prefill;
 
   /// Errors: invalid_argument that names the option which gives them.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -306,6 +307,15 @@ double model_spec::active_parameters() const {
   const double embeddings = real(vocabulary) * real(hidden) * (tied_embeddings ? 1 : 2);
   return real(layers) * attention_weights(*this) + real(plain_layers) * dense_weights +
          real(layers - plain_layers) * expert_weights + embeddings;
+}
+
+double model_spec::step_parameters(double sequences) const {
+  const double active = active_parameters();
+  if (active <= 0 || experts == 0 || active_experts >= experts) return active;
+  const double idle_share = 1 - real(active_experts) / real(experts);
+  const double more_experts =
+      std::max(0.0, real(experts) * (1 - std::pow(idle_share, sequences)) - real(active_experts));
+  return active + real(layers - dense_layers) * 3 * real(hidden) * real(expert_intermediate) * more_experts;
 }
 
 double model_spec::attention_flop() const {

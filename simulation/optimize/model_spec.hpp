@@ -42,6 +42,10 @@ struct model_spec {
   [[nodiscard]] result<std::uint64_t> window_bytes(std::uint64_t ranks = 1) const;
   /// Weights that a token passes, embeddings included; 0 where the shape is not given.
   [[nodiscard]] double active_parameters() const;
+  /// Weights that a step for `sequences` tokens at once reads: active_parameters(), and of each layer with experts
+  /// those that other tokens pass, which are E · (1 − (1 − k/E)^sequences) of E where each token passes k drawn evenly;
+  /// 0 where the shape is not given.
+  [[nodiscard]] double step_parameters(double sequences) const;
   /// FLOP of attention for a token, for each token of its context: 4 · layers · heads · head_dim. MLA: the mean of the
   /// dimensions of keys and values. Layers with a window have a bound and do not count.
   [[nodiscard]] double attention_flop() const;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,20 @@ def test_the_sizing_table_of_the_presets_comes_out() -> None:
         assert 0.0005 + (length - 1) * token_bytes / 20e9 >= model[length - 1]
 
 
+def test_a_step_of_decoding_reads_weights_and_contexts_once() -> None:
+    engine = ("--model", "llama-3-8b", "--gpu", "h100", "--gpus", "2")
+    answer = answer_of("model", *engine, "--decode", "1:0,32:8000")
+    weights, token = 2 * answer["active_parameters"], answer["bytes_per_token"]
+    wanted = [[1, 0, weights / (2 * 3.35e12)], [32, 8000, (weights + 32 * 8000 * token) / (2 * 3.35e12)]]
+    assert [pytest.approx(each) for each in wanted] == answer["decode_s"]
+    halved = answer_of("model", *engine, "--decode", "1:0", "--weight-dtype", "fp8")["decode_s"]
+    assert halved == [[1, 0, pytest.approx(wanted[0][2] / 2)]]
+    ended = run_cenote("optimize", "model", *engine, "--decode", "32:8000")
+    assert re.search(rf"32 +8000 .* {32 / wanted[1][2]:.0f}\n", ended.stdout)
+    given = ("--bytes-per-token", "1KiB", "--active-parameters", "1e9", "--gpu", "h100")
+    assert answer_of("model", *given, "--decode", "4:0")["decode_s"] == [[4, 0, pytest.approx(2e9 / 3.35e12)]]
+
+
 def test_a_model_may_be_a_file_and_what_is_wrong_with_it_is_named(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"num_hidden_layers": 12, "num_attention_heads": 12, "hidden_size": 768}))
@@ -207,6 +222,10 @@ def test_calibrating_gives_the_engine_that_was_measured(tmp_path: Path) -> None:
         ("model", ("--model", "deepseek-v3", "--prefill", "1@1", "--gpu", "h20"), "two rates"),
         ("model", ("--model", "deepseek-v3", "--gpus", "8"), "--gpu"),
         ("model", ("--model", "none"), "deepseek-v3"),
+        ("model", ("--model", "llama-3-8b", "--decode", "1:1"), "--decode: give --gpu"),
+        ("model", ("--model", "llama-3-8b", "--gpu", "h100", "--decode", "0:1"), "SEQUENCES:CONTEXT"),
+        ("model", ("--model", "llama-3-8b", "--weight-dtype", "fp8"), "goes with it"),
+        ("model", ("--bytes-per-token", "1", "--gpu", "h100", "--decode", "1:1"), "--active-parameters"),
         ("model", ("--model", "deepseek-v3", "--prefill", "nan@1"), "RATE@LENGTH"),
         ("model", ("--model", "deepseek-v3", "--prefill", "1e-300@1"), "RATE@LENGTH"),
         ("model", ("--model", "qwen3-8b", "--tensor-parallel", "3"), "8 KV heads"),

@@ -86,6 +86,7 @@ CASES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "analyze --over-time": (("analyze", MOONCAKE, "--over-time", "10s", "--bytes-per-token", "9"), {"over_time"}),
     "analyze of reads without writes": (("analyze", "apart.jsonl", "--over-time", "1s"), {"over_time"}),
     "model": (("model", *ENGINE, *DRAM, "--times", "0:64000,32000:64000"), set()),
+    "model --decode": (("model", "--model", "deepseek-v3", "--gpu", "h800", "--decode", "1:1000,8:64000"), set()),
     "model without a rate": (("model", "--bytes-per-token", "9"), set()),
     "model of a slow tier": (("model", *ENGINE, "--tier", "disk:1s:1KB/s"), set()),
     "cost": (("cost", MOONCAKE, *COST), set()),

@@ -103,6 +103,22 @@ BOOST_AUTO_TEST_CASE(parameters_follow_only_where_all_sizes_are_there) {
   BOOST_TEST(experts->active_parameters() == 256.0 + 768 + 32 + 800);
 }
 
+BOOST_AUTO_TEST_CASE(a_step_reads_the_experts_that_its_tokens_pass) {
+  const auto dense = find_model("llama-3-8b");
+  BOOST_TEST(dense->step_parameters(64) == dense->active_parameters());
+  // Two of four experts of 3 · 8 · 16 weights each: a second token passes one that the first does not, on average.
+  const auto experts = parse_model(R"({"num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 4,
+    "hidden_size": 8, "intermediate_size": 16, "vocab_size": 100, "num_local_experts": 4, "num_experts_per_tok": 2,
+    "tie_word_embeddings": true})");
+  const double active = experts->active_parameters();
+  BOOST_TEST(experts->step_parameters(1) == active);
+  BOOST_TEST(experts->step_parameters(2) == active + 384);
+  BOOST_TEST(experts->step_parameters(1000) == active + 2 * 384, boost::test_tools::tolerance(1e-12));
+  // All of its 671 billion, less the layer that predicts further tokens.
+  BOOST_TEST(find_model("deepseek-v3")->step_parameters(100'000) / 1e9 == 671.0, boost::test_tools::tolerance(0.02));
+  BOOST_TEST(parse_model(grouped)->step_parameters(8) == 0.0);
+}
+
 BOOST_AUTO_TEST_CASE(an_error_names_the_member) {
   BOOST_TEST(fault_in("{}") == "num_hidden_layers is missing, or 0");
   BOOST_TEST(fault_in(R"({"num_hidden_layers": 2})") == "num_attention_heads is missing, or 0");
