@@ -24,11 +24,10 @@ from .errors import (
     SpecMismatch,
     Unsupported,
 )
+from ._version import __version__
 from .groups import Group
 from .prefetch import Follow, Prefetch
 from .session import InstanceSpec, Match, Session, Stats, Unconfirmed, attach
-
-__version__ = "0.1.0"
 
 __all__ = [
     "PENDING",
