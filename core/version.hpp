@@ -5,7 +5,7 @@
 
 namespace cenote {
 
-/// "0.2.0": what python/cenote/_version.py has, the one place of it. Ends with a zero byte. Thread-safe.
+/// As "1.2.3": what python/cenote/_version.py has, the one place of it. Ends with a zero byte. Thread-safe.
 [[nodiscard]] std::string_view product_version() noexcept;
 
 }  // namespace cenote
