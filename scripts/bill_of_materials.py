@@ -150,7 +150,9 @@ def of_debian_package(folder: Path, file: Path) -> list[Component]:
         name = provider(word.split()[0])
         if name.startswith("lib") and name != "libc6":
             file_there = Path("/usr/share/doc") / name / "copyright"
-            found.append(library(Package.find(name), file_there, str(file_there), [], "needed, not part of the package"))
+            found.append(
+                library(Package.find(name), file_there, str(file_there), [], "needed, not part of the package")
+            )
     own = sorted(each for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
     elf = [each for each in own if each.open("rb").read(4) == b"\x7fELF"]
     return [*(file_component(f"/{each.relative_to(folder).as_posix()}", each) for each in elf), *found]

@@ -1,6 +1,7 @@
 """Cenote: a KV-cache node for LLM inference. This package is the client; see attach()."""
 
 from . import errors
+from ._version import __version__ as __version__
 from .blocks import PENDING, PRESENT, Block, BlockState, Held, HeldBlock
 from .device import Device, Event, Stream
 from .errors import (
@@ -24,7 +25,6 @@ from .errors import (
     SpecMismatch,
     Unsupported,
 )
-from ._version import __version__
 from .groups import Group
 from .prefetch import Follow, Prefetch
 from .session import InstanceSpec, Match, Session, Stats, Unconfirmed, attach
