@@ -1,7 +1,7 @@
 """Puts what is built into the wheel: with $CENOTE_PACKED, a folder of scripts/pack, the programs and their libraries;
 else the client's libraries, which are $CENOTE_LIBRARY and $CENOTE_INDEXER_LIBRARY if they are given (without the
-second, what lies beside the first), or what scripts/build makes of this checkout. Makes the archive of the sources, too,
-with all files of the commit, so that whatever is built of a checkout is built of the archive."""
+second, what lies beside the first), or what scripts/build makes of this checkout. Makes the archive of the sources,
+too, with all files of the commit, so that whatever is built of a checkout is built of the archive."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class OneForAllPythons(bdist_wheel):
 
 
 class SourceArchive(sdist):
-    """The same commit makes the same bytes: names are sorted, and times, owners and modes are not those of the checkout."""
+    """The same commit makes the same bytes: names are sorted; times, owners and modes are not those of the checkout."""
 
     def make_distribution(self) -> None:
         base = self.distribution.get_fullname()

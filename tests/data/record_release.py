@@ -1,7 +1,7 @@
 """Records what a release leaves behind, for tests of later ones.
 
-record_release.py CHECKOUT, of that release with a build in `build`, writes release-VERSION/store.tar.xz, a path of the tier
-NVMe with eight blocks, and attach.bin, the first frame of a client. Both are of the machine's byte order.
+record_release.py CHECKOUT, of that release with a build in `build`, writes release-VERSION/store.tar.xz, a path of the
+tier NVMe with eight blocks, and attach.bin, the first frame of a client. Both are of the machine's byte order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ with cenote.attach(spec, socket=sys.argv[1]) as session:
 def client(checkout: Path, place: Path) -> list[str]:
     library = checkout / "build" / "libcenote.so"
     return [
-        "env", f"CENOTE_LIBRARY={library}", f"PYTHONPATH={checkout / 'python'}", sys.executable, "-c", CLIENT, str(place),
+        "env", f"CENOTE_LIBRARY={library}", f"PYTHONPATH={checkout / 'python'}",
+        sys.executable, "-c", CLIENT, str(place),
     ]  # fmt: skip
 
 
