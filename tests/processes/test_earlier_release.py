@@ -1,4 +1,5 @@
-"""From the release before to this build: memory, the store of the tier NVMe, clients, wire between nodes, C ABI. What CHANGELOG.md says is refused is refused in those words; all else goes on."""
+"""From the release before to this build: memory, the store of the tier NVMe, clients, wire between nodes, C ABI.
+What CHANGELOG.md says is refused is refused in those words; all else goes on."""
 
 from __future__ import annotations
 
