@@ -147,8 +147,9 @@ def of_debian_package(folder: Path, file: Path) -> list[Component]:
         shown = f"/{each.relative_to(folder).as_posix()}"
         found.append(library(package, each, shown, [], "headers that are compiled in"))
     for word in text_of("dpkg-deb", "--field", file, "Depends").split(","):
-        name = provider(word.split()[0])
+        name = word.split()[0]
         if name.startswith("lib") and name != "libc6":
+            name = provider(name)
             file_there = Path("/usr/share/doc") / name / "copyright"
             found.append(
                 library(Package.find(name), file_there, str(file_there), [], "needed, not part of the package")

@@ -179,6 +179,26 @@ def test_the_notes_are_the_version_s_part_of_the_changelog(checkout: Path) -> No
     assert f"What {VERSION} refuses" in notes
 
 
+# ---- the same bytes
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("target", "file"), [("libcenote", "libcenote.so"), ("cenote", "cenote")])
+def test_a_build_in_another_folder_has_the_same_bytes(checkout: Path, tmp_path: Path, target: str, file: str) -> None:
+    builds = []
+    for root in (tmp_path / "a", tmp_path / "another" / "folder"):
+        run("git", "clone", "--quiet", checkout, root)
+        builds.append(root / "build")
+        configure = ["cmake", "--preset", "release", "-S", root, "-B", root / "build", "-DCENOTE_BUILD_TESTS=OFF"]
+        compile_all = ["cmake", "--build", root / "build", "--target", target]
+        for command in (configure, compile_all):
+            subprocess.run(command, cwd=root, env=os.environ | {"CCACHE_DISABLE": "1"}, capture_output=True, check=True)
+    objects = [each.relative_to(builds[0]) for each in builds[0].rglob("*.o")]
+    assert objects
+    for name in (*objects, Path(file)):
+        assert (builds[0] / name).read_bytes() == (builds[1] / name).read_bytes(), name
+
+
 # ---- all of it
 
 
@@ -192,7 +212,10 @@ def artifacts(checkout: Path) -> Iterator[Path]:
 
 
 def made_release(checkout: Path, folder: Path, *words: str) -> Path:
-    run(checkout / RELEASE, folder, *words, environment={"CENOTE_BINARY": str(BINARY)})
+    environment = os.environ | {"CENOTE_BINARY": str(BINARY)}  # minutes of work
+    command = [checkout / RELEASE, folder, *words]
+    made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
     return folder
 
 
