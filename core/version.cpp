@@ -2,6 +2,8 @@
 
 namespace cenote {
 
-std::string_view product_version() noexcept { return CENOTE_PRODUCT_VERSION; }
+std::string_view product_version() noexcept {
+  return CENOTE_PRODUCT_VERSION;
+}
 
 }  // namespace cenote

@@ -1,4 +1,4 @@
-// The version of the whole: of programs, packages and pages alike. The C ABI and the protocols have versions of their own.
+// The version of the whole: of programs, packages and pages. The C ABI and the protocols have versions of their own.
 #pragma once
 
 #include <string_view>

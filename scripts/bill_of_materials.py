@@ -88,8 +88,10 @@ def licence(name: str) -> DisjunctiveLicense:
     return DisjunctiveLicense(id=standard) if is_supported_id(standard) else DisjunctiveLicense(name=name)
 
 
-def library(package: Package, licence_file: Path, shown: str, files: list[tuple[str, Path]], use: str) -> Component:
-    """`shown`: the licence's place in what is handed out. `files`: their names there, and where they lie here."""
+def library(
+    package: Package, licence_file: Path, licence_place: str, files: list[tuple[str, Path]], use: str
+) -> Component:
+    """`licence_place`: in the artifact. `files`: their names there, and their paths here."""
     where = {"arch": package.architecture, "distro": f"debian-{debian_release()}"}
     return Component(
         type=ComponentType.LIBRARY,
@@ -100,7 +102,7 @@ def library(package: Package, licence_file: Path, shown: str, files: list[tuple[
         licenses=licences(licence_file),
         properties=[
             Property(name="cenote:use", value=use),
-            Property(name="cenote:licence_file", value=shown),
+            Property(name="cenote:licence_file", value=licence_place),
             Property(name="cenote:source_package", value=f"{package.source} {package.source_version}"),
         ],
         components=[file_component(name, file) for name, file in files],
@@ -116,7 +118,7 @@ def debian_release() -> str:
 
 
 def packed(folder: Path) -> list[Component]:
-    """What scripts/pack has put into a folder, or scripts/wheel into `cenote/_program`."""
+    """The contents of a folder of scripts/pack, or of `cenote/_program` in a wheel."""
     share = folder / "share"
     owners: dict[str, list[str]] = {}
     for line in (share / "libraries.txt").read_text().splitlines():
@@ -131,9 +133,9 @@ def packed(folder: Path) -> list[Component]:
         if package.version != version:
             refuse(f"{name} is of version {version} in {folder} and of {package.version} here")
         files = [(each, folder / each) for each in owners.get(name, [])]
-        shown = f"share/licenses/{name}/copyright"
+        place = f"share/licenses/{name}/copyright"
         use = "library" if files else "headers that are compiled in"
-        found.append(library(package, share / "licenses" / name / "copyright", shown, files, use))
+        found.append(library(package, share / "licenses" / name / "copyright", place, files, use))
     own = sorted([*folder.glob("bin/*"), *folder.glob("lib/libcenote*.so.1")])
     return [*(file_component(each.relative_to(folder).as_posix(), each) for each in own), *found]
 
@@ -144,8 +146,8 @@ def of_debian_package(folder: Path, file: Path) -> list[Component]:
     found = []
     for each in sorted(documents.glob("licenses/*")):
         package = Package.find(each.name.removesuffix(".gz"))
-        shown = f"/{each.relative_to(folder).as_posix()}"
-        found.append(library(package, each, shown, [], "headers that are compiled in"))
+        place = f"/{each.relative_to(folder).as_posix()}"
+        found.append(library(package, each, place, [], "headers that are compiled in"))
     for word in text_of("dpkg-deb", "--field", file, "Depends").split(","):
         name = word.split()[0]
         if name.startswith("lib") and name != "libc6":
@@ -170,7 +172,7 @@ def provider(name: str) -> str:
 
 
 def python_environment(wheel: Path, folder: Path) -> Bom:
-    """What cyclonedx-bom finds in an environment that has the wheel and nothing else."""
+    """The components that cyclonedx-bom finds in an environment with the wheel and nothing else."""
     text_of(sys.executable, "-m", "venv", "--without-pip", folder)
     pip = (sys.executable, "-m", "pip", "--python", folder, "install", "--quiet", "--no-index", "--no-deps", wheel)
     text_of(*pip)

@@ -50,7 +50,7 @@ def record_store(checkout: Path, work: Path, target: Path) -> None:
         finally:
             node.terminate()
     with tarfile.open(target, "w:xz") as archive:
-        for name in ("data", "metadata"):  # not who held it
+        for name in ("data", "metadata"):  # without the holder's name
             archive.add(store / name, arcname=name)
 
 

@@ -1,5 +1,5 @@
 """From the release before to this build: memory, the store of the tier NVMe, clients, wire between nodes, C ABI.
-What CHANGELOG.md says is refused is refused in those words; all else goes on."""
+Refusals have the words of CHANGELOG.md; all else goes on."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def says(words: str) -> str:
     return words
 
 
-# ---- what it has left behind, recorded
+# ---- its store and its frames, recorded
 
 
 def test_a_recorded_store_of_the_release_before_starts_empty_and_is_kept_aside(
@@ -276,11 +276,11 @@ def test_nodes_of_both_releases_form_no_cluster(
 ) -> None:
     first, second = free_ports(2)
 
-    def sets(name: str, own: int, other: int) -> tuple[str, ...]:
+    def sets(name: str, port: int, peer: int) -> tuple[str, ...]:
         return (
             f"cluster.name={name}",
-            f"cluster.listen=127.0.0.1:{own}",
-            f'cluster.seeds=["127.0.0.1:{other}"]',
+            f"cluster.listen=127.0.0.1:{port}",
+            f'cluster.seeds=["127.0.0.1:{peer}"]',
             'remote.backends=["peers"]',
         )
 

@@ -20,7 +20,7 @@ from test_examples import run
 
 RELEASE = "scripts/release"
 VERSION = cenote.__version__
-# What a build, the packages and the tests are made of.
+# Files of builds, packages and tests.
 NEEDED = ("CMakeLists.txt", "CMakePresets.json", "setup.py", "pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md",
           "PKG-INFO", "core/version.cpp", "python/cenote/_version.py", "scripts/wheel", "packaging/debian/rules",
           "packaging/helm/cenote/Chart.yaml", "tests/processes/conftest.py", "docs/how-to/release.md")  # fmt: skip
@@ -58,7 +58,7 @@ def checkout() -> Iterator[Path]:
 
 
 def refusal(checkout: Path, *words: str | Path) -> str:
-    """What scripts/release says when it makes nothing."""
+    """The words of scripts/release when it makes nothing."""
     environment = os.environ | {"CENOTE_BINARY": str(BINARY)}
     ended = subprocess.run(
         [checkout / RELEASE, *words], env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
@@ -121,7 +121,7 @@ def test_the_archive_configures_and_pip_makes_the_client_of_it(checkout: Path, t
     assert "cenote/libcenote.so" in zipfile.ZipFile(wheel).namelist()
 
 
-# ---- what is refused
+# ---- refusals
 
 
 def test_a_tree_with_changes_is_refused(checkout: Path, tmp_path: Path) -> None:

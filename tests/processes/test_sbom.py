@@ -1,4 +1,4 @@
-"""`scripts/sbom`: what a packed folder is made of, as CycloneDX, with a licence for all of it; the same bytes twice."""
+"""`scripts/sbom`: the parts of a packed folder as CycloneDX, each with a licence; the same bytes twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scripts/version`: one place of the version, and copies that say the same."""
+"""`scripts/version`: one place of the version, and copies that equal it."""
 
 from __future__ import annotations
 
