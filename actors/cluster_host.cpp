@@ -9,6 +9,7 @@
 #include "config/logging.hpp"
 #include "core/random_number.hpp"
 #include "core/socket_address.hpp"
+#include "core/version.hpp"
 
 namespace cenote {
 
@@ -99,7 +100,7 @@ result<std::unique_ptr<cluster_host>> cluster_host::start(const cluster_needs& n
   cluster_start with{.network = {},
                      .why_not = {},
                      .self = {.name = needs.config.name,
-                              .version = CENOTE_VERSION,
+                              .version = std::string(product_version()),
                               .where = {},
                               .blocks_at = {},
                               .born = needs.born,

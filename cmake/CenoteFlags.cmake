@@ -19,7 +19,10 @@ target_compile_options(cenote_flags INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread>)
 
 # xxhash is used as a header only, wherever it is included.
-target_compile_definitions(cenote_flags INTERFACE XXH_INLINE_ALL= CENOTE_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(cenote_flags INTERFACE XXH_INLINE_ALL=)
+
+# No path of this machine in what is built, so that a build in another folder has the same bytes.
+add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
 
 set(CMAKE_UNITY_BUILD ${CENOTE_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)

@@ -12,6 +12,7 @@
 #include "core/process_setup.hpp"
 #include "core/runtime_paths.hpp"
 #include "core/text.hpp"
+#include "core/version.hpp"
 #include "transport/local/admin_client.hpp"
 
 namespace cenote {
@@ -88,7 +89,7 @@ int run_program(CLI::App& app, void (*add_subcommands)(CLI::App&), int argc, cha
   }
   // Not required: CLI11 would say so instead of naming a misspelt one.
   app.require_subcommand(0, 1);
-  app.set_version_flag("--version", CENOTE_VERSION);
+  app.set_version_flag("--version", std::string(product_version()));
   app.failure_message([](const CLI::App* program, const CLI::Error& failure) {
     return fmt::format("cenote: {}; see `{} --help`\n", failure.what(), program->get_name());
   });

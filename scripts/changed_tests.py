@@ -46,10 +46,14 @@ READERS = {
     "docs/operations.md": ("tests/python/test_alerts.py",),
     "packaging/grafana": ("tests/python/test_boards.py", "tests/processes/test_metrics.py"),
     "packaging/prometheus": ("tests/python/test_alerts.py", "tests/processes/test_metrics.py"),
-    "packaging/Containerfile": ("tests/processes/test_container.py",),
+    "packaging/Containerfile": ("tests/processes/test_container.py", "tests/python/test_version.py"),
     "packaging/seccomp": ("tests/processes/test_container.py",),
-    "packaging/kubernetes": ("tests/processes/test_kubernetes.py",),
-    "packaging/helm": ("tests/processes/test_kubernetes.py",),
+    "packaging/kubernetes": ("tests/processes/test_kubernetes.py", "tests/python/test_version.py"),
+    "packaging/helm": ("tests/processes/test_kubernetes.py", "tests/python/test_version.py"),
+    "setup.py": ("tests/processes/test_packed_wheel.py", "tests/processes/test_release.py"),
+    "docs/how-to": ("tests/python/test_version.py",),
+    "CHANGELOG.md": ("tests/processes/test_earlier_release.py", "tests/processes/test_release.py"),
+    ".github/workflows": ("tests/python/test_workflows.py",),
 }
 ALL_PROCESSES = ("tests/processes", "tests/python")
 

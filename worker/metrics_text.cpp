@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "core/version.hpp"
 #include "transport/http/metric_families.hpp"
 
 namespace cenote {
@@ -113,7 +114,7 @@ void add_described(metric_families& into, const tier_report& tier) {
 metric_families collect(const node_facts& facts) {
   const node_report& report = *facts.report;
   metric_families all;
-  all.gauge("cenote_build_info", "1, with the version.", 1.0, {{"version", CENOTE_VERSION}});
+  all.gauge("cenote_build_info", "1, with the version.", 1.0, {{"version", std::string(product_version())}});
   all.figures(facts.figures);
   all.figures(facts.server);
   all.figures(report.dram);

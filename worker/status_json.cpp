@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/version.hpp"
+
 namespace cenote {
 
 namespace {
@@ -204,7 +206,7 @@ std::string status_json(const node_facts& facts, const status_reader& reader) {
   all["node"] = {{"pid", ::getppid()},
                  {"worker_pid", ::getpid()},
                  {"epoch", facts.epoch},
-                 {"version", CENOTE_VERSION},
+                 {"version", product_version()},
                  {"state", "serving"},
                  {"socket", facts.socket_path},
                  {"metrics", facts.metrics.address}};

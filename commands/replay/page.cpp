@@ -20,6 +20,7 @@
 #include "core/machine.hpp"
 #include "core/text.hpp"
 #include "core/units.hpp"
+#include "core/version.hpp"
 
 namespace cenote::replay {
 
@@ -216,7 +217,8 @@ chart_axis capacity_axis(const std::vector<double>& blocks, std::uint64_t block_
 }
 
 provenance provenance_of(std::string_view generated) {
-  provenance from{.version = CENOTE_VERSION, .command = own_command(), .host = host_class(), .seed = {}};
+  provenance from{
+      .version = std::string(product_version()), .command = own_command(), .host = host_class(), .seed = {}};
   if (generated.empty()) return from;
   const auto at = generated.find("seed=");
   from.seed = at == std::string_view::npos ? "1" : std::string(generated.substr(at + 5));

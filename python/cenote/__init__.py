@@ -1,6 +1,7 @@
 """Cenote: a KV-cache node for LLM inference. This package is the client; see attach()."""
 
 from . import errors
+from ._version import __version__ as __version__
 from .blocks import PENDING, PRESENT, Block, BlockState, Held, HeldBlock
 from .device import Device, Event, Stream
 from .errors import (
@@ -27,8 +28,6 @@ from .errors import (
 from .groups import Group
 from .prefetch import Follow, Prefetch
 from .session import InstanceSpec, Match, Session, Stats, Unconfirmed, attach
-
-__version__ = "0.1.0"
 
 __all__ = [
     "PENDING",

@@ -88,6 +88,16 @@ def test_it_is_small_and_has_a_licence_for_each_library(wheel: Path) -> None:
     assert len(libraries) == len(set(libraries)), "a library lies there twice"
 
 
+def test_each_library_is_of_a_listed_package_whose_licence_is_there(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    program = "cenote/_program/"
+    listed = dict(line.split() for line in archive.read(f"{program}share/libraries.txt").decode().splitlines())
+    bundled = {name.removeprefix(program) for name in archive.namelist() if name.startswith(f"{program}lib/")}
+    assert {name for name in bundled if "/libcenote" not in name} == set(listed)
+    for package in set(listed.values()):
+        assert archive.getinfo(f"{program}share/licenses/{package}/copyright").file_size > 200
+
+
 def test_its_node_serves_its_client_and_loads_nothing_of_the_machine(environment: Path, folder: Path) -> None:
     listen = f"127.0.0.1:{free_port()}"
     node = Node(folder, "dram.capacity=16MiB", "metrics.listen=off", "cluster.name=a", f"cluster.listen={listen}")

@@ -1,4 +1,4 @@
-"""`pip install ./python`: a wheel with the client library in it."""
+"""`pip install .`: a wheel with the client library in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_wheel_holds_the_library_and_needs_neither_the_checkout_nor_a_compil
     library = _library._places()[0]
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), "./python"],
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), "."],
         cwd=ROOT,
         env=environment | {"CENOTE_LIBRARY": str(library)},
         check=True,

@@ -12,6 +12,7 @@ result<std::string> ask_node(const std::string& socket, std::string_view request
   if (!fd) return std::unexpected(fd.error());
   frame_header header;
   header.type = frame_type::admin;
+  header.minor = 0;  // the same in all of them: a new program asks, and upgrades, the node of an earlier release
   if (auto sent = send_text(fd->get(), header, request, until); !sent) return std::unexpected(std::move(sent.error()));
   auto reply = receive_frame(fd->get(), until);
   if (!reply) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/version.hpp"
+
 namespace cenote::indexer {
 
 namespace {
@@ -53,7 +55,7 @@ void metrics_page::add_publisher(const publisher_row& row) {
 }
 
 void metrics_page::add_index(const writer_figures& figures, const publisher_table& publishers) {
-  page_.gauge("cenote_build_info", "1, with the version.", 1.0, {{"version", CENOTE_VERSION}});
+  page_.gauge("cenote_build_info", "1, with the version.", 1.0, {{"version", std::string(product_version())}});
   page_.figures(index_page{.bytes = figures.index.bytes,
                            .evicted = figures.index.evicted,
                            .evicted_held = figures.index.evicted_held,

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "core/json_writer.hpp"
+#include "core/version.hpp"
 
 namespace cenote::manager {
 
@@ -129,7 +130,7 @@ void write_list(json_writer& json, std::string_view name, const Rows& rows, Writ
 
 http::metric_families metrics_of(const page_sources& sources) {
   http::metric_families page;
-  page.gauge("cenote_build_info", "1, with the version.", 1, {{"version", CENOTE_VERSION}});
+  page.gauge("cenote_build_info", "1, with the version.", 1, {{"version", std::string(product_version())}});
   page.gauge("cenote_manager_ready", "1 while writes are taken.", sources.view.is_ready ? 1 : 0);
   page.gauge("cenote_manager_leader", "1 while this manager leads; one that is alone always does.", 1);
   page.gauge("cenote_manager_epoch", "Epoch of the journal.", sources.view.epoch);
@@ -156,7 +157,7 @@ void append_status(const page_sources& sources, std::string& out) {
   json_writer json(out);
   json.begin_object();
   json.name("version");
-  json.text(CENOTE_VERSION);
+  json.text(product_version());
   json.name("ready");
   json.boolean(sources.view.is_ready);
   json.name("epoch");

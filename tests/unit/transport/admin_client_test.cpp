@@ -1,5 +1,6 @@
 #include <poll.h>
 
+#include <atomic>
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -36,6 +37,7 @@ class one_answer {
   one_answer& operator=(const one_answer&) = delete;
 
   [[nodiscard]] std::string path() const { return dir_ + "/cenote.sock"; }
+  [[nodiscard]] int minor() const { return minor_; }  ///< of the protocol, of the question; -1 before it
 
  private:
   void serve(how manner) {
@@ -46,6 +48,7 @@ class one_answer {
     const int fd = (*client)->get();
     const auto asked = receive_frame(fd, until);
     if (!asked) return;
+    minor_ = asked->header.minor;
     if (manner == how::text)
       (void)send_text(fd, reply_to(asked->header, frame_type::admin_reply), std::string(200'000, 'a'), until);
     if (manner == how::failure) {
@@ -55,6 +58,7 @@ class one_answer {
     if (manner == how::nothing) (void)receive_frame(fd, until);  // until the client has hung up
   }
 
+  std::atomic<int> minor_ = -1;
   std::string dir_;
   unique_fd listener_;
   std::jthread thread_;
@@ -75,6 +79,12 @@ BOOST_AUTO_TEST_CASE(brings_an_answer_longer_than_a_frame) {
   const auto reply = ask_node(node.path(), R"({"command":"status"})", 60s);
   BOOST_REQUIRE(reply);
   BOOST_TEST(reply->size() == 200'000U);
+}
+
+BOOST_AUTO_TEST_CASE(reaches_nodes_of_every_earlier_minor_version_of_the_protocol) {
+  one_answer node(one_answer::how::text);
+  BOOST_REQUIRE(ask_node(node.path(), R"({"command":"status"})", 60s));
+  BOOST_TEST(node.minor() == 0);
 }
 
 BOOST_AUTO_TEST_CASE(brings_the_nodes_refusal_a_lost_connection_and_silence_as_errors) {

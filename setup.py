@@ -1,20 +1,25 @@
 """Puts what is built into the wheel: with $CENOTE_PACKED, a folder of scripts/pack, the programs and their libraries;
 else the client's libraries, which are $CENOTE_LIBRARY and $CENOTE_INDEXER_LIBRARY if they are given (without the
-second, what lies beside the first), or what scripts/build makes of this checkout."""
+second, what lies beside the first), or what scripts/build makes of this checkout. Makes the archive of the sources,
+too, with all files of the commit, so that whatever is built of a checkout is built of the archive."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import platform
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent
 PACKED = os.environ.get("CENOTE_PACKED")
 
 
@@ -70,6 +75,37 @@ class OneForAllPythons(bdist_wheel):
         return "py3", "none", f"manylinux_{version.replace('.', '_')}_{platform.machine()}"
 
 
+class SourceArchive(sdist):
+    """The same commit makes the same bytes: names are sorted; times, owners and modes are not those of the checkout."""
+
+    def make_distribution(self) -> None:
+        base = self.distribution.get_fullname()
+        target = Path(self.dist_dir or "dist") / f"{base}.tar.gz"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        time = int(subprocess.run([ROOT / "scripts" / "commit-time"], check=True, capture_output=True).stdout)
+        with (
+            target.open("wb") as file,
+            gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=time) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for name, (content, is_program) in sorted(self.contents().items()):
+                entry = tarfile.TarInfo(f"{base}/{name}")
+                entry.size, entry.mtime, entry.mode = len(content), time, 0o755 if is_program else 0o644
+                archive.addfile(entry, io.BytesIO(content))
+        self.archive_files = [str(target)]
+        self.distribution.dist_files.append(("sdist", "", str(target)))
+
+    def contents(self) -> dict[str, tuple[bytes, bool]]:
+        """By name: the bytes, and whether it is a program."""
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+        if not (ROOT / ".git").exists() or listed.returncode != 0:
+            raise SystemExit("an archive of the sources is made of a git checkout")
+        names = [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+        found = {name: ((ROOT / name).read_bytes(), os.access(ROOT / name, os.X_OK)) for name in names}
+        description = Path(self.get_finalized_command("egg_info").egg_info) / "PKG-INFO"
+        return found | {"PKG-INFO": (description.read_bytes(), False)}
+
+
 class Binary(Distribution):
     def has_ext_modules(self) -> bool:
         return True
@@ -77,6 +113,6 @@ class Binary(Distribution):
 
 setup(
     distclass=Binary,
-    cmdclass={"build_py": WithLibrary, "bdist_wheel": OneForAllPythons},
+    cmdclass={"build_py": WithLibrary, "bdist_wheel": OneForAllPythons, "sdist": SourceArchive},
     options={"build": {"build_base": str(ROOT / "build" / "wheel")}},
 )
