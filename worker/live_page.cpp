@@ -15,6 +15,7 @@
 #include "core/page/svg_chart.hpp"
 #include "core/text.hpp"
 #include "core/units.hpp"
+#include "core/version.hpp"
 
 namespace cenote {
 
@@ -389,7 +390,7 @@ std::string live_page(const node_facts& facts, std::span<const hit_span> hits,
   std::string body = fmt::format(
       "<header><h1>Cenote node</h1>\n<p>{} {}, worker {} of epoch {} <button id=\"pause\" type=\"button\" "
       "aria-pressed=\"false\">Pause</button></p>\n<p id=\"note\" class=\"bad\" role=\"status\"></p></header>\n",
-      CENOTE_VERSION, escape_html(printable(facts.socket_path)), ::getpid(), facts.epoch);
+      product_version(), escape_html(printable(facts.socket_path)), ::getpid(), facts.epoch);
   std::string live = fmt::format("<p>As of {:%F %T} UTC</p>\n", fmt::gmtime(now)) + sentences_html(judge(facts, hour)) +
                      cards_html(facts, hour) + hits_html(hits, now) + tiers_html(facts) + loads_html(facts);
   for (const tier_report_ptr& each : facts.report->described()) live += parts_html(*each);
