@@ -69,6 +69,33 @@ std::vector<memory::segment> keep_removals(const lower_tier_needs& needs) {
   return all;
 }
 
+/// The key that a path's failure is about.
+std::string_view key_of(const error& why) {
+  switch (why.code()) {
+    case error_code::no_space: return "nvme.capacity";
+    case error_code::unsupported: return "nvme.engine";
+    default: return "nvme.paths";
+  }
+}
+
+std::vector<finding> check_paths(const config::node_config& config) {
+  const auto options = device_options_of(config);
+  std::vector<finding> all;
+  all.reserve(options.directories.size());
+  for (const std::string& directory : options.directories) {
+    const auto usable = nvme::devices::check(options, directory);
+    if (usable) {
+      all.push_back({finding::level::ok, "NVMe path", directory});
+    } else if (usable.error().code() == error_code::deadline_exceeded) {
+      all.push_back({finding::level::warn, "NVMe path", directory,
+                     usable.error().message() + "; by this node, if it runs now: else name another path (nvme.paths)"});
+    } else {
+      all.push_back(failure_of(key_of(usable.error()), "NVMe path", directory, usable.error()));
+    }
+  }
+  return all;
+}
+
 /// Collects what became of opening the paths.
 class path_gate {
  public:
@@ -116,7 +143,7 @@ class nvme_host final : public lower_tier_host {
     devices_->open();
     if (!checked) return {};
     auto opened = gate_.wait(patience_with_paths);
-    return opened ? opened : std::unexpected(opened.error().in("nvme"));
+    return opened ? opened : std::unexpected(opened.error().in(key_of(opened.error())));
   }
   [[nodiscard]] std::function<void(change_question_ptr)> changes() override {
     return [to = caf::actor_cast<caf::weak_actor_ptr>(actor_)](change_question_ptr question) {
@@ -171,7 +198,8 @@ lower_tier_kind nvme_kind() {
             return std::make_unique<nvme_host>(needs);
           },
           .add_messages = [](caf::actor_system_config& to) { to.add_message_types<caf::id_block::cenote_nvme>(); },
-          .example = example};
+          .example = example,
+          .check = check_paths};
 }
 
 }  // namespace cenote

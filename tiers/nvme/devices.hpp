@@ -86,6 +86,10 @@ class devices {
   devices& operator=(const devices&) = delete;
   ~devices();
 
+  /// Whether open() would open the path, as far as that shows without a change that lasts. Errors: as
+  /// path_file::check(); those of an engine that is asked for by name.
+  [[nodiscard]] static result<void> check(const device_options& options, const std::string& directory);
+
   /// Begins to open all paths, each on a thread: a path waits for the last request of a worker that died.
   void open();
   /// Only for paths that opened.

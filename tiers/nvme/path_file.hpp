@@ -39,6 +39,9 @@ class path_file {
   /// layout_mismatch (not a file of ours or of this version; it is left as it is), no_space (with the bytes needed and
   /// available; a file that has its size already is taken as it is), system.
   [[nodiscard]] static result<path_file> open(const path_options& options);
+  /// Whether open() would do, as far as that shows without a change that lasts: what it would make is not made. Errors:
+  /// as open(); deadline_exceeded: a process has the path open, and the message names it.
+  [[nodiscard]] static result<void> check(const path_options& options);
   /// To look at what a node has left: makes and changes nothing, and never waits. The lock is a shared one, so no node
   /// begins to use the path meanwhile. Errors: invalid_argument (no store is there), invalid_config or
   /// deadline_exceeded (a process has it open; the message names it), layout_mismatch, system.
@@ -65,8 +68,9 @@ class path_file {
   [[nodiscard]] result<void> write_superblock();
   [[nodiscard]] result<std::uint64_t> size_there() const;
   [[nodiscard]] result<void> resize(std::uint64_t wanted);
+  [[nodiscard]] result<void> check_size(std::uint64_t bytes) const;
+  [[nodiscard]] result<void> check_metadata() const;
   [[nodiscard]] result<void> allocate(std::uint64_t wanted) const;
-  [[nodiscard]] std::unexpected<error> too_full(std::uint64_t needed) const;
   [[nodiscard]] std::string data_path() const { return directory_ + "/data"; }
 
   std::string directory_;

@@ -1,0 +1,36 @@
+// What a look at a machine, or at a place that a configuration names, brought up.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace cenote {
+
+/// One thing that was looked at.
+struct finding {
+  enum class level { ok, warn, fail } severity = level::ok;
+  std::string subject;
+  std::string state;        ///< "64 KiB", "7000 is in use"
+  std::string remedy = {};  ///< what to change, if something should change; a failure's is a whole sentence
+  std::string key = {};     ///< of the configuration, of a failure that it can end; empty: the machine is to blame
+};
+
+/// A failure of `key`, which its sentence begins with.
+[[nodiscard]] inline finding failure_of(std::string_view key, std::string subject, std::string state,
+                                        const error& why) {
+  const bool is_named = why.message().starts_with(key);
+  return {finding::level::fail, std::move(subject), std::move(state),
+          is_named ? why.message() : why.in(key).message(), std::string(key)};
+}
+
+/// A failure of `key`, or that all is well.
+[[nodiscard]] inline finding finding_of(std::string_view key, std::string subject, std::string state,
+                                        const result<void>& outcome) {
+  if (!outcome) return failure_of(key, std::move(subject), std::move(state), outcome.error());
+  return {finding::level::ok, std::move(subject), std::move(state)};
+}
+
+}  // namespace cenote
