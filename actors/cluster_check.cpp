@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 #include "config/cluster_rules.hpp"
 #include "core/socket_address.hpp"
@@ -81,7 +82,8 @@ finding check_ports(const config::cluster_section& cluster, const std::filesyste
   const endpoint place = address->where();
   const int why = try_listening(place);
   if (why == EADDRINUSE) {
-    return {level::warn, subject, fmt::format("{} is in use", place.port), "cluster.listen is taken" + owner};
+    return {level::warn, subject, fmt::format("{} is in use", place.port), "cluster.listen is taken" + owner,
+            "cluster.listen"};
   }
   if (why != 0) {
     return failure_of("cluster.listen", subject, std::to_string(place.port),
@@ -92,7 +94,8 @@ finding check_ports(const config::cluster_section& cluster, const std::filesyste
   const std::string state = size == 0 ? "any" : fmt::format("{}, {} of {} free", cluster.ports, free, size);
   if (size != 0 && free < config::least_ports) {
     return {level::warn, subject, state,
-            fmt::format("a worker and its successor need {}: see cluster.ports{}", config::least_ports, owner)};
+            fmt::format("a worker and its successor need {}: see cluster.ports{}", config::least_ports, owner),
+            "cluster.ports"};
   }
   if (is_given_away(place.port, root)) {
     return {
@@ -138,7 +141,8 @@ std::vector<finding> check_cluster(const config::cluster_section& config, const 
   std::vector<finding> all{check_address(config, network)};
   if (network) all.push_back(check_ports(config, root));
   all.push_back(check_secret(config));
-  if (network) all.push_back(finding_of("cluster.name", "UCX", "tried", ucx::check_ucx(network->variables)));
+  const std::string_view key = config.ucx.empty() ? "cluster.name" : "cluster.ucx";
+  if (network) all.push_back(finding_of(key, "UCX", "tried", ucx::check_ucx(network->variables)));
   return all;
 }
 

@@ -88,7 +88,8 @@ std::vector<finding> check_paths(const config::node_config& config) {
       all.push_back({finding::level::ok, "NVMe path", directory});
     } else if (usable.error().code() == error_code::deadline_exceeded) {
       all.push_back({finding::level::warn, "NVMe path", directory,
-                     usable.error().message() + "; by this node, if it runs now: else name another path (nvme.paths)"});
+                     usable.error().message() + "; by this node, if it runs now: else name another path",
+                     "nvme.paths"});
     } else {
       all.push_back(failure_of(key_of(usable.error()), "NVMe path", directory, usable.error()));
     }

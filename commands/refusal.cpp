@@ -19,8 +19,8 @@ std::optional<exit_code> refuse(std::span<const finding> findings) {
 
 void print_warnings(std::span<const finding> findings) {
   for (const finding& one : findings) {
-    if (one.severity == finding::level::warn)
-      complain({error_code::invalid_config, "warning: " + one.subject + ": " + one.state + ": " + one.remedy});
+    if (one.severity == finding::level::warn && !one.key.empty())
+      complain({error_code::invalid_config, "warning: " + one.key + ": " + one.state + ": " + one.remedy});
   }
 }
 

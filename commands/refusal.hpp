@@ -13,7 +13,7 @@ namespace cenote {
 /// else failed. Nothing: there is no failure.
 [[nodiscard]] std::optional<exit_code> refuse(std::span<const finding> findings);
 
-/// Prints a line for each warning on standard error.
+/// Prints a line for each key in whose way another process is, on standard error.
 void print_warnings(std::span<const finding> findings);
 
 }  // namespace cenote

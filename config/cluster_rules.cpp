@@ -154,6 +154,8 @@ result<std::string> secret_path(const cluster_section& cluster) {
 
 namespace {
 
+constexpr std::string_view key_of_secret = "cluster.secret_file";
+
 std::unexpected<error> no_own_secret(const error& why) {
   return fail(error_code::invalid_config,
               "cluster.secret_file: name one, since the secret of this user's nodes cannot be made: " + why.message());
@@ -174,7 +176,7 @@ result<std::vector<std::byte>> cluster_secret(const cluster_section& cluster) {
     fill_randomly(bytes);
     if (const auto made = make_private_file(*path, hex_text(bytes) + "\n"); !made) return no_own_secret(made.error());
   }
-  return read_secret(*path);
+  return read_secret(*path, key_of_secret);
 }
 
 result<void> check_cluster_secret(const cluster_section& cluster) {
@@ -184,7 +186,7 @@ result<void> check_cluster_secret(const cluster_section& cluster) {
     const auto usable = check_folder(std::filesystem::path(*path).parent_path());
     return usable ? usable : no_own_secret(usable.error());
   }
-  const auto secret = read_secret(*path);
+  const auto secret = read_secret(*path, key_of_secret);
   return secret ? result<void>() : std::unexpected(secret.error());
 }
 

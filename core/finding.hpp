@@ -15,7 +15,7 @@ struct finding {
   std::string subject;
   std::string state;        ///< "64 KiB", "7000 is in use"
   std::string remedy = {};  ///< what to change, if something should change; a failure's is a whole sentence
-  std::string key = {};     ///< of the configuration, of a failure that it can end; empty: the machine is to blame
+  std::string key = {};     ///< of the configuration, which can end a failure, or in whose way another process is
 };
 
 /// A failure of `key`, which its sentence begins with.

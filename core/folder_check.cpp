@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <system_error>
 
 namespace cenote {
 
@@ -23,6 +24,9 @@ result<std::filesystem::path> existing_part(const std::filesystem::path& folder)
 result<void> check_folder(const std::filesystem::path& folder) {
   const auto part = existing_part(folder);
   if (!part) return std::unexpected(part.error());
+  std::error_code failed;
+  if (!std::filesystem::is_directory(*part, failed))
+    return fail(error_code::system, part->native() + " is not a directory");
   std::string draft = *part / ".cenote-check-XXXXXX";
   if (::mkdtemp(draft.data()) != nullptr) {
     if (::rmdir(draft.c_str()) != 0) return fail_errno("rmdir", draft);

@@ -102,7 +102,7 @@ finding check_socket(const config::node_config& config) {
   const std::string path = config::socket_path(config);
   const auto free = local::check_place(path);
   if (!free && free.error().code() == error_code::limit_exceeded)
-    return {level::warn, "socket", path, free.error().message() + "; perhaps this one"};
+    return {level::warn, "socket", path, free.error().message() + ": this one, or another", "node.socket"};
   return finding_of("node.socket", "socket", path, free);
 }
 
@@ -111,7 +111,8 @@ finding check_metrics(const endpoint& address) {
   if (const auto taken = http::server::bind(address); !taken) {
     return {level::warn, "metrics port", taken.error().message(),
             "without it a probe of /healthz fails, and the node tries it again; metrics.listen may be taken by this "
-            "node, if it runs now"};
+            "node, if it runs now",
+            "metrics.listen"};
   }
   return {level::ok, "metrics port", address.text()};
 }
@@ -138,8 +139,10 @@ std::vector<finding> check_prerequisites(const config::node_config& config, cons
                            check_limit(limits.at(0)),
                            check_limit(limits.at(1)),
                            check_numa(config.dram.numa_node, root),
-                           check_runtime(config),
-                           check_socket(config)};
+                           check_runtime(config)};
+  // The sentence about its directory is enough.
+  const bool is_elsewhere = !config.node.socket.empty();
+  if (is_elsewhere || all.back().severity == level::ok) all.push_back(check_socket(config));
   if (config.metrics.listen && config.metrics.listen->port != 0) all.push_back(check_metrics(*config.metrics.listen));
   std::ranges::move(check_lower_tiers(config), std::back_inserter(all));
   if (!config.cluster.name.empty()) std::ranges::move(check_cluster(config.cluster, root), std::back_inserter(all));
