@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -64,7 +65,7 @@ bool is_given_away(std::uint16_t port, const std::filesystem::path& root) {
   return range >> first >> last && first <= port && port <= last;
 }
 
-/// How many of the range are free.
+/// Ports of the range that are free.
 unsigned count_free(const std::string& host, const std::pair<std::uint16_t, std::uint16_t>& range) {
   unsigned free = 0;
   for (std::uint32_t port = range.first; port <= range.second; ++port)
@@ -107,8 +108,9 @@ finding check_ports(const config::cluster_section& cluster, const std::filesyste
 }
 
 finding check_secret(const config::cluster_section& cluster) {
-  const auto path = config::secret_path(cluster);
-  return finding_of("cluster.secret_file", "cluster secret", path.value_or("nowhere"),
+  const std::string path = config::secret_path(cluster).value_or("none");
+  const bool is_to_be_made = cluster.secret_file.empty() && ::access(path.c_str(), F_OK) != 0;
+  return finding_of("cluster.secret_file", "cluster secret", is_to_be_made ? "made at the start, in " + path : path,
                     config::check_cluster_secret(cluster));
 }
 
@@ -142,7 +144,7 @@ std::vector<finding> check_cluster(const config::cluster_section& config, const 
   if (network) all.push_back(check_ports(config, root));
   all.push_back(check_secret(config));
   const std::string_view key = config.ucx.empty() ? "cluster.name" : "cluster.ucx";
-  if (network) all.push_back(finding_of(key, "UCX", "tried", ucx::check_ucx(network->variables)));
+  if (network) all.push_back(finding_of(key, "UCX", "works", ucx::check_ucx(network->variables)));
   return all;
 }
 

@@ -1,4 +1,4 @@
-// What a node of a cluster needs of its machine.
+// Needs of a cluster's node on its machine.
 #pragma once
 
 #include <filesystem>

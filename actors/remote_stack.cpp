@@ -91,8 +91,8 @@ finding check_server(const std::string& text, const config::node_config& config,
     return failure_of(is_state ? "remote.state_dir" : "remote.backends", subject, text, options.error());
   }
   const std::string& credentials = config.remote.auth_file;
-  const auto secret = credentials.empty() ? redis::server_credentials()
-                                          : redis::read_credentials(credentials, options->url.user);
+  const auto secret =
+      credentials.empty() ? redis::server_credentials() : redis::read_credentials(credentials, options->url.user);
   if (!secret) return failure_of("remote.auth_file", subject, credentials, secret.error());
   if (const auto usable = check_folder(options->state); !usable)
     return failure_of("remote.state_dir", subject, options->state.native(), usable.error());
@@ -115,9 +115,13 @@ std::vector<finding> check_backends(const config::node_config& config) {
   std::set<std::filesystem::path> files;
   for (const std::string& text : config.remote.backends) {
     if (text != peers_name) {
-      all.push_back(check_server(text, config, files));
+      finding server = check_server(text, config, files);
+      // A common lack has one sentence.
+      const bool is_known = !server.remedy.empty() && std::ranges::count(all, server.remedy, &finding::remedy) != 0;
+      if (!is_known) all.push_back(std::move(server));
     } else if (config.cluster.name.empty()) {
-      all.push_back(failure_of("remote.backends", subject, text, {error_code::invalid_config, std::string(why_no_peers)}));
+      all.push_back(
+          failure_of("remote.backends", subject, text, {error_code::invalid_config, std::string(why_no_peers)}));
     } else {
       all.push_back({finding::level::ok, subject, "other nodes"});
     }
@@ -237,8 +241,7 @@ class remote_host final : public lower_tier_host {
   }
 
   result<std::shared_ptr<remote::backend>> make_peers(const lower_tier_needs& needs, remote::backend_number number) {
-    if (!needs.blocks)
-      return fail(error_code::invalid_config, std::string(why_no_peers));
+    if (!needs.blocks) return fail(error_code::invalid_config, std::string(why_no_peers));
     remote::peers_options options;
     options.timeout = timeout_of(*needs.config);
     options.settle = std::chrono::duration_cast<std::chrono::milliseconds>(needs.config->cluster.settle);

@@ -1,4 +1,4 @@
-// What a command prints of findings that keep a node from starting.
+// Output of findings that keep a node from starting.
 #pragma once
 
 #include <optional>

@@ -156,9 +156,10 @@ namespace {
 
 constexpr std::string_view key_of_secret = "cluster.secret_file";
 
-std::unexpected<error> no_own_secret(const error& why) {
-  return fail(error_code::invalid_config,
-              "cluster.secret_file: name one, since the secret of this user's nodes cannot be made: " + why.message());
+std::unexpected<error> no_own_secret(const error& failure) {
+  return fail(
+      error_code::invalid_config,
+      "cluster.secret_file: name one, since the secret of this user's nodes cannot be made: " + failure.message());
 }
 
 /// The user's own, before the first node of a cluster has run.

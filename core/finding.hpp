@@ -1,4 +1,4 @@
-// What a look at a machine, or at a place that a configuration names, brought up.
+// The outcome of a look at a machine, or at a place that a configuration names.
 #pragma once
 
 #include <string>
@@ -20,10 +20,10 @@ struct finding {
 
 /// A failure of `key`, which its sentence begins with.
 [[nodiscard]] inline finding failure_of(std::string_view key, std::string subject, std::string state,
-                                        const error& why) {
-  const bool is_named = why.message().starts_with(key);
+                                        const error& failure) {
+  const bool is_named = failure.message().starts_with(key);
   return {finding::level::fail, std::move(subject), std::move(state),
-          is_named ? why.message() : why.in(key).message(), std::string(key)};
+          is_named ? failure.message() : failure.in(key).message(), std::string(key)};
 }
 
 /// A failure of `key`, or that all is well.

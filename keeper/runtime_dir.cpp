@@ -14,8 +14,8 @@ namespace cenote {
 
 namespace {
 
-unique_fd open_lock_with(const std::string& path, int more) {
-  return unique_fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | more, 0600));
+unique_fd open_lock_with(const std::string& path, int flags) {
+  return unique_fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
 }
 
 /// Of a link, not of what it leads to.

@@ -8,12 +8,12 @@
 
 namespace cenote {
 
-/// Makes the directory (0755), or takes one that belongs to this user or to root: its owner decides who may attach.
-/// Errors: permission_denied: another user's; system.
+/// Makes the directory (0755), or takes one that belongs to this user or to root: its owner has the socket and the lock
+/// in hand. Errors: permission_denied: another user's; system.
 [[nodiscard]] result<void> make_runtime_dir(const std::string& path);
 
 [[nodiscard]] std::string lock_file_in(const std::string& runtime_dir);
-/// The lock file, made if need be (0600: any user who may open it could lock it, and so keep the node from starting).
+/// The lock file, made if need be (0600: a user with access could lock it, and so keep the node from starting).
 /// Empty: errno has the reason.
 [[nodiscard]] unique_fd open_lock(const std::string& path);
 

@@ -35,8 +35,9 @@ finding check_kernel() {
     return {level::fail, "kernel", name.release, pages.error().message()};
   const auto version = kernel_version();
   if (version < std::pair(5, 4)) {
-    return {level::fail, "kernel", name.release,
-            fmt::format("this is Linux {}, and a node needs 5.4 or newer (pidfds); 6.5 or newer is best", name.release)};
+    return {
+        level::fail, "kernel", name.release,
+        fmt::format("this is Linux {}, and a node needs 5.4 or newer (pidfds); 6.5 or newer is best", name.release)};
   }
   if (version < first_with_peer_pidfds) {
     return {level::warn, "kernel", name.release,

@@ -1,4 +1,4 @@
-// What a node needs of its machine: one list for `cenote config check`, `cenote doctor` and the start of `cenote node`.
+// Needs of a node on its machine: one list for `cenote config check`, `cenote doctor` and the start of `cenote node`.
 #pragma once
 
 #include <filesystem>

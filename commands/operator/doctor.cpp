@@ -175,10 +175,9 @@ std::vector<finding> examine(const config::node_config& config, const fs::path& 
   auto all = check_prerequisites(config, root);
   const bool huge_pages = config.dram.huge_pages == config::huge_pages::automatic;
   std::ranges::move(
-      std::vector<finding>{check_memlock(config.dram.capacity), check_open_files(),
-                           check_io_uring(root), check_copies(config::runtime_dir(config)),
-                           check_populate(config.dram.populate), check_huge_pages(huge_pages, root),
-                           check_pid_namespace(root), check_user_namespace(root)},
+      std::vector<finding>{check_memlock(config.dram.capacity), check_open_files(), check_io_uring(root),
+                           check_copies(config::runtime_dir(config)), check_populate(config.dram.populate),
+                           check_huge_pages(huge_pages, root), check_pid_namespace(root), check_user_namespace(root)},
       std::back_inserter(all));
   if (!config.cluster.name.empty()) all.push_back(check_congestion(root));
   return all;

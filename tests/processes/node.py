@@ -155,7 +155,7 @@ class Node:
         self.announced_deaths = 0
         self.meant_crashes = False
         self.allowed_errors: list[str] = []  # regular expressions on "message" of error lines
-        self.late_refusal = ""  # of a worker: what its machine could not tell before, as that a name is taken
+        self.late_refusal = ""  # of a worker, for what no look at its machine can find: a name that is taken
         self._log_mark = 0
 
     # ---- life

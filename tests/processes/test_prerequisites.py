@@ -1,4 +1,4 @@
-"""What a node needs of its machine: `config check`, `doctor` and the start of a node decide alike."""
+"""Needs of a node on its machine: `config check`, `doctor` and the start of a node decide alike."""
 
 from __future__ import annotations
 
@@ -49,16 +49,23 @@ class Place:
         return set(self.path.rglob("*"))
 
 
-def nvme(path: Path | str, *more: str) -> tuple[str, ...]:
-    return (f"nvme.paths=['{path}']", "nvme.capacity=64MiB", *more)
+def nvme(path: Path | str, *sets: str) -> tuple[str, ...]:
+    return (f"nvme.paths=['{path}']", "nvme.capacity=64MiB", *sets)
 
 
-def member(*more: str) -> tuple[str, ...]:
-    return ("cluster.name=a", f"cluster.listen=127.0.0.1:{free_port()}", *more)
+def crowded(place: Place) -> tuple[str, ...]:
+    """Half as much again as the disk has, on two paths."""
+    space = os.statvfs(place.path)
+    mebibytes = space.f_bavail * space.f_frsize * 3 // 2 >> 20
+    return (f"nvme.paths=['{place.path}/a','{place.path}/b']", f"nvme.capacity={mebibytes}MiB")
 
 
-def remote(backends: str, *more: str) -> tuple[str, ...]:
-    return (f"remote.backends=[{backends}]", *more)
+def member(*sets: str) -> tuple[str, ...]:
+    return ("cluster.name=a", f"cluster.listen=127.0.0.1:{free_port()}", *sets)
+
+
+def remote(backends: str, *sets: str) -> tuple[str, ...]:
+    return (f"remote.backends=[{backends}]", *sets)
 
 
 @dataclass
@@ -85,32 +92,51 @@ WRONG = [
         "a foreign runtime directory",
         "node.runtime_dir",
         f"belongs to uid {STRANGER}",
-        lambda to: (f"node.runtime_dir={to.folder('foreign', owner=STRANGER)}",),
+        lambda place: (f"node.runtime_dir={place.folder('foreign', owner=STRANGER)}",),
         needs_root=True,
     ),
-    Wrong("a file for it", "node.runtime_dir", "is not a directory", lambda to: (f"node.runtime_dir={to.file('f')}",)),
+    Wrong(
+        "a file for it",
+        "node.runtime_dir",
+        "is not a directory",
+        lambda place: (f"node.runtime_dir={place.file('f')}",),
+    ),
     Wrong("it cannot be made", "node.runtime_dir", "mkdir", lambda _: ("node.runtime_dir=/proc/cenote",)),
-    Wrong("a file for the socket", "node.socket", "is not a socket", lambda to: (f"node.socket={to.file('f')}",)),
-    Wrong("no place for it", "node.socket", "is not a directory", lambda to: (f"node.socket={to.file('f')}/s",)),
-    Wrong("a file for a path", "nvme.paths", "is not a directory", lambda to: nvme(to.file("f"))),
-    Wrong("a path below a file", "nvme.paths", "Not a directory", lambda to: nvme(f"{to.file('f')}/store")),
+    Wrong("a file for the socket", "node.socket", "is not a socket", lambda place: (f"node.socket={place.file('f')}",)),
+    Wrong("no place for it", "node.socket", "is not a directory", lambda place: (f"node.socket={place.file('f')}/s",)),
+    Wrong("a file for a path", "nvme.paths", "is not a directory", lambda place: nvme(place.file("f"))),
+    Wrong("a path below a file", "nvme.paths", "Not a directory", lambda place: nvme(f"{place.file('f')}/store")),
     Wrong("a path that cannot be made", "nvme.paths", "mkdir", lambda _: nvme("/proc/cenote")),
     Wrong(
         "a foreign path",
         "nvme.paths",
         f"belongs to uid {STRANGER}",
-        lambda to: nvme(to.folder("foreign", owner=STRANGER)),
+        lambda place: nvme(place.folder("foreign", owner=STRANGER)),
         needs_root=True,
     ),
-    Wrong("everybody's path", "nvme.paths", "by everybody", lambda to: nvme(to.folder("open", mode=0o777))),
+    Wrong("everybody's path", "nvme.paths", "by everybody", lambda place: nvme(place.folder("open", mode=0o777))),
     Wrong(
-        "a device that is missing", "nvme.paths", "which is not there", lambda to: nvme(to.link("s/data", "/no").parent)
+        "a device that is missing",
+        "nvme.paths",
+        "which is not there",
+        lambda place: nvme(place.link("s/data", "/no").parent),
     ),
     Wrong(
-        "somebody's data", "nvme.paths", "something else than blocks", lambda to: nvme(to.file("s/data", "mine").parent)
+        "somebody's data",
+        "nvme.paths",
+        "something else than blocks",
+        lambda place: nvme(place.file("s/data", "mine").parent),
     ),
-    Wrong("a terminal", "nvme.paths", "neither a file nor", lambda to: nvme(to.link("s/data", "/dev/tty").parent)),
-    Wrong("a disk too small", "nvme.capacity", "available", lambda to: (*nvme(to.path / "s"), "nvme.capacity=900TiB")),
+    Wrong(
+        "a terminal", "nvme.paths", "neither a file nor", lambda place: nvme(place.link("s/data", "/dev/tty").parent)
+    ),
+    Wrong(
+        "a disk too small",
+        "nvme.capacity",
+        "available",
+        lambda place: (*nvme(place.path / "s"), "nvme.capacity=900TiB"),
+    ),
+    Wrong("two paths on a disk that has room for one", "nvme.capacity", "together", crowded),
     Wrong("TLS for Redis", "remote.backends", "TLS", lambda _: remote("'rediss://host'")),
     Wrong("no address", "remote.backends", "not the address", lambda _: remote("'junk'")),
     Wrong("a place twice", "remote.backends", "twice", lambda _: remote("'redis://a','redis://a'")),
@@ -120,41 +146,46 @@ WRONG = [
         "a password for all to read",
         "remote.auth_file",
         "others can read",
-        lambda to: remote("'redis://a'", f"remote.auth_file={to.file('password', mode=0o644)}"),
+        lambda place: remote("'redis://a'", f"remote.auth_file={place.file('password', mode=0o644)}"),
     ),
     Wrong(
         "no place for state",
         "remote.state_dir",
         "is not a directory",
-        lambda to: remote("'redis://a'", f"remote.state_dir={to.file('state')}"),
+        lambda place: remote("'redis://a'", f"remote.state_dir={place.file('state')}"),
     ),
     Wrong(
         "an address of another machine",
         "cluster.listen",
         "192.0.2.1",
-        lambda to: member(
+        lambda place: member(
             "cluster.listen=192.0.2.1:7000",
-            f"cluster.secret_file={to.file('secret', SECRET)}",
+            f"cluster.secret_file={place.file('secret', SECRET)}",
             "cluster.trusted_network=true",
         ),
     ),
-    Wrong("no secret", "cluster.secret_file", "No such file", lambda to: member(f"cluster.secret_file={to.path}/no")),
     Wrong(
-        "a short secret", "cluster.secret_file", "16 to", lambda to: member(f"cluster.secret_file={to.file('s', 'abc')}")
+        "no secret", "cluster.secret_file", "No such file", lambda place: member(f"cluster.secret_file={place.path}/no")
+    ),
+    Wrong(
+        "a short secret",
+        "cluster.secret_file",
+        "16 to",
+        lambda place: member(f"cluster.secret_file={place.file('s', 'abc')}"),
     ),
     Wrong(
         "everybody's secret",
         "cluster.secret_file",
         "others can read",
-        lambda to: member(f"cluster.secret_file={to.file('s', SECRET, mode=0o644)}"),
+        lambda place: member(f"cluster.secret_file={place.file('s', SECRET, mode=0o644)}"),
     ),
     Wrong(
         "a transport that UCX does not know",
         "cluster.ucx",
         "ucp_",
-        lambda to: member(
+        lambda place: member(
             "cluster.ucx=['UCX_TLS=nothing']",
-            f"cluster.secret_file={to.file('s', SECRET)}",
+            f"cluster.secret_file={place.file('s', SECRET)}",
             "cluster.trusted_network=true",
         ),
     ),
@@ -235,7 +266,7 @@ def test_a_limit_of_processes_is_found_by_the_check_too(limit: str, tmp_path: Pa
     assert [each.returncode for each in ends] == [1, 1]
 
 
-def everything(tmp_path: Path) -> tuple[str, ...]:
+def full_configuration(tmp_path: Path) -> tuple[str, ...]:
     """A node with all that is looked at."""
     state = tmp_path / "remote"
     return (
@@ -251,12 +282,12 @@ def everything(tmp_path: Path) -> tuple[str, ...]:
 
 GOOD: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "nothing": lambda _: (),
-    "a disk": lambda to: nvme(to / "disk"),
-    "a path with a line end": lambda to: (f'nvme.paths=["{to}/a\\nb"]', "nvme.capacity=64MiB"),
+    "a disk": lambda place: nvme(place / "disk"),
+    "a path with a line end": lambda place: (f'nvme.paths=["{place}/a\\nb"]', "nvme.capacity=64MiB"),
     "its own secret": lambda _: member(),
     "any port": lambda _: member("cluster.listen=localhost:0"),
-    "a server that is away": lambda to: remote("'redis://no.such.host.invalid'", f"remote.state_dir={to}/a/b"),
-    "everything": everything,
+    "a server that is away": lambda place: remote("'redis://no.such.host.invalid'", f"remote.state_dir={place}/a/b"),
+    "everything": full_configuration,
 }
 
 
@@ -285,7 +316,7 @@ def test_what_the_check_and_the_doctor_call_good_starts(
 def test_what_a_node_has_in_use_is_a_warning_to_the_checks_of_its_configuration_and_no_hindrance_to_an_upgrade(
     start_node: StartNode, tmp_path: Path
 ) -> None:
-    sets = everything(tmp_path)
+    sets = full_configuration(tmp_path)
     node = start_node(*sets, capacity="16MiB")
     checked, examined = checks_for(node)
     assert (checked.returncode, examined.returncode) == (0, 0), (checked, examined)
@@ -313,15 +344,15 @@ def test_a_configuration_that_became_wrong_keeps_a_node_from_an_upgrade(start_no
 
 
 @pytest.fixture
-def taken() -> Iterator[int]:
+def busy_port() -> Iterator[int]:
     """A port of 127.0.0.1 that another program has."""
     with socket.create_server(("127.0.0.1", 0)) as made:
         yield made.getsockname()[1]
 
 
-def test_a_port_of_metrics_that_is_taken_is_tried_again(start_node: StartNode, tmp_path: Path, taken: int) -> None:
-    node = start_node(f"metrics.listen=127.0.0.1:{taken}", capacity="16MiB")
+def test_a_port_of_metrics_that_is_taken_is_tried_again(start_node: StartNode, tmp_path: Path, busy_port: int) -> None:
+    node = start_node(f"metrics.listen=127.0.0.1:{busy_port}", capacity="16MiB")
     checked, examined = checks_for(node)
     assert (checked.returncode, examined.returncode) == (0, 0)
     assert "cenote: warning: metrics.listen: " in checked.stderr
-    assert f"127.0.0.1:{taken}" in node.status()["node"]["metrics_problem"]
+    assert f"127.0.0.1:{busy_port}" in node.status()["node"]["metrics_problem"]

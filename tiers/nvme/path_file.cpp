@@ -117,36 +117,43 @@ result<void> make_directory(const std::string& directory) {
   return {};
 }
 
-/// What a data file of this size may have: whole sectors, and more than a superblock and a log.
+/// Of the data file: whole sectors, and more than a superblock and a log.
 result<std::uint64_t> data_size_of(const path_options& options) {
   const std::uint64_t bytes = options.bytes / sector_bytes * sector_bytes;
   if (bytes > path_file::data_offset) return bytes;
-  return fail(error_code::invalid_argument, options.directory + ": a path needs more than " +
-                                                std::to_string(path_file::data_offset) + " bytes");
+  return fail(error_code::invalid_argument,
+              options.directory + ": a path needs more than " + std::to_string(path_file::data_offset) + " bytes");
 }
 
 /// Before open(), which has effects on a terminal or a watchdog.
 result<void> check_kind(const std::string& data) {
-  struct stat about {};
-  if (::stat(data.c_str(), &about) != 0 || S_ISBLK(about.st_mode) || S_ISREG(about.st_mode)) return {};
+  struct stat facts {};
+  if (::stat(data.c_str(), &facts) != 0 || S_ISBLK(facts.st_mode) || S_ISREG(facts.st_mode)) return {};
   return fail(error_code::invalid_config, data + " is neither a file nor a block device");
 }
 
-/// `folder`: in the file system that the file is in, or will be.
-result<std::uint64_t> available_bytes(const std::string& folder) {
+/// `place`: in the file system that the file is in, or will be.
+result<path_need> need_at(const std::string& place, std::uint64_t bytes) {
+  struct stat facts {};
   struct statvfs space {};
-  if (::statvfs(folder.c_str(), &space) != 0) return fail_errno("statvfs", folder);
-  return std::uint64_t{space.f_bavail} * space.f_frsize;
+  if (::stat(place.c_str(), &facts) != 0) return fail_errno("stat", place);
+  if (::statvfs(place.c_str(), &space) != 0) return fail_errno("statvfs", place);
+  return path_need{facts.st_dev, bytes, std::uint64_t{space.f_bavail} * space.f_frsize};
 }
 
-std::unexpected<error> too_full(const std::string& data, std::uint64_t needed, std::uint64_t available) {
-  return fail(error_code::no_space, data + ": " + std::to_string(needed) + " bytes needed, " +
-                                        std::to_string(available) + " available in the file system");
+std::unexpected<error> too_full(const std::string& data, const path_need& need) {
+  return fail(error_code::no_space, data + ": " + std::to_string(need.bytes) + " bytes needed, " +
+                                        std::to_string(need.available) + " available in the file system");
 }
 
-std::unexpected<error> too_full(const std::string& data, std::uint64_t needed) {
-  const auto available = available_bytes(data);
-  return available ? too_full(data, needed, *available) : std::unexpected(available.error());
+std::unexpected<error> too_full(const std::string& data, std::uint64_t bytes) {
+  const auto need = need_at(data, bytes);
+  return need ? too_full(data, *need) : std::unexpected(need.error());
+}
+
+/// A need that its file system can meet.
+result<path_need> checked_need(const std::string& data, const result<path_need>& need) {
+  return need && need->bytes > need->available ? too_full(data, *need) : need;
 }
 
 bool is_no_space(int error) noexcept {
@@ -196,34 +203,37 @@ result<path_file> path_file::open(const path_options& options) {
   return out;
 }
 
-result<void> path_file::check(const path_options& options) {
+result<path_need> path_file::check(const path_options& options) {
   const auto bytes = data_size_of(options);
   if (!bytes) return std::unexpected(bytes.error());
-  if (options.require_mount) {
-    if (auto mounted = check_mounted(options.directory); !mounted) return mounted;
-  }
+  if (auto mounted = options.require_mount ? check_mounted(options.directory) : result<void>(); !mounted)
+    return std::unexpected(mounted.error());
   const auto part = existing_part(options.directory);
   if (!part) return std::unexpected(part.error());
   const bool is_new = *part != std::filesystem::path(options.directory);
-  if (auto ours = is_new ? result<void>() : check_owner(options.directory); !ours) return ours;
+  if (auto ours = is_new ? result<void>() : check_owner(options.directory); !ours) return std::unexpected(ours.error());
   const auto writable = check_folder(options.directory);
   // A full disk is no reason to stay away from a file that has its size.
-  if (!writable && (is_new || writable.error().code() != error_code::no_space)) return writable;
+  if (!writable && (is_new || writable.error().code() != error_code::no_space))
+    return std::unexpected(writable.error());
   path_file out;
   out.directory_ = options.directory;
-  if (auto linked = check_link(out.data_path()); !linked) return linked;
-  if (::access(out.data_path().c_str(), F_OK) != 0) {
-    const auto available = available_bytes(*part);
-    if (!available) return std::unexpected(available.error());
-    return *bytes <= *available ? result<void>() : too_full(out.data_path(), *bytes, *available);
-  }
-  if (auto opened = out.open_data(O_RDWR); !opened) return opened;
-  if (auto known = out.read_superblock(); !known) return known;
-  if (auto fits = out.check_size(*bytes); !fits) return fits;
-  if (auto usable = out.check_metadata(); !usable) return usable;
-  auto locked = out.lock({.directory = options.directory, .bytes = 0, .holder = options.holder, .patience = {}}, LOCK_SH);
-  const bool is_in_use = !locked && locked.error().code() == error_code::invalid_config;
-  return is_in_use ? fail(error_code::deadline_exceeded, locked.error().message()) : locked;
+  if (auto linked = check_link(out.data_path()); !linked) return std::unexpected(linked.error());
+  if (::access(out.data_path().c_str(), F_OK) != 0) return checked_need(out.data_path(), need_at(*part, *bytes));
+  return out.check_data(options.holder, *bytes);
+}
+
+/// Of a data file that is there.
+result<path_need> path_file::check_data(const std::string& holder, std::uint64_t bytes) {
+  if (auto opened = open_data(O_RDWR); !opened) return std::unexpected(opened.error());
+  if (auto known = read_superblock(); !known) return std::unexpected(known.error());
+  const auto need = need_of(bytes);
+  if (!need) return need;
+  if (auto usable = check_metadata(); !usable) return std::unexpected(usable.error());
+  const auto locked = lock({.directory = directory_, .bytes = 0, .holder = holder, .patience = {}}, LOCK_SH);
+  if (locked) return need;
+  const bool is_in_use = locked.error().code() == error_code::invalid_config;
+  return is_in_use ? fail(error_code::deadline_exceeded, locked.error().message()) : std::unexpected(locked.error());
 }
 
 result<path_file> path_file::open_read_only(const std::string& directory) {
@@ -352,39 +362,40 @@ result<std::uint64_t> path_file::size_there() const {
   return static_cast<std::uint64_t>(about.st_size);
 }
 
-/// Whether the device, or what the file and its file system have together, is large enough.
-result<void> path_file::check_size(std::uint64_t bytes) const {
+/// Refuses what the device, or the file and its file system together, have no room for.
+result<path_need> path_file::need_of(std::uint64_t bytes) const {
   if (is_device_) {
     const auto size = size_there();
     if (!size) return std::unexpected(size.error());
-    if (*size >= bytes) return {};
-    return fail(error_code::no_space, data_path() + ": " + std::to_string(bytes) + " bytes needed, the device has " +
-                                          std::to_string(*size));
+    if (*size >= bytes) return path_need();
+    return fail(error_code::no_space,
+                data_path() + ": " + std::to_string(bytes) + " bytes needed, the device has " + std::to_string(*size));
   }
-  struct stat about {};
-  if (::fstat(file_.get(), &about) != 0) return fail_errno("fstat", data_path());
-  const bool has_size = static_cast<std::uint64_t>(about.st_size) >= bytes;
+  struct stat facts {};
+  if (::fstat(file_.get(), &facts) != 0) return fail_errno("fstat", data_path());
+  const bool has_size = static_cast<std::uint64_t>(facts.st_size) >= bytes;
   // Reserved once, as its size says: what the disk has no room for any more is found out by the writes.
-  if (has_size && !is_new_) return {};
-  const std::uint64_t needed = bytes - std::min(bytes, static_cast<std::uint64_t>(about.st_blocks) * 512);
-  const auto available = available_bytes(data_path());
-  if (!available) return std::unexpected(available.error());
-  return needed <= *available ? result<void>() : too_full(data_path(), needed, *available);
+  if (has_size && !is_new_) return path_need();
+  const std::uint64_t taken = static_cast<std::uint64_t>(facts.st_blocks) * 512;
+  return checked_need(data_path(), need_at(data_path(), bytes - std::min(bytes, taken)));
 }
 
 /// The database's folder, where there is one.
 result<void> path_file::check_metadata() const {
   const auto place = directory_ + "/metadata";
-  struct stat about {};
-  if (::stat(place.c_str(), &about) != 0) return errno == ENOENT ? result<void>() : fail_errno("stat", place);
-  if (!S_ISDIR(about.st_mode)) return fail_errno(ENOTDIR, "open", place);
+  struct stat facts {};
+  if (::stat(place.c_str(), &facts) != 0) return errno == ENOENT ? result<void>() : fail_errno("stat", place);
+  if (!S_ISDIR(facts.st_mode)) return fail_errno(ENOTDIR, "open", place);
   const auto writable = check_folder(place);
   return !writable && writable.error().code() == error_code::no_space ? result<void>() : writable;
 }
 
 result<void> path_file::resize(std::uint64_t wanted) {
   bytes_ = wanted;
-  if (is_device_) return check_size(wanted);
+  if (is_device_) {
+    const auto fits = need_of(wanted);
+    return fits ? result<void>() : std::unexpected(fits.error());
+  }
   // It may hold a cache of anybody's conversations.
   if (::fchmod(file_.get(), 0600) != 0) return fail_errno("fchmod", data_path());
   struct stat about {};
@@ -394,7 +405,7 @@ result<void> path_file::resize(std::uint64_t wanted) {
   if (::fstat(file_.get(), &about) != 0) return fail_errno("fstat", data_path());
   if (about.st_size == length && static_cast<std::uint64_t>(about.st_blocks) * 512 >= wanted) return {};
   // Asked before: fallocate would first take all that is left from everybody else.
-  if (auto fits = check_size(wanted); !fits) return fits;
+  if (const auto fits = need_of(wanted); !fits) return std::unexpected(fits.error());
   if (auto allocated = allocate(wanted); !allocated) {
     // The space taken so far goes back; what was in the file stays.
     if (::ftruncate(file_.get(), about.st_size) != 0) return fail_errno("ftruncate", data_path());

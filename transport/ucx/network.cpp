@@ -438,7 +438,7 @@ std::string fault_of(const environment& variables) {
   ::_exit(is_written && fault.empty() ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
-/// What a child writes until it ends; nothing: it takes too long.
+/// Of a child, until it ends; nothing: it takes too long.
 std::optional<std::string> text_from(int pipe, std::chrono::steady_clock::time_point end) {
   std::string text;
   std::array<char, 512> part{};

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 struct runtime_place : testing::machine_root {
   std::string directory = (path / "run").native();
 
-  /// What a check says; it must be what a node does.
+  /// By the check, which must agree with a node.
   [[nodiscard]] bool is_usable() const {
     const bool was_there = fs::exists(directory);
     const auto checked = check_runtime_dir(directory);

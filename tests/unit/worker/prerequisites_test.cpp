@@ -109,7 +109,10 @@ const std::vector<wrong_setting>& wrong_settings() {
        }},
       {"remote.backends", [](auto& machine) { machine.config.remote.backends = {"rediss://host"}; }},
       {"remote.backends", [](auto& machine) { machine.config.remote.backends = {"peers"}; }},
-      {"remote.backends", [](auto& machine) { machine.config.remote.backends = {"redis://a", "redis://a:6379"}; }},
+      {"remote.backends",
+       [](auto& machine) {
+         machine.config.remote.backends = {"redis://a", "redis://a:6379"};
+       }},
       {"remote.auth_file",
        [](auto& machine) {
          machine.config.remote.backends = {"redis://a"};

@@ -317,12 +317,18 @@ BOOST_AUTO_TEST_CASE(a_check_makes_nothing_and_takes_what_opens) {
   for (const std::uint64_t size : {4 * MiB, 2 * MiB, 8 * MiB}) BOOST_TEST(!refusal_of(options(size)));
   BOOST_TEST(std::filesystem::file_size(data()) == 4 * MiB);
   BOOST_TEST(first_sector() == before);
+  BOOST_TEST(path_file::check(options(4 * MiB))->bytes == 0U, "it is reserved");
+  const auto more = path_file::check(options(12 * MiB));
+  BOOST_REQUIRE(more.has_value());
+  BOOST_TEST(more->bytes <= 8 * MiB);
+  BOOST_TEST(more->bytes > 7 * MiB);
+  BOOST_TEST(more->available > more->bytes);
 }
 
 BOOST_AUTO_TEST_CASE(a_check_refuses_what_does_not_open_with_the_same_words) {
-  const auto agree = [&](const path_options& with, const std::string& part) {
-    const auto checked = refusal_of(with);
-    const auto opened = path_file::open(with);
+  const auto agree = [&](const path_options& subject, const std::string& part) {
+    const auto checked = refusal_of(subject);
+    const auto opened = path_file::open(subject);
     BOOST_REQUIRE(checked.has_value());
     BOOST_REQUIRE(!opened.has_value());
     BOOST_TEST(says(*checked, part));
