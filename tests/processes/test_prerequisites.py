@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -197,9 +198,15 @@ def words_of(*sets: str) -> list[str]:
     return [word for each in sets for word in ("--set", each)]
 
 
+def steady(text: str) -> str:
+    """Without the free bytes of a disk, on which other programs write meanwhile."""
+    return re.sub(r"\d{7,}", "N", text)
+
+
 def sentences_in(stderr: str, key: str) -> list[str]:
     """Without the program's name."""
-    return [line.removeprefix("cenote: ") for line in stderr.splitlines() if line.startswith(f"cenote: {key}")]
+    lines = steady(stderr).splitlines()
+    return [line.removeprefix("cenote: ") for line in lines if line.startswith(f"cenote: {key}")]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda each: each.name.replace(" ", "-"))
@@ -222,7 +229,7 @@ def test_what_can_never_work_is_refused_alike_by_the_check_the_doctor_and_the_st
     examined = run_cenote("doctor", *sets, env=environment)
     assert examined.returncode == 1, examined
     assert "FAIL" in examined.stdout
-    assert f"-> {sentence}\n" in examined.stdout
+    assert f"-> {sentence}\n" in steady(examined.stdout)
     started = run_cenote("node", *sets, env=environment)
     assert started.returncode == 2, started
     assert sentences_in(started.stderr, wrong.key) == [sentence]
