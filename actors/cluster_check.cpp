@@ -65,12 +65,21 @@ bool is_given_away(std::uint16_t port, const std::filesystem::path& root) {
   return range >> first >> last && first <= port && port <= last;
 }
 
-/// Ports of the range that are free.
-unsigned count_free(const std::string& host, const std::pair<std::uint16_t, std::uint16_t>& range) {
+struct port_count {
   unsigned free = 0;
-  for (std::uint32_t port = range.first; port <= range.second; ++port)
-    free += try_listening({host, static_cast<std::uint16_t>(port)}) == 0 ? 1 : 0;
-  return free;
+  unsigned probes = 0;
+};
+
+/// Of the range's first ports; of more only while too few are free.
+port_count count_free(const std::string& host, const std::pair<std::uint16_t, std::uint16_t>& range) {
+  constexpr unsigned sample = 256;
+  port_count count;
+  for (std::uint32_t port = range.first; port != 0 && port <= range.second; ++port) {
+    if (count.probes >= sample && count.free >= config::least_ports) break;
+    ++count.probes;
+    if (try_listening({host, static_cast<std::uint16_t>(port)}) == 0) ++count.free;
+  }
+  return count;
 }
 
 finding check_ports(const config::cluster_section& cluster, const std::filesystem::path& root) {
@@ -90,10 +99,9 @@ finding check_ports(const config::cluster_section& cluster, const std::filesyste
     return failure_of("cluster.listen", subject, std::to_string(place.port),
                       fail_errno(why, "listen", place.text()).error());
   }
-  const unsigned size = range->first == 0 ? 0 : unsigned{range->second} - range->first + 1;
-  const unsigned free = size == 0 ? 0 : count_free(place.host, *range);
-  const std::string state = size == 0 ? "any" : fmt::format("{}, {} of {} free", cluster.ports, free, size);
-  if (size != 0 && free < config::least_ports) {
+  const auto [free, probes] = count_free(place.host, *range);
+  const std::string state = probes == 0 ? "any" : fmt::format("{}, {} of {} free", cluster.ports, free, probes);
+  if (probes != 0 && free < config::least_ports) {
     return {level::warn, subject, state,
             fmt::format("a worker and its successor need {}: see cluster.ports{}", config::least_ports, owner),
             "cluster.ports"};

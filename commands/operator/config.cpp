@@ -36,7 +36,7 @@ exit_code run_check(const config_options& options) {
               fmt::format("checked as uid {}: where another user runs the node, let that user check", ::geteuid())});
     return *refused;
   }
-  fmt::print("the configuration is valid; the node's socket is {}\n", config::socket_path(*loaded));
+  fmt::print("the configuration is valid; the node's socket is {}\n", printable(config::socket_path(*loaded)));
   return exit_code::orderly;
 }
 
