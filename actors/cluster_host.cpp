@@ -5,6 +5,7 @@
 
 #include "actors/ask.hpp"
 #include "actors/cluster.hpp"
+#include "actors/cluster_check.hpp"
 #include "config/cluster_rules.hpp"
 #include "config/logging.hpp"
 #include "core/random_number.hpp"
@@ -39,28 +40,6 @@ result<cluster::membership_options> options_of(const config::cluster_section& co
   options.suspect_after = whole_ms(config.suspect_after);
   options.gone_after = whole_ms(config.gone_after);
   options.jitter_seed = random_number();
-  return options;
-}
-
-result<ucx::network_options> network_options_of(const config::cluster_section& config) {
-  ucx::network_options options;
-  options.listen = config.listen.value_or(endpoint{"127.0.0.1", 0});
-  const auto meant = node_address(options.listen);  // a name may mean any address
-  if (!meant) return std::unexpected(meant.error().in("cluster.listen"));
-  if (!meant->is_loopback() && !config::is_trusted(config)) {
-    return fail(error_code::invalid_config,
-                "cluster.listen: " + meant->where().text() + " " + std::string(config::why_not_trusted));
-  }
-  const auto ports = config::parse_ports(config.ports);
-  if (!ports) return std::unexpected(ports.error().in("cluster.ports"));
-  options.ports = {ports->first, ports->second};
-  auto overrides = config.ucx;
-  if (config.transport == config::cluster_transport::rdma) {  // never tried: whatever UCX finds, TCP among it
-    overrides.insert(overrides.begin(), {"UCX_TLS=rc,ud,tcp", "UCX_NET_DEVICES=all"});
-  }
-  auto variables = ucx::environment_of(options.listen, options.ports, overrides);
-  if (!variables) return std::unexpected(variables.error().in("cluster.listen"));
-  options.variables = std::move(*variables);
   return options;
 }
 

@@ -8,10 +8,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "actors/data_path.hpp"
 #include "actors/messages.hpp"
 #include "cluster/pool.hpp"
+#include "core/finding.hpp"
 #include "memory/segment.hpp"
 #include "tiers/blocks/provisioner.hpp"
 #include "tiers/remote/backend.hpp"
@@ -63,6 +65,9 @@ struct lower_tier_kind {
   std::unique_ptr<lower_tier_host> (*make)(const lower_tier_needs&);
   void (*add_messages)(caf::actor_system_config&);  ///< registers the types of its messages with CAF
   tier_report_ptr (*example)();                     ///< a report with every optional part, for the reference of metrics
+  /// What lower_tier_host::open(true) would fail on, as far as that shows without a change that lasts. What another
+  /// process has in use is a warning.
+  std::vector<finding> (*check)(const config::node_config&);
 };
 
 }  // namespace cenote

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -69,6 +70,59 @@ std::vector<memory::segment> keep_removals(const lower_tier_needs& needs) {
   return all;
 }
 
+/// The key that a path's failure is about.
+std::string_view key_of(const error& failure) {
+  switch (failure.code()) {
+    case error_code::no_space: return "nvme.capacity";
+    case error_code::unsupported: return "nvme.engine";
+    default: return "nvme.paths";
+  }
+}
+
+finding finding_of_path(const std::string& directory, const result<nvme::path_need>& usable) {
+  const std::string subject = "NVMe path";
+  if (usable) return {finding::level::ok, subject, directory};
+  if (usable.error().code() != error_code::deadline_exceeded)
+    return failure_of(key_of(usable.error()), subject, directory, usable.error());
+  return {finding::level::warn, subject, directory,
+          usable.error().message() + "; by this node, if it runs now: else name another path", "nvme.paths"};
+}
+
+/// Paths may share a file system that has room for each of them alone.
+class shared_space {
+ public:
+  void add(const nvme::path_need& need) {
+    nvme::path_need& sum = sums_.try_emplace(need.file_system, need.file_system, 0, need.available).first->second;
+    sum.bytes += need.bytes;
+  }
+  [[nodiscard]] result<void> check() const {
+    for (const auto& [file_system, sum] : sums_) {
+      if (sum.bytes <= sum.available) continue;
+      return fail(error_code::no_space, "nvme.paths on one file system need " + std::to_string(sum.bytes) +
+                                            " bytes together, and it has " + std::to_string(sum.available));
+    }
+    return {};
+  }
+
+ private:
+  std::map<dev_t, nvme::path_need> sums_;
+};
+
+std::vector<finding> check_paths(const config::node_config& config) {
+  const auto options = device_options_of(config);
+  std::vector<finding> all;
+  all.reserve(options.directories.size() + 1);
+  shared_space space;
+  for (const std::string& directory : options.directories) {
+    const auto usable = nvme::devices::check(options, directory);
+    if (usable) space.add(*usable);
+    all.push_back(finding_of_path(directory, usable));
+  }
+  if (const auto fits = space.check(); !fits)
+    all.push_back(failure_of("nvme.capacity", "NVMe paths", "together", fits.error()));
+  return all;
+}
+
 /// Collects what became of opening the paths.
 class path_gate {
  public:
@@ -116,7 +170,7 @@ class nvme_host final : public lower_tier_host {
     devices_->open();
     if (!checked) return {};
     auto opened = gate_.wait(patience_with_paths);
-    return opened ? opened : std::unexpected(opened.error().in("nvme"));
+    return opened ? opened : std::unexpected(opened.error().in(key_of(opened.error())));
   }
   [[nodiscard]] std::function<void(change_question_ptr)> changes() override {
     return [to = caf::actor_cast<caf::weak_actor_ptr>(actor_)](change_question_ptr question) {
@@ -171,7 +225,8 @@ lower_tier_kind nvme_kind() {
             return std::make_unique<nvme_host>(needs);
           },
           .add_messages = [](caf::actor_system_config& to) { to.add_message_types<caf::id_block::cenote_nvme>(); },
-          .example = example};
+          .example = example,
+          .check = check_paths};
 }
 
 }  // namespace cenote

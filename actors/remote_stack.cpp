@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <future>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "config/node_config.hpp"
 #include "core/calendar_clock.hpp"
 #include "core/checksum.hpp"
+#include "core/folder_check.hpp"
 #include "core/runtime_paths.hpp"
 #include "tiers/remote/peers_backend.hpp"
 #include "tiers/remote/redis_backend.hpp"
@@ -39,8 +41,92 @@ blocks::edge_options remote_edge_of(const config::node_config& config) {
 result<std::filesystem::path> state_directory(const config::node_config& config) {
   if (!config.remote.state_dir.empty()) return config.remote.state_dir;
   auto found = default_state_dir();
-  if (!found) return std::unexpected(found.error().in("remote.state_dir"));
+  if (!found) return std::unexpected(found.error().in("remote.state_dir: name a directory"));
   return *found;
+}
+
+constexpr std::string_view why_no_peers = "remote.backends: `peers` are other nodes; this one needs cluster.name";
+
+/// A get goes to the next backend after a miss: together they keep to the time-out.
+std::chrono::milliseconds timeout_of(const config::node_config& config) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(config.remote.timeout) /
+         static_cast<int>(config.remote.backends.size());
+}
+
+/// Errors begin with the key.
+result<remote::redis_options> redis_options_of(const std::string& text, const config::node_config& config) {
+  auto url = redis::parse_server_url(text);
+  if (!url) return std::unexpected(url.error().in("remote.backends"));
+  remote::redis_options options;
+  options.url = std::move(*url);
+  options.credentials = config.remote.auth_file;
+  auto state = state_directory(config);
+  if (!state) return std::unexpected(state.error());
+  options.state = std::move(*state);
+  options.timeout = timeout_of(config);
+  options.open_bytes = config.remote.read_window + config.remote.write_window;
+  return options;
+}
+
+result<void> check_names(const std::vector<std::string>& backends) {
+  if (backends.size() > remote::max_backends) {
+    return fail(error_code::invalid_config, "remote.backends names " + std::to_string(backends.size()) +
+                                                " places; at most " + std::to_string(remote::max_backends) +
+                                                " are allowed");
+  }
+  for (auto each = backends.begin(); each != backends.end(); ++each) {
+    if (std::find(backends.begin(), each, *each) == each) continue;
+    return fail(error_code::invalid_config, "remote.backends names a place twice; name each once");
+  }
+  return {};
+}
+
+/// `files`: of the epochs of backends that were looked at before.
+finding check_server(const std::string& text, const config::node_config& config,
+                     std::set<std::filesystem::path>& files) {
+  const std::string subject = "remote tier";
+  const auto options = redis_options_of(text, config);
+  if (!options) {
+    const bool is_state = options.error().message().starts_with("remote.state_dir");
+    return failure_of(is_state ? "remote.state_dir" : "remote.backends", subject, text, options.error());
+  }
+  const std::string& credentials = config.remote.auth_file;
+  const auto secret =
+      credentials.empty() ? redis::server_credentials() : redis::read_credentials(credentials, options->url.user);
+  if (!secret) return failure_of("remote.auth_file", subject, credentials, secret.error());
+  if (const auto usable = check_folder(options->state); !usable)
+    return failure_of("remote.state_dir", subject, options->state.native(), usable.error());
+  for (std::filesystem::path& file : remote::epoch_files(*options)) {
+    if (files.insert(std::move(file)).second) continue;
+    return failure_of("remote.backends", subject, text,
+                      {error_code::invalid_config,
+                       "the server of `" + options->url.name() +
+                           "`, its database and its prefix are those of a place before it; name each once"});
+  }
+  return {finding::level::ok, subject, options->url.name()};
+}
+
+std::vector<finding> check_backends(const config::node_config& config) {
+  const std::string subject = "remote tier";
+  if (const auto named = check_names(config.remote.backends); !named)
+    return {failure_of("remote.backends", subject, std::to_string(config.remote.backends.size()) + " places",
+                       named.error())};
+  std::vector<finding> all;
+  std::set<std::filesystem::path> files;
+  for (const std::string& text : config.remote.backends) {
+    if (text != peers_name) {
+      finding server = check_server(text, config, files);
+      // A common lack has one sentence.
+      const bool is_known = !server.remedy.empty() && std::ranges::count(all, server.remedy, &finding::remedy) != 0;
+      if (!is_known) all.push_back(std::move(server));
+    } else if (config.cluster.name.empty()) {
+      all.push_back(
+          failure_of("remote.backends", subject, text, {error_code::invalid_config, std::string(why_no_peers)}));
+    } else {
+      all.push_back({finding::level::ok, subject, "other nodes"});
+    }
+  }
+  return all;
 }
 
 /// One for each node and backend: several nodes of one user may have one directory of state. `backend`: as configured,
@@ -113,7 +199,7 @@ class remote_host final : public lower_tier_host {
 
   void open_backends(const lower_tier_needs& needs) {
     remote_tier::setup with;
-    opened_ = check(needs.config->remote.backends);
+    opened_ = check_names(needs.config->remote.backends);
     if (!opened_) {
       spawn(needs.system, std::move(with));
       return;
@@ -140,19 +226,6 @@ class remote_host final : public lower_tier_host {
     spawn(needs.system, std::move(with));
   }
 
-  static result<void> check(const std::vector<std::string>& backends) {
-    if (backends.size() > remote::max_backends) {
-      return fail(error_code::invalid_config, "remote.backends names " + std::to_string(backends.size()) +
-                                                  " places; at most " + std::to_string(remote::max_backends) +
-                                                  " are allowed");
-    }
-    for (auto each = backends.begin(); each != backends.end(); ++each) {
-      if (std::find(backends.begin(), each, *each) == each) continue;
-      return fail(error_code::invalid_config, "remote.backends names a place twice; name each once");
-    }
-    return {};
-  }
-
   void spawn(caf::actor_system& system, remote_tier::setup with) {
     actor_ = system.spawn<remote_tier>(std::move(with));
     actor_known_.set_value(actor_);
@@ -160,24 +233,15 @@ class remote_host final : public lower_tier_host {
 
   result<std::shared_ptr<remote::backend>> make_backend(const std::string& text, const config::node_config& config,
                                                         remote::backend_number number) {
-    auto url = redis::parse_server_url(text);
-    if (!url) return std::unexpected(url.error());
-    remote::redis_options options;
-    options.url = std::move(*url);
-    options.credentials = config.remote.auth_file;
-    auto state = state_directory(config);
-    if (!state) return std::unexpected(state.error());
-    options.state = std::move(*state);
-    options.timeout = timeout_of(config);
-    options.open_bytes = config.remote.read_window + config.remote.write_window;
-    auto made = remote::redis_backend::open(options, events(number), open_removals(config, text));
+    auto options = redis_options_of(text, config);
+    if (!options) return std::unexpected(options.error());
+    auto made = remote::redis_backend::open(*options, events(number), open_removals(config, text));
     if (!made) return std::unexpected(made.error());
     return std::shared_ptr<remote::backend>(std::move(*made));
   }
 
   result<std::shared_ptr<remote::backend>> make_peers(const lower_tier_needs& needs, remote::backend_number number) {
-    if (!needs.blocks)
-      return fail(error_code::invalid_config, "remote.backends: `peers` are other nodes; this one needs cluster.name");
+    if (!needs.blocks) return fail(error_code::invalid_config, std::string(why_no_peers));
     remote::peers_options options;
     options.timeout = timeout_of(*needs.config);
     options.settle = std::chrono::duration_cast<std::chrono::milliseconds>(needs.config->cluster.settle);
@@ -187,12 +251,6 @@ class remote_host final : public lower_tier_host {
                                                         open_removals(*needs.config, {}));
     needs.blocks->join(made.get(), nullptr);
     return made;
-  }
-
-  /// A get goes to the next backend after a miss: together they keep to the time-out.
-  static std::chrono::milliseconds timeout_of(const config::node_config& config) {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(config.remote.timeout) /
-           static_cast<int>(config.remote.backends.size());
   }
 
   /// A backend may speak before there is an actor.
@@ -249,7 +307,8 @@ lower_tier_kind remote_kind() {
             return std::make_unique<remote_host>(needs);
           },
           .add_messages = [](caf::actor_system_config& to) { to.add_message_types<caf::id_block::cenote_remote>(); },
-          .example = remote_example};
+          .example = remote_example,
+          .check = check_backends};
 }
 
 }  // namespace cenote

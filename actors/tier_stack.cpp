@@ -1,6 +1,8 @@
 #include "actors/tier_stack.hpp"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "actors/dram_tier.hpp"
@@ -19,6 +21,14 @@ std::vector<blocks::edge_options> edges_of(const config::node_config& config) {
   std::vector<blocks::edge_options> all;
   for (const lower_tier_kind& each : lower_tier_kinds()) {
     if (each.is_wanted(config)) all.push_back(each.edge_of(config));
+  }
+  return all;
+}
+
+std::vector<finding> check_lower_tiers(const config::node_config& config) {
+  std::vector<finding> all;
+  for (const lower_tier_kind& each : lower_tier_kinds()) {
+    if (each.is_wanted(config)) std::ranges::move(each.check(config), std::back_inserter(all));
   }
   return all;
 }

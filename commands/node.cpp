@@ -6,15 +6,16 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "commands/common.hpp"
+#include "commands/refusal.hpp"
 #include "config/logging.hpp"
 #include "config/machine_file.hpp"
-#include "core/machine.hpp"
 #include "keeper/keeper.hpp"
 #include "memory/process_limits.hpp"
-#include "memory/segment.hpp"
+#include "worker/prerequisites.hpp"
 #include "worker/worker.hpp"
 
 namespace cenote {
@@ -56,15 +57,10 @@ void reconfigure(keeper_options& keeper, const std::string& running) {
 exit_code run_node(const node_options& options) {
   const auto loaded = options.config.load();
   if (!loaded) return failed_with(loaded.error());
-  if (auto pages = memory::check_kernel_pages(); !pages) return failed_with(pages.error());
   const bool resumed = options.resume_fd >= 0;
-  // A successor has the memory already.
-  if (auto fits = check_capacity(loaded->dram.capacity); !fits && !resumed) return failed_with(fits.error());
-  if (auto enough = memory::check_process_limits(loaded->dram.capacity); !enough && !resumed) {
-    return failed_with(enough.error());
-  }
+  // A successor has memory, paths and ports already.
+  if (const auto refused = resumed ? std::nullopt : refuse(check_prerequisites(*loaded))) return *refused;
   memory::raise_process_limits(loaded->dram.capacity);
-  if (auto known = check_numa_node(loaded->dram.numa_node); !known && !resumed) return failed_with(known.error());
   if (auto logging = init_logging(loaded->log.level, loaded->log.format); !logging) return failed_with(logging.error());
   keeper_options how;
   configure(how, *loaded);

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <span>
 
+#include "core/folder_check.hpp"
 #include "core/private_file.hpp"
 #include "core/random_number.hpp"
 #include "core/runtime_paths.hpp"
@@ -149,20 +152,43 @@ result<std::string> secret_path(const cluster_section& cluster) {
                   directory.error().message());
 }
 
+namespace {
+
+constexpr std::string_view key_of_secret = "cluster.secret_file";
+
+std::unexpected<error> no_own_secret(const error& failure) {
+  return fail(
+      error_code::invalid_config,
+      "cluster.secret_file: name one, since the secret of this user's nodes cannot be made: " + failure.message());
+}
+
+/// The user's own, before the first node of a cluster has run.
+bool is_to_be_made(const cluster_section& cluster, const std::string& path) {
+  return cluster.secret_file.empty() && ::access(path.c_str(), F_OK) != 0 && errno == ENOENT;
+}
+
+}  // namespace
+
 result<std::vector<std::byte>> cluster_secret(const cluster_section& cluster) {
   const auto path = secret_path(cluster);
   if (!path) return std::unexpected(path.error());
-  if (cluster.secret_file.empty() && ::access(path->c_str(), F_OK) != 0) {
+  if (is_to_be_made(cluster, *path)) {
     std::array<std::byte, own_secret_bytes> bytes{};
     fill_randomly(bytes);
-    if (const auto made = make_private_file(*path, hex_text(bytes) + "\n"); !made) {
-      return fail(error_code::invalid_config,
-                  "cluster.secret_file: name one, since the secret of this user's nodes "
-                  "cannot be made: " +
-                      made.error().message());
-    }
+    if (const auto made = make_private_file(*path, hex_text(bytes) + "\n"); !made) return no_own_secret(made.error());
   }
-  return read_secret(*path);
+  return read_secret(*path, key_of_secret);
+}
+
+result<void> check_cluster_secret(const cluster_section& cluster) {
+  const auto path = secret_path(cluster);
+  if (!path) return std::unexpected(path.error());
+  if (is_to_be_made(cluster, *path)) {
+    const auto usable = check_folder(std::filesystem::path(*path).parent_path());
+    return usable ? usable : no_own_secret(usable.error());
+  }
+  const auto secret = read_secret(*path, key_of_secret);
+  return secret ? result<void>() : std::unexpected(secret.error());
 }
 
 }  // namespace cenote::config

@@ -48,5 +48,7 @@ inline constexpr unsigned least_ports = 4;
 /// The secret of a cluster. The user's own is made where there is none yet: of nodes that start at once all get the
 /// same. Errors: invalid_config: as read_secret(), or it cannot be made.
 [[nodiscard]] result<std::vector<std::byte>> cluster_secret(const cluster_section& cluster);
+/// Whether cluster_secret() would give one, as far as that shows without a change that lasts. Errors: the same.
+[[nodiscard]] result<void> check_cluster_secret(const cluster_section& cluster);
 
 }  // namespace cenote::config

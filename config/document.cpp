@@ -26,7 +26,7 @@ every key has a default. What overrides it, weakest first:
 Sizes: a number with B, KiB, MiB, GiB, TiB, PiB (powers of 1024) or kB, MB, GB, TB, PB (powers of 1000); a plain number
 is bytes. Durations: a number with ns, us, ms, s, m, h or d. Fractions are allowed (`"1.5GiB"`). Unknown keys and values
 out of range are refused. `cenote config show` prints the file, every value and where it came from; `cenote config check`
-checks a file; `cenote init` writes one for this machine. Keys marked "reload" take effect on SIGHUP; the others when the node is stopped and started again. An edited file
+says whether a node would start with them on this machine; `cenote init` writes one for this machine. Keys marked "reload" take effect on SIGHUP; the others when the node is stopped and started again. An edited file
 changes nothing by itself: a worker that is replaced, and an upgraded node, go on with what the node runs with.
 )";
 

@@ -176,14 +176,20 @@ result<> check_water_marks(const settings_map& settings, const std::string& tier
   return low_is_default ? refuse_pair(settings, high, low, "below") : refuse_pair(settings, low, high, "above");
 }
 
+bool is_publishable(std::string_view address) {
+  constexpr std::string_view network = "tcp://";
+  constexpr std::string_view local = "ipc://";
+  if (address.starts_with(network)) return parse_endpoint(address.substr(network.size())).has_value();
+  return address.starts_with(local) && address.size() > local.size();
+}
+
 /// Looks at the form of endpoints alone: the publisher binds them, and tries again.
 result<> check_publish(const node_config& config) {
   const publish_section& publish = config.publish;
   for (const auto& [key, endpoint] :
        {std::pair<std::string_view, const std::string&>("publish.endpoint", publish.endpoint),
         std::pair<std::string_view, const std::string&>("publish.replay", publish.replay)}) {
-    const bool is_known = endpoint.starts_with("tcp://") || endpoint.starts_with("ipc://");
-    if (!endpoint.empty() && !is_known)
+    if (!endpoint.empty() && !is_publishable(endpoint))
       return refuse(config.settings, key, "must be tcp://address:port, tcp://*:port or ipc:///path");
   }
   if (!publish.replay.empty() && publish.endpoint.empty())

@@ -141,6 +141,14 @@ bool in_range(const key_schema& schema, const typed_value& candidate) {
   return std::ranges::all_of(std::visit(numbers_in{}, candidate), inside);
 }
 
+/// A path would end at it.
+bool has_zero_byte(const typed_value& candidate) {
+  const auto is_cut = [](const std::string& text) { return text.contains('\0'); };
+  const auto* const text = std::get_if<std::string>(&candidate);
+  const auto* const list = std::get_if<std::vector<std::string>>(&candidate);
+  return (text != nullptr && is_cut(*text)) || (list != nullptr && std::ranges::any_of(*list, is_cut));
+}
+
 /// Sources without types give a string key the very text, unless it was written as a TOML string.
 raw_value typed_as_needed(const key_schema& schema, const raw_entry& entry) {
   const bool words = schema.type == value_type::string || schema.type == value_type::choice;
@@ -184,6 +192,7 @@ result<typed_value> check(const key_schema& schema, const raw_entry& entry) {
   const auto raw = typed_as_needed(schema, entry);
   auto accepted_value = convert(schema, raw);
   if (accepted_value && !in_range(schema, *accepted_value)) accepted_value = expected_instead(schema);
+  if (accepted_value && has_zero_byte(*accepted_value)) accepted_value = std::unexpected("must not have a zero byte");
   if (accepted_value) return std::move(*accepted_value);
   return fail(error_code::invalid_config,
               fmt::format("{}: {} = {}: {}", entry.source, entry.key, schema.secret ? "(hidden)" : describe(raw),

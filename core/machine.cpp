@@ -174,7 +174,8 @@ result<void> check_capacity(std::uint64_t bytes, const memory_limits& limits) {
     return fail(error_code::invalid_config, "dram.capacity = " + format_bytes(bytes) +
                                                 " is more than the cgroup's memory limit of " +
                                                 approximate_bytes(*limits.cgroup) + " (" + limits.cgroup_file +
-                                                "); choose less, or raise the limit");
+                                                "); choose less, or raise the limit (systemd: MemoryMax, Kubernetes: "
+                                                "resources.limits.memory)");
   }
   return {};
 }

@@ -20,6 +20,7 @@
 #include "core/byte_io.hpp"
 #include "core/memory_file.hpp"
 #include "keeper/notify.hpp"
+#include "keeper/runtime_dir.hpp"
 #include "transport/local/keeper_link.hpp"
 
 namespace cenote {
@@ -76,34 +77,12 @@ void raise_open_files() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The directory holds the lock and the socket: whoever owns it decides who may attach.
-result<void> make_runtime_dir(const std::string& path) {
-  std::error_code why;
-  if (std::filesystem::create_directories(path, why) && ::chmod(path.c_str(), 0755) != 0) {
-    return fail_errno("chmod", path);
-  }
-  if (why) return fail_errno(why.value(), "mkdir", path);
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) return fail_errno("stat", path);
-  if (info.st_uid != ::geteuid() && info.st_uid != 0) {
-    return fail(error_code::permission_denied, fmt::format("{} belongs to uid {}, not to uid {}; remove it or choose "
-                                                           "another node.runtime_dir",
-                                                           path, info.st_uid, ::geteuid()));
-  }
-  return {};
-}
-
 // Who has written himself into the lock file, for a message.
 std::string holder_of(int lock) {
   std::array<char, 32> text{};
   const auto got = ::pread(lock, text.data(), text.size() - 1, 0);
   const std::string pid(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   return pid.empty() ? std::string("unknown pid") : "pid " + pid.substr(0, pid.find('\n'));
-}
-
-// Mode 0600: any user who may open the file could lock it, and so keep the node from starting.
-unique_fd open_lock(const std::string& path) {
-  return unique_fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
 // Earlier versions made the lock file with a mode that let others open it.
@@ -207,7 +186,7 @@ result<void> keeper::take_signals() {
 result<void> keeper::take_lock() {
   constexpr std::string_view key = "node.runtime_dir";
   if (auto made = make_runtime_dir(options_.runtime_dir); !made) return std::unexpected(made.error().in(key));
-  const auto path = options_.runtime_dir + "/cenote.lock";
+  const auto path = lock_file_in(options_.runtime_dir);
   auto fd = open_lock(path);
   if (!fd) return std::unexpected(fail_errno("open", path).error().in(key));
   bool held = ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;

@@ -37,6 +37,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
             "actor_runner",
             "ask",
             "boot_clock",
+            "cluster_check",
             "gpu_figures",
             "health",
             "promise_guard",
@@ -80,6 +81,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
             "kept_entries",
             "kill_at",
             "node_figures",
+            "prerequisites",
             "recovery",
             "server_context",
             "shared_reports",
@@ -94,7 +96,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "commands": (
         ("common", "interruption", "table"),
-        ("programs",),
+        ("programs", "refusal"),
         ("node_status", "private_node"),
         ("node", "operator", "replay"),
         ("optimize",),  # it reads traces as a replay does

@@ -1,15 +1,17 @@
 #include "commands/operator/config.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <memory>
 
 #include "commands/common.hpp"
+#include "commands/refusal.hpp"
 #include "config/document.hpp"
 #include "config/machine_file.hpp"
-#include "core/machine.hpp"
 #include "core/text.hpp"
+#include "worker/prerequisites.hpp"
 
 namespace cenote {
 
@@ -23,13 +25,18 @@ exit_code run_show(const config_options& options) {
   return exit_code::orderly;
 }
 
-// What `cenote node` checks before it starts.
+// What `cenote node` checks before it starts, and what it would wait for.
 exit_code run_check(const config_options& options) {
   const auto loaded = options.load();
   if (!loaded) return failed_with(loaded.error());
-  if (auto fits = check_capacity(loaded->dram.capacity); !fits) return failed_with(fits.error());
-  if (auto known = check_numa_node(loaded->dram.numa_node); !known) return failed_with(known.error());
-  fmt::print("the configuration is valid; the node's socket is {}\n", config::socket_path(*loaded));
+  const auto findings = check_prerequisites(*loaded);
+  print_warnings(findings);
+  if (const auto refused = refuse(findings)) {
+    complain({error_code::invalid_config,
+              fmt::format("checked as uid {}: where another user runs the node, let that user check", ::geteuid())});
+    return *refused;
+  }
+  fmt::print("the configuration is valid; the node's socket is {}\n", printable(config::socket_path(*loaded)));
   return exit_code::orderly;
 }
 

@@ -61,7 +61,7 @@ std::string key_text(std::string_view key, const config::typed_value& value, key
 
 std::string found_by_doctor(const std::vector<finding>& findings, std::string_view subject) {
   const auto at = std::ranges::find(findings, subject, &finding::subject);
-  return at == findings.end() ? std::string("not known") : printable(at->found);
+  return at == findings.end() ? std::string("not known") : printable(at->state);
 }
 
 /// In whole GiB where there is one.
@@ -86,7 +86,9 @@ std::string dram_section(const fs::path& root) {
   const auto limits = read_memory_limits(root);
   const auto& schema = *config::find_key("dram.capacity");
   const memory_share share = limits ? share_of(*limits) : memory_share{};
-  const auto findings = examine({.capacity = share.bytes}, root);
+  config::node_config config = config::default_config();
+  config.dram.capacity = share.bytes;
+  const auto findings = examine(config, root);
   std::string text = "[dram]\n";
   if (limits) {
     text += key_text("dram.capacity", config::byte_size{share.bytes}, key_mode::active,

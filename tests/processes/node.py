@@ -155,6 +155,7 @@ class Node:
         self.announced_deaths = 0
         self.meant_crashes = False
         self.allowed_errors: list[str] = []  # regular expressions on "message" of error lines
+        self.late_refusal = ""  # of a worker, for what no look at its machine can find: a name that is taken
         self._log_mark = 0
 
     # ---- life
@@ -370,6 +371,9 @@ class Node:
         if self.meant_crashes:  # the sanitizer's words for a signal that a test sent
             reports = [each for each in reports if not re.search(r"SEGV|DEADLYSIGNAL|can not provide", each)]
         assert not reports, "sanitizer reports:\n" + self.log_text()[-8000:]
+        refused = [line for line in self.log_text().splitlines() if "cannot work with this configuration" in line]
+        unlisted = [line for line in refused if not (self.late_refusal and self.late_refusal in line)]
+        assert not unlisted, f"a worker refused what worker/prerequisites.cpp let pass: {unlisted}"
         died = self.logged("worker died")
         assert len(died) == self.announced_deaths, f"{self.announced_deaths} deaths of workers were meant: {died}"
         expected = ["worker died", *self.allowed_errors]

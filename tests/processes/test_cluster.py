@@ -212,6 +212,7 @@ def test_of_two_nodes_with_one_name_the_later_one_ends_and_says_why(cluster: Clu
     assert twin.wait(LIMIT) == 2
     twin.announced_deaths = 1
     twin.allowed_errors = ["name is taken", "cannot be of the cluster"]
+    twin.late_refusal = "another node named `b`"
     assert "another node named `b` is alive" in twin.log_text()
     assert live(a) == live(b) == 2
     b.allowed_errors = a.allowed_errors = ["name is taken"]
@@ -224,6 +225,7 @@ def test_an_address_in_use_ends_the_node_and_names_it(cluster: Cluster) -> None:
         assert node.wait() == 2
         node.announced_deaths = 1
         node.allowed_errors = ["did not start"]
+        node.late_refusal = address
         assert address in node.log_text()
 
 

@@ -146,9 +146,9 @@ def pod(resources: list[Resource], tmp_path_factory: pytest.TempPathFactory) -> 
     (place / "cenote.toml").write_text(config["data"]["cenote.toml"])
     file = ("--config", str(place / "cenote.toml"))
     environment = {**node_environment(), **made.environment}
-    checked = run_cenote("config", "check", *file, "--set", "dram.capacity=64MiB", env=environment)  # of any machine
-    made.check = checked.stderr if checked.returncode else ""
-    made.config = tomllib.loads(run_cenote("config", "show", *file, env=environment).stdout)
+    shown = run_cenote("config", "show", *file, env=environment)  # `config check` would ask for the pod's machine, too
+    made.check = shown.stderr if shown.returncode else ""
+    made.config = tomllib.loads(shown.stdout)
     return made
 
 

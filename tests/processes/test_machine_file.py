@@ -117,7 +117,11 @@ def test_init_replaces_a_file_only_by_force(tmp_path: Path) -> None:
 def test_the_packages_file_is_valid_as_it_is_and_with_all_that_it_proposes(tmp_path: Path) -> None:
     text = (ROOT / "packaging" / "debian" / "cenote.toml").read_text()
     file = tmp_path / "cenote.toml"
-    for each in (text, text.replace("\n# capacity", "\ncapacity").replace("\n# paths", "\npaths")):
-        file.write_text(each.replace("\n# listen", "\nlisten") if each != text else each)
+    proposed = text.replace("\n# capacity", "\ncapacity").replace("\n# paths", "\npaths")
+    proposed = proposed.replace("\n# listen", "\nlisten")
+    here = proposed.replace("/var/lib/cenote", str(tmp_path)).replace("100GiB", "64MiB")  # this machine's disk
+    assert here.count(str(tmp_path)) == 2
+    for each in (text, here):
+        file.write_text(each)
         checked = run_cenote("config", "check", "--config", file)
         assert checked.returncode == 0, checked.stderr

@@ -361,5 +361,5 @@ def test_a_node_runs_as_a_user_of_its_own(public: Path, start_agent: StartAgent)
         node.kill_everything()
     # A directory of another user is not taken.
     ran = run_cenote("node", "--set", f"node.runtime_dir={place}")
-    assert ran.returncode == 1
+    assert ran.returncode == 2
     assert f"uid {NOBODY}" in ran.stderr

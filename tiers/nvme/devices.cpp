@@ -16,6 +16,7 @@
 #include "tiers/nvme/path_file.hpp"
 #include "tiers/nvme/pending_removals.hpp"
 #include "tiers/nvme/removal_log.hpp"
+#include "tiers/nvme/uring_engine.hpp"
 
 namespace cenote::nvme {
 
@@ -89,6 +90,18 @@ std::uint64_t devices::data_bytes() const noexcept {
 
 const std::string& devices::directory_of(std::uint32_t number) const noexcept {
   return paths_[number]->directory;
+}
+
+result<path_need> devices::check(const device_options& options, const std::string& directory) {
+  const std::uint64_t share = options.capacity / std::max<std::size_t>(options.directories.size(), 1);
+  auto usable = path_file::check({.directory = directory,
+                                  .bytes = budget_of(share).data_bytes,
+                                  .holder = options.holder,
+                                  .patience = {},
+                                  .require_mount = options.require_mount});
+  if (!usable || options.engine != engine_kind::io_uring) return usable;
+  const auto ring = uring_engine::check(options.queue_depth);
+  return ring ? usable : std::unexpected(ring.error());
 }
 
 void devices::open() {

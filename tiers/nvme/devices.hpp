@@ -14,6 +14,7 @@
 #include "memory/segment.hpp"
 #include "tiers/nvme/catalog_writer.hpp"
 #include "tiers/nvme/make_engine.hpp"
+#include "tiers/nvme/path_file.hpp"
 #include "tiers/nvme/removal_set.hpp"
 #include "tiers/nvme/store.hpp"
 
@@ -85,6 +86,10 @@ class devices {
   devices(const devices&) = delete;
   devices& operator=(const devices&) = delete;
   ~devices();
+
+  /// Whether open() would open the path, as far as that shows without a change that lasts. Errors: as
+  /// path_file::check(); those of an engine that is asked for by name.
+  [[nodiscard]] static result<path_need> check(const device_options& options, const std::string& directory);
 
   /// Begins to open all paths, each on a thread: a path waits for the last request of a worker that died.
   void open();

@@ -23,6 +23,7 @@
 
 #include "core/checksum.hpp"
 #include "core/file_lock.hpp"
+#include "core/folder_check.hpp"
 #include "tiers/nvme/io.hpp"
 
 namespace cenote::nvme {
@@ -70,11 +71,9 @@ result<void> check_mounted(const std::string& directory) {
   struct stat there {};
   struct stat root {};
   if (::stat((directory + "/data").c_str(), &there) == 0 && S_ISBLK(there.st_mode)) return {};
-  std::filesystem::path at = directory;  // or what of it is there
-  while (::stat(at.c_str(), &there) != 0) {
-    if (errno != ENOENT || at == at.root_path()) return fail_errno("stat", at.native());
-    at = at.parent_path();
-  }
+  const auto part = existing_part(directory);
+  if (!part) return std::unexpected(part.error());
+  if (::stat(part->c_str(), &there) != 0) return fail_errno("stat", part->native());
   if (::stat("/", &root) != 0) return fail_errno("stat", "/");
   if (there.st_dev != root.st_dev) return {};
   return fail(error_code::invalid_config,
@@ -118,6 +117,45 @@ result<void> make_directory(const std::string& directory) {
   return {};
 }
 
+/// Of the data file: whole sectors, and more than a superblock and a log.
+result<std::uint64_t> data_size_of(const path_options& options) {
+  const std::uint64_t bytes = options.bytes / sector_bytes * sector_bytes;
+  if (bytes > path_file::data_offset) return bytes;
+  return fail(error_code::invalid_argument,
+              options.directory + ": a path needs more than " + std::to_string(path_file::data_offset) + " bytes");
+}
+
+/// Before open(), which has effects on a terminal or a watchdog.
+result<void> check_kind(const std::string& data) {
+  struct stat facts {};
+  if (::stat(data.c_str(), &facts) != 0 || S_ISBLK(facts.st_mode) || S_ISREG(facts.st_mode)) return {};
+  return fail(error_code::invalid_config, data + " is neither a file nor a block device");
+}
+
+/// `place`: in the file system that the file is in, or will be.
+result<path_need> need_at(const std::string& place, std::uint64_t bytes) {
+  struct stat facts {};
+  struct statvfs space {};
+  if (::stat(place.c_str(), &facts) != 0) return fail_errno("stat", place);
+  if (::statvfs(place.c_str(), &space) != 0) return fail_errno("statvfs", place);
+  return path_need{facts.st_dev, bytes, std::uint64_t{space.f_bavail} * space.f_frsize};
+}
+
+std::unexpected<error> too_full(const std::string& data, const path_need& need) {
+  return fail(error_code::no_space, data + ": " + std::to_string(need.bytes) + " bytes needed, " +
+                                        std::to_string(need.available) + " available in the file system");
+}
+
+std::unexpected<error> too_full(const std::string& data, std::uint64_t bytes) {
+  const auto need = need_at(data, bytes);
+  return need ? too_full(data, *need) : std::unexpected(need.error());
+}
+
+/// A need that its file system can meet.
+result<path_need> checked_need(const std::string& data, const result<path_need>& need) {
+  return need && need->bytes > need->available ? too_full(data, *need) : need;
+}
+
 bool is_no_space(int error) noexcept {
   return error == ENOSPC || error == EDQUOT;
 }
@@ -144,11 +182,8 @@ result<std::uint64_t> new_store_id() {
 }  // namespace
 
 result<path_file> path_file::open(const path_options& options) {
-  const std::uint64_t wanted = options.bytes / sector_bytes * sector_bytes;
-  if (wanted <= data_offset) {
-    return fail(error_code::invalid_argument,
-                options.directory + ": a path needs more than " + std::to_string(data_offset) + " bytes");
-  }
+  const auto wanted = data_size_of(options);
+  if (!wanted) return std::unexpected(wanted.error());
   if (options.require_mount) {
     if (auto mounted = check_mounted(options.directory); !mounted) return std::unexpected(mounted.error());
   }
@@ -164,8 +199,41 @@ result<path_file> path_file::open(const path_options& options) {
   if (out.is_new_) {
     if (auto ok = out.write_superblock(); !ok) return std::unexpected(ok.error());
   }
-  if (auto ok = out.resize(wanted); !ok) return std::unexpected(ok.error());
+  if (auto ok = out.resize(*wanted); !ok) return std::unexpected(ok.error());
   return out;
+}
+
+result<path_need> path_file::check(const path_options& options) {
+  const auto bytes = data_size_of(options);
+  if (!bytes) return std::unexpected(bytes.error());
+  if (auto mounted = options.require_mount ? check_mounted(options.directory) : result<void>(); !mounted)
+    return std::unexpected(mounted.error());
+  const auto part = existing_part(options.directory);
+  if (!part) return std::unexpected(part.error());
+  const bool is_new = *part != std::filesystem::path(options.directory);
+  if (auto ours = is_new ? result<void>() : check_owner(options.directory); !ours) return std::unexpected(ours.error());
+  const auto writable = check_folder(options.directory);
+  // A full disk is no reason to stay away from a file that has its size.
+  if (!writable && (is_new || writable.error().code() != error_code::no_space))
+    return std::unexpected(writable.error());
+  path_file out;
+  out.directory_ = options.directory;
+  if (auto linked = check_link(out.data_path()); !linked) return std::unexpected(linked.error());
+  if (::access(out.data_path().c_str(), F_OK) != 0) return checked_need(out.data_path(), need_at(*part, *bytes));
+  return out.check_data(options.holder, *bytes);
+}
+
+/// Of a data file that is there.
+result<path_need> path_file::check_data(const std::string& holder, std::uint64_t bytes) {
+  if (auto opened = open_data(O_RDWR); !opened) return std::unexpected(opened.error());
+  if (auto known = read_superblock(); !known) return std::unexpected(known.error());
+  const auto need = need_of(bytes);
+  if (!need) return need;
+  if (auto usable = check_metadata(); !usable) return std::unexpected(usable.error());
+  const auto locked = lock({.directory = directory_, .bytes = 0, .holder = holder, .patience = {}}, LOCK_SH);
+  if (locked) return need;
+  const bool is_in_use = locked.error().code() == error_code::invalid_config;
+  return is_in_use ? fail(error_code::deadline_exceeded, locked.error().message()) : std::unexpected(locked.error());
 }
 
 result<path_file> path_file::open_read_only(const std::string& directory) {
@@ -192,6 +260,7 @@ result<path_file> path_file::open_read_only(const std::string& directory) {
 
 result<void> path_file::open_data(int flags) {
   const auto path = data_path();
+  if (auto usable = check_kind(path); !usable) return usable;
   flags |= O_CLOEXEC | O_NOCTTY;
   file_.reset(::open(path.c_str(), flags | O_DIRECT, 0600));
   direct_ = static_cast<bool>(file_);
@@ -275,7 +344,7 @@ result<void> path_file::write_superblock() {
   const auto first = std::make_unique<sector>();
   std::memcpy(first->bytes.data(), &head, sizeof head);
   const auto put = ::pwrite(file_.get(), first->bytes.data(), first->bytes.size(), 0);
-  if (put < 0 && errno == ENOSPC) return too_full(sector_bytes);
+  if (put < 0 && errno == ENOSPC) return too_full(data_path(), sector_bytes);
   if (put < 0) return fail_errno("pwrite", data_path());
   if (put != static_cast<ssize_t>(sector_bytes)) return fail_errno(EIO, "pwrite", data_path());
   if (::fdatasync(file_.get()) != 0) return fail_errno("fdatasync", data_path());
@@ -293,14 +362,39 @@ result<std::uint64_t> path_file::size_there() const {
   return static_cast<std::uint64_t>(about.st_size);
 }
 
+/// Refuses what the device, or the file and its file system together, have no room for.
+result<path_need> path_file::need_of(std::uint64_t bytes) const {
+  if (is_device_) {
+    const auto size = size_there();
+    if (!size) return std::unexpected(size.error());
+    if (*size >= bytes) return path_need();
+    return fail(error_code::no_space,
+                data_path() + ": " + std::to_string(bytes) + " bytes needed, the device has " + std::to_string(*size));
+  }
+  struct stat facts {};
+  if (::fstat(file_.get(), &facts) != 0) return fail_errno("fstat", data_path());
+  const bool has_size = static_cast<std::uint64_t>(facts.st_size) >= bytes;
+  // Reserved once, as its size says: what the disk has no room for any more is found out by the writes.
+  if (has_size && !is_new_) return path_need();
+  const std::uint64_t taken = static_cast<std::uint64_t>(facts.st_blocks) * 512;
+  return checked_need(data_path(), need_at(data_path(), bytes - std::min(bytes, taken)));
+}
+
+/// The database's folder, where there is one.
+result<void> path_file::check_metadata() const {
+  const auto place = directory_ + "/metadata";
+  struct stat facts {};
+  if (::stat(place.c_str(), &facts) != 0) return errno == ENOENT ? result<void>() : fail_errno("stat", place);
+  if (!S_ISDIR(facts.st_mode)) return fail_errno(ENOTDIR, "open", place);
+  const auto writable = check_folder(place);
+  return !writable && writable.error().code() == error_code::no_space ? result<void>() : writable;
+}
+
 result<void> path_file::resize(std::uint64_t wanted) {
   bytes_ = wanted;
   if (is_device_) {
-    const auto there = size_there();
-    if (!there) return std::unexpected(there.error());
-    if (*there >= wanted) return {};
-    return fail(error_code::no_space, data_path() + ": " + std::to_string(wanted) + " bytes needed, the device has " +
-                                          std::to_string(*there));
+    const auto fits = need_of(wanted);
+    return fits ? result<void>() : std::unexpected(fits.error());
   }
   // It may hold a cache of anybody's conversations.
   if (::fchmod(file_.get(), 0600) != 0) return fail_errno("fchmod", data_path());
@@ -309,18 +403,13 @@ result<void> path_file::resize(std::uint64_t wanted) {
   const auto length = static_cast<off_t>(wanted);
   if (about.st_size > length && ::ftruncate(file_.get(), length) != 0) return fail_errno("ftruncate", data_path());
   if (::fstat(file_.get(), &about) != 0) return fail_errno("fstat", data_path());
-  const auto taken = static_cast<std::uint64_t>(about.st_blocks) * 512;
-  if (about.st_size == length && taken >= wanted) return {};
-  // Reserved once, as its size says: what the disk has no room for any more is found out by the writes.
-  const bool was_reserved = about.st_size == length && !is_new_;
+  if (about.st_size == length && static_cast<std::uint64_t>(about.st_blocks) * 512 >= wanted) return {};
   // Asked before: fallocate would first take all that is left from everybody else.
-  struct statvfs space {};
-  if (::fstatvfs(file_.get(), &space) != 0) return fail_errno("fstatvfs", data_path());
-  const std::uint64_t needed = wanted - std::min(wanted, taken);
-  if (needed > std::uint64_t{space.f_bavail} * space.f_frsize) return was_reserved ? result<void>{} : too_full(needed);
+  if (const auto fits = need_of(wanted); !fits) return std::unexpected(fits.error());
   if (auto allocated = allocate(wanted); !allocated) {
     // The space taken so far goes back; what was in the file stays.
     if (::ftruncate(file_.get(), about.st_size) != 0) return fail_errno("ftruncate", data_path());
+    const bool was_reserved = about.st_size == length && !is_new_;
     if (!was_reserved || allocated.error().code() != error_code::no_space) return allocated;
   }
   return {};
@@ -333,17 +422,9 @@ result<void> path_file::allocate(std::uint64_t wanted) const {
     failed = ::fallocate(file_.get(), 0, 0, length) == 0 ? 0 : errno;
   } while (failed == EINTR);
   if (failed == EOPNOTSUPP) failed = ::ftruncate(file_.get(), length) == 0 ? 0 : errno;
-  if (is_no_space(failed) || failed == EFBIG) return too_full(wanted);
+  if (is_no_space(failed) || failed == EFBIG) return too_full(data_path(), wanted);
   if (failed != 0) return fail_errno(failed, "fallocate", data_path());
   return {};
-}
-
-std::unexpected<error> path_file::too_full(std::uint64_t needed) const {
-  struct statvfs space {};
-  if (::fstatvfs(file_.get(), &space) != 0) return fail_errno("fstatvfs", data_path());
-  return fail(error_code::no_space, data_path() + ": " + std::to_string(needed) + " bytes needed, " +
-                                        std::to_string(std::uint64_t{space.f_bavail} * space.f_frsize) +
-                                        " available in the file system");
 }
 
 }  // namespace cenote::nvme

@@ -1,6 +1,8 @@
 // One path of the NVMe tier: a directory with the file that holds the blocks, and who uses it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -16,6 +18,13 @@ struct path_options {
   std::string holder;                    ///< name of this node: the same in each of its processes
   std::chrono::milliseconds patience{};  ///< for the last requests of an earlier process of this node
   bool require_mount = false;            ///< the directory must not lie on the file system of `/`
+};
+
+/// The share of a file system that a path still takes.
+struct path_need {
+  dev_t file_system = 0;        ///< 0: none, it is a device
+  std::uint64_t bytes = 0;      ///< that are not reserved yet
+  std::uint64_t available = 0;  ///< in the file system, to all paths
 };
 
 /// An open path: DIRECTORY/data under an exclusive lock, and DIRECTORY/holder that says whose it is.
@@ -39,6 +48,9 @@ class path_file {
   /// layout_mismatch (not a file of ours or of this version; it is left as it is), no_space (with the bytes needed and
   /// available; a file that has its size already is taken as it is), system.
   [[nodiscard]] static result<path_file> open(const path_options& options);
+  /// Whether open() would do, as far as that shows without a change that lasts: what it would make is not made. Errors:
+  /// as open(); deadline_exceeded: a process has the path open, and the message names it.
+  [[nodiscard]] static result<path_need> check(const path_options& options);
   /// To look at what a node has left: makes and changes nothing, and never waits. The lock is a shared one, so no node
   /// begins to use the path meanwhile. Errors: invalid_argument (no store is there), invalid_config or
   /// deadline_exceeded (a process has it open; the message names it), layout_mismatch, system.
@@ -65,8 +77,10 @@ class path_file {
   [[nodiscard]] result<void> write_superblock();
   [[nodiscard]] result<std::uint64_t> size_there() const;
   [[nodiscard]] result<void> resize(std::uint64_t wanted);
+  [[nodiscard]] result<path_need> check_data(const std::string& holder, std::uint64_t bytes);
+  [[nodiscard]] result<path_need> need_of(std::uint64_t bytes) const;
+  [[nodiscard]] result<void> check_metadata() const;
   [[nodiscard]] result<void> allocate(std::uint64_t wanted) const;
-  [[nodiscard]] std::unexpected<error> too_full(std::uint64_t needed) const;
   [[nodiscard]] std::string data_path() const { return directory_ + "/data"; }
 
   std::string directory_;

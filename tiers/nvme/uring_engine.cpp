@@ -30,6 +30,20 @@ namespace cenote::nvme {
 
 namespace {
 
+/// With room for so many operations and a wake-up.
+result<void> begin_ring(io_uring& ring, std::size_t operations) {
+  const auto entries = static_cast<unsigned>(operations) + 1;
+  // Completions are worked on only when this thread asks for them; kernels before 6.1 do not know that.
+  int failed = io_uring_queue_init(entries, &ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
+  if (failed == -EINVAL) failed = io_uring_queue_init(entries, &ring, 0);
+  if (failed == -EPERM || failed == -ENOSYS || failed == -EACCES) {
+    return fail(error_code::unsupported, std::string("io_uring_setup: ") + std::strerror(-failed) +
+                                             "; it needs kernel.io_uring_disabled=0 and a seccomp profile that has it");
+  }
+  if (failed < 0) return fail_errno(-failed, "io_uring_setup", "");
+  return {};
+}
+
 constexpr unsigned most_depth = 1024;
 constexpr unsigned most_attempts = 1000;                          // of one transfer that the kernel asks to try again
 constexpr std::size_t most_parts = 16;                            // requests that go to the device as one
@@ -292,15 +306,7 @@ void uring_engine::loop::run(std::promise<result<void>>& ready) {
 }
 
 result<void> uring_engine::loop::set_up() {
-  const auto entries = static_cast<unsigned>(operations_.size()) + 1;
-  // Completions are worked on only when this thread asks for them; kernels before 6.1 do not know that.
-  int failed = io_uring_queue_init(entries, &ring_, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
-  if (failed == -EINVAL) failed = io_uring_queue_init(entries, &ring_, 0);
-  if (failed == -EPERM || failed == -ENOSYS || failed == -EACCES) {
-    return fail(error_code::unsupported, std::string("io_uring_setup: ") + std::strerror(-failed) +
-                                             "; it needs kernel.io_uring_disabled=0 and a seccomp profile that has it");
-  }
-  if (failed < 0) return fail_errno(-failed, "io_uring_setup", "");
+  if (auto begun = begin_ring(ring_, operations_.size()); !begun) return begun;
   file_registered_ = io_uring_register_files(&ring_, &descriptor_, 1) == 0;
   can_pin_ = io_uring_register_buffers_sparse(&ring_, pinned_memory::places) == 0;
   arm_wake();
@@ -544,6 +550,13 @@ void uring_engine::loop::deliver() {
 }
 
 // ------------------------------------------------------------------------------------------ the engine
+
+result<void> uring_engine::check(unsigned queue_depth) {
+  io_uring ring{};
+  auto begun = begin_ring(ring, std::clamp(queue_depth, 1U, most_depth));
+  if (begun) io_uring_queue_exit(&ring);
+  return begun;
+}
 
 result<std::unique_ptr<uring_engine>> uring_engine::create(const path_file& file, const engine_options& options,
                                                            callback done) {

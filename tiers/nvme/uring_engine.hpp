@@ -21,6 +21,8 @@ class uring_engine final : public io_engine {
   /// The file must live longer than the engine. Errors: unsupported (the kernel has no io_uring or forbids it), system.
   [[nodiscard]] static result<std::unique_ptr<uring_engine>> create(const path_file& file,
                                                                     const engine_options& options, callback done);
+  /// Whether create() can have a ring. Errors: the same.
+  [[nodiscard]] static result<void> check(unsigned queue_depth);
   uring_engine(const uring_engine&) = delete;
   uring_engine& operator=(const uring_engine&) = delete;
   ~uring_engine() override;

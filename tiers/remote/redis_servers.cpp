@@ -31,13 +31,21 @@ redis_settings settings_of(const redis_options& options) {
 
 }  // namespace
 
+std::vector<std::filesystem::path> epoch_files(const redis_options& options) {
+  std::vector<std::filesystem::path> files;
+  files.reserve(options.url.servers.size());
+  for (const redis::server_address& each : options.url.servers)
+    files.push_back(options.state / book_name(each, options.url));
+  return files;
+}
+
 result<std::deque<epoch_book>> open_epoch_books(const redis_options& options) {
   std::error_code failed;
   std::filesystem::create_directories(options.state, failed);
   if (failed) return fail_errno(failed.value(), "mkdir", options.state.native());
   std::deque<epoch_book> books;
-  for (const redis::server_address& each : options.url.servers) {
-    auto book = epoch_book::open(options.state / book_name(each, options.url), options.calendar());
+  for (const std::filesystem::path& each : epoch_files(options)) {
+    auto book = epoch_book::open(each, options.calendar());
     if (!book) return std::unexpected(book.error());
     books.push_back(std::move(*book));
   }

@@ -48,6 +48,10 @@ struct redis_options {
   std::function<std::uint64_t()> calendar = calendar_ns;  ///< nanoseconds since 1970
 };
 
+/// The files of the epochs, one a server: they are the same for backends that name the same server, database and
+/// prefix, which cannot both have it open.
+[[nodiscard]] std::vector<std::filesystem::path> epoch_files(const redis_options& options);
+
 /// Reads the books of epochs of all servers. Errors: as epoch_book::open(), `system` for the folder.
 [[nodiscard]] result<std::deque<epoch_book>> open_epoch_books(const redis_options& options);
 

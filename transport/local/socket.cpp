@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/byte_io.hpp"
+#include "core/folder_check.hpp"
 #include "core/text.hpp"
 
 namespace cenote::local {
@@ -60,8 +61,8 @@ result<unique_fd> new_socket(int flags) {
   return fd;
 }
 
-// Makes way for a new socket at `path`: a live one is an error, a dead one is unlinked.
-result<void> clear_way(const std::string& path, const sockaddr_un& address) {
+/// Whether a new socket may take the place of what is at `path`: a live one, or another kind of file, is an error.
+result<void> check_way(const std::string& path, const sockaddr_un& address) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) return {};
@@ -77,10 +78,9 @@ result<void> clear_way(const std::string& path, const sockaddr_un& address) {
     return fail(error_code::limit_exceeded, "a node already runs at " + path);
   }
   if (errno == EPROTOTYPE) {
-    return fail(error_code::limit_exceeded, "another program listens at " + path + "; choose another node.socket");
+    return fail(error_code::invalid_argument, "another program listens at " + path + "; choose another node.socket");
   }
   if (errno != ECONNREFUSED && errno != ENOENT) return fail_errno("connect", path);
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno("unlink", path);
   return {};
 }
 
@@ -247,6 +247,13 @@ result<bool> try_send_packet(int fd, std::span<const std::byte> head, std::span<
 
 }  // namespace detail
 
+result<void> check_place(const std::string& path) {
+  const auto address = address_of(path);
+  if (!address) return std::unexpected(address.error());
+  const auto usable = check_folder(std::filesystem::path(path).parent_path());
+  return usable ? check_way(path, *address) : usable;
+}
+
 result<unique_fd> listen_at(const std::string& path) {
   const auto address = address_of(path);
   if (!address) return std::unexpected(address.error());
@@ -258,7 +265,8 @@ result<unique_fd> listen_at(const std::string& path) {
     }
     if (why) return fail_errno(why.value(), "mkdir", parent.native());
   }
-  if (auto way = clear_way(path, *address); !way) return std::unexpected(std::move(way.error()));
+  if (auto way = check_way(path, *address); !way) return std::unexpected(std::move(way.error()));
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno("unlink", path);
   auto fd = new_socket(SOCK_NONBLOCK);
   if (!fd) return fd;
   if (::bind(fd->get(), generic(*address), sizeof *address) != 0) return fail_errno("bind", path);

@@ -40,9 +40,11 @@ struct peer_credentials {
 /// receiver at a time.
 
 /// Binds and listens at `path` (mode 0666: who may attach is decided by credentials). Makes the directory (0755) if
-/// it is missing. A socket left by a dead node is replaced. Errors: limit_exceeded when somebody answers there,
-/// invalid_argument when the path is too long or is not a socket, system.
+/// it is missing. A socket left by a dead node is replaced. Errors: limit_exceeded when a node
+/// answers there, invalid_argument when the path is too long, is not a socket, or another kind of program's, system.
 [[nodiscard]] result<unique_fd> listen_at(const std::string& path);
+/// Whether listen_at() would do, as far as that shows without a change that lasts. Errors: as listen_at().
+[[nodiscard]] result<void> check_place(const std::string& path);
 
 /// The next waiting connection; nothing when none waits. The connection is close-on-exec and non-blocking.
 [[nodiscard]] result<std::optional<unique_fd>> accept_one(int listener);

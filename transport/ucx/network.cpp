@@ -1,16 +1,23 @@
 #include "transport/ucx/network.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -414,7 +421,59 @@ class ucx_network final : public network {
   std::thread thread_;
 };
 
+constexpr std::chrono::seconds check_limit{10};
+
+/// The message of what is wrong; empty: nothing.
+std::string fault_of(const environment& variables) {
+  const auto loaded = load_library(variables);
+  if (!loaded) return loaded.error().message();
+  const auto begun = make_side(*loaded, {});
+  return begun ? "" : begun.error().message();
+}
+
+/// Writes the fault to the pipe and ends the process, without what UCX would do at its end.
+[[noreturn]] void report_fault(int pipe, const environment& variables) {
+  const std::string fault = fault_of(variables);
+  const bool is_written = ::write(pipe, fault.data(), fault.size()) == static_cast<ssize_t>(fault.size());
+  ::_exit(is_written && fault.empty() ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+/// Of a child, until it ends; nothing: it takes too long.
+std::optional<std::string> text_from(int pipe, std::chrono::steady_clock::time_point end) {
+  std::string text;
+  std::array<char, 512> part{};
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    pollfd item{pipe, POLLIN, 0};
+    if (left.count() <= 0 || ::poll(&item, 1, static_cast<int>(left.count())) == 0) return std::nullopt;
+    const ssize_t size = ::read(pipe, part.data(), part.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return text;
+    text.append(part.data(), static_cast<std::size_t>(size));
+  }
+}
+
 }  // namespace
+
+result<void> check_ucx(const environment& variables) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno("pipe");
+  const unique_fd output(ends[0]);
+  unique_fd input(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return fail_errno("fork");
+  if (child == 0) report_fault(input.get(), variables);
+  input.reset();
+  const auto fault = text_from(output.get(), std::chrono::steady_clock::now() + check_limit);
+  if (!fault) ::kill(child, SIGKILL);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!fault) return fail(error_code::system, "UCX does not answer");
+  if (!fault->empty()) return fail(error_code::unsupported, *fault);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS) return {};
+  return fail(error_code::system, "UCX ended the process that tried it");
+}
 
 result<std::unique_ptr<network>> start_network(const network_options& options, peer::network_events events) {
   return ucx_network::start(options, std::move(events));

@@ -32,4 +32,8 @@ class network : public peer::network {
 [[nodiscard]] result<std::unique_ptr<network>> start_network(const network_options& options,
                                                              peer::network_events events);
 
+/// Whether UCX can be loaded and begins to work with these variables: in a child process, since a process that needs no
+/// network should not have it. Errors: unsupported; system, among them that it does not answer in ten seconds.
+[[nodiscard]] result<void> check_ucx(const environment& variables);
+
 }  // namespace cenote::ucx

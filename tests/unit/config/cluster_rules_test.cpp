@@ -106,7 +106,10 @@ BOOST_AUTO_TEST_CASE(without_a_file_all_nodes_of_a_user_have_one_secret_which_no
   std::string folder = "/tmp/cenote-test.XXXXXX";
   BOOST_REQUIRE(::mkdtemp(folder.data()) != nullptr);
   ::setenv("STATE_DIRECTORY", folder.c_str(), 1);
+  BOOST_TEST(check_cluster_secret({}).has_value());
+  BOOST_TEST(!std::filesystem::exists(*secret_path({})), "a check makes none");
   const auto first = cluster_secret({});
+  BOOST_TEST(check_cluster_secret({}).has_value());
   const auto second = cluster_secret({});
   BOOST_REQUIRE(first.has_value());
   BOOST_TEST(first->size() == 64U);
@@ -118,6 +121,7 @@ BOOST_AUTO_TEST_CASE(without_a_file_all_nodes_of_a_user_have_one_secret_which_no
   BOOST_TEST((facts.st_mode & 0777) == 0600U);
   ::chmod(file.c_str(), 0644);
   BOOST_TEST(contains(cluster_secret({}).error().message(), "chmod 600"));
+  BOOST_TEST(check_cluster_secret({}).error().message() == cluster_secret({}).error().message());
   cluster_section named;
   named.secret_file = "/does/not/exist";
   BOOST_TEST(*secret_path(named) == named.secret_file);
@@ -125,6 +129,7 @@ BOOST_AUTO_TEST_CASE(without_a_file_all_nodes_of_a_user_have_one_secret_which_no
   std::filesystem::remove_all(folder);
   ::setenv("STATE_DIRECTORY", "/proc/none", 1);
   BOOST_TEST(contains(cluster_secret({}).error().message(), "cluster.secret_file"));
+  BOOST_TEST(contains(check_cluster_secret({}).error().message(), "cluster.secret_file: name one"));
   ::unsetenv("STATE_DIRECTORY");
 }
 

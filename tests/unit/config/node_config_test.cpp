@@ -306,6 +306,18 @@ BOOST_AUTO_TEST_CASE(a_path_of_the_nvme_tier_is_named_once_however_it_is_written
   refused(loaded("/store", "/other"), "are the same");
 }
 
+BOOST_AUTO_TEST_CASE(a_text_with_a_zero_byte_is_refused_since_a_path_would_end_there) {
+  refused(load_text("[node]\nsocket = \"/run/a\\u0000b\"\n"), "must not have a zero byte");
+  refused(load_text("[nvme]\npaths = [\"/mnt/a\\u0000b\"]\n"), "must not have a zero byte");
+}
+
+BOOST_AUTO_TEST_CASE(an_endpoint_of_events_that_nobody_could_have_is_refused) {
+  for (const char* const wrong : {"tcp://host", "tcp://", "tcp://:5557", "tcp://host:70000", "ipc://", "udp://a:1"})
+    refused(load_sets({std::string("publish.endpoint=") + wrong, "publish.name=n"}), "must be tcp://address:port");
+  for (const char* const good_one : {"tcp://*:5557", "tcp://[::1]:5557", "tcp://host:0", "ipc:///run/events"})
+    good(load_sets({std::string("publish.endpoint=") + good_one, "publish.name=n"}));
+}
+
 BOOST_AUTO_TEST_CASE(one_thread_is_refused) {
   refused(load_sets({"node.threads=1"}), "node.threads = 1: must be 0 (chosen from the machine) or at least 2");
 }

@@ -427,7 +427,7 @@ BOOST_AUTO_TEST_CASE(says_when_another_program_listens_there) {
   const unique_fd other = bound_socket(place.path(), SOCK_STREAM);
   BOOST_REQUIRE(::listen(other.get(), 1) == 0);
   BOOST_TEST((connect_to(place.path(), soon()).error().code() == error_code::not_running));
-  BOOST_TEST((listen_at(place.path()).error().code() == error_code::limit_exceeded));
+  BOOST_TEST((listen_at(place.path()).error().code() == error_code::invalid_argument));
 }
 
 BOOST_AUTO_TEST_CASE(a_process_out_of_descriptors_is_told_which_limit_to_raise) {
@@ -444,6 +444,24 @@ BOOST_AUTO_TEST_CASE(a_process_out_of_descriptors_is_told_which_limit_to_raise) 
   BOOST_REQUIRE(!got);
   BOOST_TEST((got.error().code() == error_code::limit_exceeded));
   BOOST_TEST(got.error().message().find("ulimit -n") != std::string::npos, got.error().message());
+}
+
+BOOST_AUTO_TEST_CASE(a_place_to_listen_at_is_checked_without_making_anything) {
+  const scratch place;
+  BOOST_TEST(check_place(place.path("made/on/the/way.sock")).has_value());
+  BOOST_TEST(std::filesystem::is_empty(place.dir));
+  std::ofstream(place.path("file")) << "x";
+  BOOST_TEST((check_place(place.path("file")).error().code() == error_code::invalid_argument));
+  BOOST_TEST(!check_place(place.path("file/a.sock")).has_value());
+  { const auto dead = bound_socket(place.path("dead.sock"), SOCK_SEQPACKET); }
+  BOOST_TEST(check_place(place.path("dead.sock")).has_value());
+  BOOST_TEST(std::filesystem::exists(place.path("dead.sock")), "only a listener takes its place");
+  const auto listener = listen_at(place.path("live.sock"));
+  BOOST_TEST((check_place(place.path("live.sock")).error().code() == error_code::limit_exceeded));
+  const auto other = bound_socket(place.path("other.sock"), SOCK_STREAM);
+  BOOST_REQUIRE(::listen(other.get(), 1) == 0);
+  BOOST_TEST((check_place(place.path("other.sock")).error().code() == error_code::invalid_argument));
+  BOOST_TEST((check_place("/tmp/" + std::string(120, 'x')).error().code() == error_code::invalid_argument));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -7,7 +7,9 @@
 
 #include <boost/test/unit_test.hpp>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "core/units.hpp"
 #include "tests/unit/tiers/nvme/temporary_directory.hpp"
@@ -299,6 +301,90 @@ BOOST_AUTO_TEST_CASE(a_directory_of_another_user_is_refused) {
   BOOST_TEST((refused.error().code() == error_code::invalid_config));
   BOOST_TEST(says(refused.error(), path + " belongs to uid 4242"));
   BOOST_TEST(!std::filesystem::exists(data()));
+}
+
+/// Of a check, with what it must leave as it is.
+std::optional<error> refusal_of(const path_options& options) {
+  const auto checked = path_file::check(options);
+  return checked ? std::nullopt : std::optional(checked.error());
+}
+
+BOOST_AUTO_TEST_CASE(a_check_makes_nothing_and_takes_what_opens) {
+  BOOST_TEST(!refusal_of(options()));
+  BOOST_TEST(!std::filesystem::exists(path));
+  BOOST_REQUIRE(path_file::open(options()).has_value());
+  const std::string before = first_sector();
+  for (const std::uint64_t size : {4 * MiB, 2 * MiB, 8 * MiB}) BOOST_TEST(!refusal_of(options(size)));
+  BOOST_TEST(std::filesystem::file_size(data()) == 4 * MiB);
+  BOOST_TEST(first_sector() == before);
+  BOOST_TEST(path_file::check(options(4 * MiB))->bytes == 0U, "it is reserved");
+  const auto more = path_file::check(options(12 * MiB));
+  BOOST_REQUIRE(more.has_value());
+  BOOST_TEST(more->bytes <= 8 * MiB);
+  BOOST_TEST(more->bytes > 7 * MiB);
+  BOOST_TEST(more->available > more->bytes);
+}
+
+BOOST_AUTO_TEST_CASE(a_check_refuses_what_does_not_open_with_the_same_words) {
+  const auto agree = [&](const path_options& subject, const std::string& part) {
+    const auto checked = refusal_of(subject);
+    const auto opened = path_file::open(subject);
+    BOOST_REQUIRE(checked.has_value());
+    BOOST_REQUIRE(!opened.has_value());
+    BOOST_TEST(says(*checked, part));
+    BOOST_TEST(checked->message() == opened.error().message());
+    BOOST_TEST((checked->code() == opened.error().code()));
+  };
+  agree(options(MiB), "a path needs more than");
+  BOOST_REQUIRE(path_file::open(options()).has_value());
+  BOOST_REQUIRE(::chmod(path.c_str(), 0777) == 0);
+  agree(options(), "by everybody");
+  BOOST_REQUIRE(::chmod(path.c_str(), 0700) == 0);
+  scribble(8, std::string(1, '\x63'));
+  agree(options(), "has format version 99");
+  scribble(0, "somebody");
+  agree(options(), "holds something else");
+  std::filesystem::remove(data());
+  std::filesystem::create_directory(data());
+  agree(options(), "neither a file nor a block device");
+  std::filesystem::remove(data());
+  std::filesystem::create_symlink("/dev/null", data());
+  agree(options(), "neither a file nor a block device");
+  std::filesystem::remove(data());
+  std::filesystem::create_symlink(root / "no device", data());
+  agree(options(), "is a link to");
+}
+
+BOOST_AUTO_TEST_CASE(a_check_says_what_a_disk_lacks) {
+  constexpr std::uint64_t much = std::uint64_t{1} << 50U;
+  const auto at_first = refusal_of(options(much));
+  BOOST_REQUIRE(at_first.has_value());
+  BOOST_TEST((at_first->code() == error_code::no_space));
+  BOOST_TEST(says(*at_first, std::to_string(much) + " bytes needed, "));
+  BOOST_REQUIRE(path_file::open(options()).has_value());
+  const auto later = refusal_of(options(much));
+  BOOST_REQUIRE(later.has_value());
+  BOOST_TEST((later->code() == error_code::no_space));
+}
+
+BOOST_AUTO_TEST_CASE(a_path_in_use_is_told_apart_by_a_check) {
+  auto theirs = options();
+  theirs.holder = "/run/theirs.sock";
+  const other_process holder(theirs);
+  for (const auto& with : {options(), theirs}) {
+    const auto checked = refusal_of(with);
+    BOOST_REQUIRE(checked.has_value());
+    BOOST_TEST((checked->code() == error_code::deadline_exceeded));
+    BOOST_TEST(says(*checked, "pid " + std::to_string(holder.pid())));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_check_refuses_metadata_that_is_no_directory) {
+  BOOST_REQUIRE(path_file::open(options()).has_value());
+  std::ofstream(path + "/metadata") << "x";
+  const auto checked = refusal_of(options());
+  BOOST_REQUIRE(checked.has_value());
+  BOOST_TEST(says(*checked, path + "/metadata: Not a directory"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
