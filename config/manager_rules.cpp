@@ -46,7 +46,8 @@ bool is_server(std::string_view store) {
 std::optional<manager_fault> store_fault(const manager_section& manager) {
   const std::string_view store = manager.store;
   if (store != "rocksdb" && store != "memory" && !store.starts_with("rocksdb:/") && !is_server(store)) {
-    return manager_fault{"manager.store", "is rocksdb, rocksdb:/DIR, redis://…, rediss://…, valkey://…, unix:///…, or memory"};
+    return manager_fault{"manager.store",
+                         "is rocksdb, rocksdb:/DIR, redis://…, rediss://…, valkey://…, unix:///…, or memory"};
   }
   if (!manager.store_auth_file.empty() && !is_server(store)) {
     return manager_fault{"manager.store_auth_file", "is for a manager.store on a Redis or Valkey server"};

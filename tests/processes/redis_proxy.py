@@ -27,13 +27,13 @@ class Behaviour:
 
 
 class Proxy:
-    """Listens on a port of the loopback for a server on a Unix socket. `up` is what nodes send, `down` what they get.
+    """Listens on a port of the loopback for a server on a Unix socket or another port. `up` is what nodes send, `down` what they get.
 
     A change of `up` and `down` is for connections that are made afterwards, too, and for those that are open; what was
     swallowed stays swallowed, so that a connection that fell silent is of no use any more.
     """
 
-    def __init__(self, server: Path) -> None:
+    def __init__(self, server: Path | int) -> None:
         self._server = server
         self.up = Behaviour()
         self.down = Behaviour()
@@ -78,9 +78,10 @@ class Proxy:
                 node, _ = self._listening.accept()
             except OSError:
                 return
-            server = socket.socket(socket.AF_UNIX)
+            is_local = isinstance(self._server, Path)
+            server = socket.socket(socket.AF_UNIX if is_local else socket.AF_INET)
             try:
-                server.connect(str(self._server))
+                server.connect(str(self._server) if is_local else ("127.0.0.1", self._server))
             except OSError:
                 node.close()
                 server.close()

@@ -128,10 +128,10 @@ void redis_lane::turn(steady_time now) {
   if (state_ == state::waiting && now >= retry_at_) begin_attempt(now);
   if (state_ == state::resolving) connect(now);
   if (state_ != state::waiting && state_ != state::ready && now >= attempt_until_) {
-    const std::string_view stage = state_ == state::resolving    ? "its name is not looked up yet"
+    const std::string_view stage = state_ == state::resolving      ? "its name is not looked up yet"
                                    : connection_.is_in_handshake() ? redis::no_handshake
-                                   : state_ == state::connecting ? "no connection"
-                                                                 : "it connects and says nothing";
+                                   : state_ == state::connecting   ? "no connection"
+                                                                   : "it connects and says nothing";
     lose(error(error_code::deadline_exceeded,
                std::string(stage) + " after " + std::to_string(settings_->timeout.count()) + " ms"),
          now);

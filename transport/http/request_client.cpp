@@ -91,8 +91,8 @@ class conversation {
   }
 
   result<void> begin_tls(const asio::ip::tcp::resolver::results_type& addresses) {
-    auto made = tls::make_client_context(
-        {.authority = service_.ca, .certificate = service_.certificate, .key = service_.key});
+    auto made =
+        tls::make_client_context({.authority = service_.ca, .certificate = service_.certificate, .key = service_.key});
     if (!made) return std::unexpected(made.error());
     tls_ = std::move(*made);
     tls_->set_verify_callback(asio::ssl::host_name_verification(service_.address.host));

@@ -46,8 +46,8 @@ concept wire_request = requires(Request request, const Request& made) {
 /// sends twice and moves the rest after every write, reads 16 KiB at a time, asserts at a reply that
 /// answers no command, and may raise SIGPIPE. So a value that is put goes from the block into the socket (no copy in
 /// user space), and one that is got from the socket into the block (none either: only what came together with the reply
-/// before it, at most 64 KiB, is copied once). With TLS the bytes are written once more, encrypted, into a buffer of the
-/// stream on their way out, and decrypted in one on their way in.
+/// before it, at most 64 KiB, is copied once). With TLS the bytes are written once more, encrypted, into a buffer of
+/// the stream on their way out, and decrypted in one on their way in.
 template <class Request>
 class server_connection {
   static_assert(wire_request<Request>);

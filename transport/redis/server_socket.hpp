@@ -18,8 +18,7 @@
 namespace cenote::redis {
 
 /// Where the handshake of TLS does not end in time: a server without TLS waits for the end of a line.
-inline constexpr std::string_view no_handshake =
-    "no handshake of TLS (redis:// is for a server without it)";
+inline constexpr std::string_view no_handshake = "no handshake of TLS (redis:// is for a server without it)";
 
 /// Bytes that came; 0: none for now.
 struct received_bytes {

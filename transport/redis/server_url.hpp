@@ -32,8 +32,8 @@ struct server_address {
 inline constexpr std::size_t most_servers = 16;
 
 /// `redis://[user@]host[:port][,host2[:port2]…][/db][?prefix=…]`, `unix:///path[?db=…&prefix=…&user=…]`.
-/// `valkey://` means the same as `redis://`. `rediss://` and `valkeys://` speak TLS, with the options `ca`, `cert`, `key`
-/// and `name`.
+/// `valkey://` means the same as `redis://`. `rediss://` and `valkeys://` speak TLS, with the options `ca`, `cert`,
+/// `key` and `name`.
 struct server_url {
   std::vector<server_address> servers;  ///< at least one
   std::string user;                     ///< empty: the server's default user

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t record_bytes = SSL3_RT_MAX_PLAIN_LENGTH;
 constexpr std::size_t record_room = SSL3_RT_MAX_PLAIN_LENGTH + SSL3_RT_MAX_ENCRYPTED_OVERHEAD + SSL3_RT_HEADER_LENGTH;
-constexpr std::size_t outgoing_bytes = 16 * record_room;        // of one system call
+constexpr std::size_t outgoing_bytes = 16 * record_room;         // of one system call
 constexpr std::size_t incoming_bytes = std::size_t{128} << 10U;  // of one system call
 // Answers to what the other side asks for while it takes nothing: more than that is an attack.
 constexpr std::size_t most_outgoing_bytes = 2 * outgoing_bytes;
@@ -149,10 +149,14 @@ std::string text_of(unsigned long failure) {
 }
 
 bool is_alert_about_certificate(int reason) noexcept {
-  constexpr std::array about_it{SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED, SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
-                                SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN,   SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED,
-                                SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED,   SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE,
-                                SSL_R_TLSV1_ALERT_UNKNOWN_CA,            SSL_R_TLSV1_ALERT_ACCESS_DENIED};
+  constexpr std::array about_it{SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED,
+                                SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
+                                SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN,
+                                SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED,
+                                SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED,
+                                SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE,
+                                SSL_R_TLSV1_ALERT_UNKNOWN_CA,
+                                SSL_R_TLSV1_ALERT_ACCESS_DENIED};
   return std::ranges::find(about_it, reason) != about_it.end();
 }
 
@@ -195,9 +199,10 @@ result<void> client_stream::state::expect(const std::string& host) {
   X509_VERIFY_PARAM* const rules = ::SSL_get0_param(session.get());
   ::X509_VERIFY_PARAM_set_hostflags(rules, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
   const bool is_number = numeric_address({.host = name, .port = 1}).has_value();
-  const bool is_taken = is_number ? ::X509_VERIFY_PARAM_set1_ip_asc(rules, name.c_str()) == 1
-                                  : !name.empty() && ::X509_VERIFY_PARAM_set1_host(rules, name.data(), name.size()) == 1 &&
-                                        ::SSL_set_tlsext_host_name(session.get(), name.c_str()) == 1;
+  const bool is_taken = is_number
+                            ? ::X509_VERIFY_PARAM_set1_ip_asc(rules, name.c_str()) == 1
+                            : !name.empty() && ::X509_VERIFY_PARAM_set1_host(rules, name.data(), name.size()) == 1 &&
+                                  ::SSL_set_tlsext_host_name(session.get(), name.c_str()) == 1;
   if (is_taken) return {};
   return fail(error_code::invalid_argument, "\"" + name + "\" is no name of a server's certificate");
 }
@@ -259,7 +264,8 @@ std::unexpected<error> client_stream::state::protocol_failure() {
     return fail(error_code::protocol_mismatch, "it does not speak TLS");
   }
   if (is_alert_about_certificate(reason)) {
-    return fail(error_code::permission_denied, "it does not take this client's certificate, or wants one (" + text_of(failure) + ")");
+    return fail(error_code::permission_denied,
+                "it does not take this client's certificate, or wants one (" + text_of(failure) + ")");
   }
   return fail(error_code::malformed, "TLS: " + text_of(failure));
 }

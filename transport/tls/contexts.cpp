@@ -1,6 +1,9 @@
 #include "transport/tls/contexts.hpp"
 
+#include <openssl/err.h>
 #include <openssl/ssl.h>
+
+#include <system_error>
 
 namespace cenote::tls {
 
@@ -9,7 +12,11 @@ namespace {
 using failure_code = boost::system::error_code;
 
 std::unexpected<error> unusable(const std::string& file, std::string_view use, const failure_code& why) {
-  return fail(error_code::invalid_argument, file + " cannot be used as " + std::string(use) + ": " + why.message());
+  // A number of OpenSSL, for which Boost has no text where the system failed.
+  const auto number = static_cast<unsigned long>(static_cast<unsigned>(why.value()));
+  const std::string reason =
+      ERR_SYSTEM_ERROR(number) ? std::generic_category().message(ERR_GET_REASON(number)) : why.message();
+  return fail(error_code::invalid_argument, file + " cannot be used as " + std::string(use) + ": " + reason);
 }
 
 }  // namespace
