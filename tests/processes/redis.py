@@ -94,13 +94,13 @@ class Redis:
 class SecuredRedis(Redis):
     """A server that speaks TLS at a port of the loopback, with a certificate that is its own authority."""
 
-    def __init__(self, shown: Identity, *settings: str, clients: str = "no") -> None:
-        self.shown = shown
+    def __init__(self, identity: Identity, *settings: str, clients: str = "no") -> None:
+        self.identity = identity
         self.port = free_port()
-        files = ("--tls-cert-file", str(shown.certificate), "--tls-key-file", str(shown.key))
-        authority = ("--tls-ca-cert-file", str(shown.certificate), "--tls-auth-clients", clients)
+        files = ("--tls-cert-file", str(identity.certificate), "--tls-key-file", str(identity.key))
+        authority = ("--tls-ca-cert-file", str(identity.certificate), "--tls-auth-clients", clients)
         super().__init__("--tls-port", str(self.port), *files, *authority, *settings)
 
     @property
     def url(self) -> str:
-        return f"rediss://127.0.0.1:{self.port}?ca={self.shown.certificate}"
+        return f"rediss://127.0.0.1:{self.port}?ca={self.identity.certificate}"

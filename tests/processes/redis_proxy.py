@@ -27,7 +27,8 @@ class Behaviour:
 
 
 class Proxy:
-    """Listens on a port of the loopback for a server on a Unix socket or another port. `up` is what nodes send, `down` what they get.
+    """Listens on a port of the loopback for a server on a Unix socket or a port. `up` is what nodes send, `down` what
+    they get.
 
     A change of `up` and `down` is for connections that are made afterwards, too, and for those that are open; what was
     swallowed stays swallowed, so that a connection that fell silent is of no use any more.

@@ -368,7 +368,7 @@ def test_a_password_is_read_from_a_file_and_shown_nowhere(tmp_path: Path) -> Non
 
 def test_a_store_is_written_and_read_through_tls(tmp_path: Path) -> None:
     store = SecuredRedis(self_signed(tmp_path), *DURABLE, clients="yes")
-    own = f"{store.url}&cert={store.shown.certificate}&key={store.shown.key}"
+    own = f"{store.url}&cert={store.identity.certificate}&key={store.identity.key}"
     with Manager(tmp_path / "manager", f"manager.store={own}") as manager:
         manager.add_instance("i")
         manager.write("i", [1])

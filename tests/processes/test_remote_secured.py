@@ -238,7 +238,7 @@ def test_an_address_or_a_file_that_can_never_work_keeps_a_node_from_starting(
 def test_a_stalled_handshake_keeps_no_other_server_waiting(
     launch: Callable[..., Node], attach: Attach, redis: SecuredRedis, identity: Identity
 ) -> None:
-    """Of two servers one serves: the one that says nothing has the blocks that are not found."""
+    """Of two servers one serves: the silent one has the blocks that are not found."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         taken: list[socket.socket] = []
         threading.Thread(target=lambda: taken.append(silent.accept()[0]), daemon=True).start()

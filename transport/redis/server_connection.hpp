@@ -77,9 +77,11 @@ class server_connection {
 
   [[nodiscard]] int descriptor() const noexcept { return socket_.descriptor(); }
   [[nodiscard]] short wanted_events() const noexcept;
-  [[nodiscard]] bool is_connected() const noexcept { return socket_.reached() == server_socket::stage::open; }
+  [[nodiscard]] bool is_connected() const noexcept { return socket_.reached() == server_socket::socket_stage::open; }
   /// The server took the connection, and the handshake of TLS has not ended.
-  [[nodiscard]] bool is_in_handshake() const noexcept { return socket_.reached() == server_socket::stage::handshake; }
+  [[nodiscard]] bool is_in_handshake() const noexcept {
+    return socket_.reached() == server_socket::socket_stage::handshake;
+  }
   [[nodiscard]] bool is_idle() const noexcept { return unsent_.empty() && waiting_.empty(); }
   [[nodiscard]] std::size_t unsent_bytes() const noexcept { return unsent_bytes_; }
   /// Of blocks that were asked for or sent, and not answered.
@@ -106,7 +108,7 @@ class server_connection {
 
   [[nodiscard]] std::size_t gather(std::span<struct iovec> runs) noexcept;
   void advance(std::size_t bytes, steady_time now);
-  [[nodiscard]] result<std::size_t> receive(tls::client_stream::source from);
+  [[nodiscard]] result<std::size_t> receive(tls::client_stream::byte_origin origin);
   [[nodiscard]] result<void> parse(steady_time now, const listener& receiver);
   [[nodiscard]] std::unexpected<error> refused_early() const;
   [[nodiscard]] result<bool> begin_value(steady_time now, const listener& receiver);

@@ -56,15 +56,16 @@ template <class Request>
 result<void> server_connection<Request>::serve(short events, steady_time now, const listener& receiver) {
   if (events == 0) return {};
   if (!is_connected()) {
+    const bool was_in_handshake = is_in_handshake();
     if (auto advanced = socket_.advance(); !advanced) return advanced;
     if (!is_connected()) return {};
-    events = static_cast<short>(events | POLLIN);  // of which TLS may have some already
+    if (was_in_handshake) events = static_cast<short>(events | POLLIN);  // TLS may have received more
   }
   if ((events & POLLOUT) != 0) flush(now);
   if ((events & (POLLIN | POLLHUP | POLLERR)) == 0) return {};
-  using source = tls::client_stream::source;
+  using origin = tls::client_stream::byte_origin;
   for (std::size_t taken = 0;;) {
-    const auto got = receive(taken < wire::bytes_a_turn ? source::socket : source::buffer);
+    const auto got = receive(taken < wire::bytes_a_turn ? origin::socket : origin::buffer);
     if (!got) return std::unexpected(got.error());
     if (*got == 0) break;
     taken += *got;
@@ -152,7 +153,7 @@ std::span<std::byte> server_connection<Request>::direct_run() noexcept {
 
 /// Bytes that came; 0: none for now.
 template <class Request>
-result<std::size_t> server_connection<Request>::receive(tls::client_stream::source from) {
+result<std::size_t> server_connection<Request>::receive(tls::client_stream::byte_origin origin) {
   if (in_begin_ == in_end_) in_begin_ = in_end_ = 0;
   if (in_end_ == buffer_.size()) {
     std::memmove(buffer_.data(), buffer_.data() + in_begin_, in_end_ - in_begin_);
@@ -163,7 +164,7 @@ result<std::size_t> server_connection<Request>::receive(tls::client_stream::sour
   const auto direct = direct_run();
   const std::array runs{iovec{direct.data(), direct.size()}, iovec{buffer_.data() + in_end_, buffer_.size() - in_end_}};
   const std::size_t first = direct.empty() ? 1 : 0;
-  const auto received = socket_.receive(std::span(runs).subspan(first), from);
+  const auto received = socket_.receive(std::span(runs).subspan(first), origin);
   if (!received) return std::unexpected(received.error());
   const std::size_t got = received->bytes;
   is_drained_ = received->is_last;

@@ -49,7 +49,7 @@ result<void> server_socket::begin(std::span<const socket_address> addresses, std
     if (::connect(opened.get(), to.get(), to.size) == 0 || errno == EINPROGRESS) {
       socket_ = std::move(opened);
       secured_ = std::move(secured);
-      stage_ = stage::connecting;
+      stage_ = socket_stage::connecting;
       is_local_ = family == AF_UNIX;
       has_reply_ = false;
       return {};
@@ -60,30 +60,30 @@ result<void> server_socket::begin(std::span<const socket_address> addresses, std
 }
 
 result<void> server_socket::advance() {
-  if (stage_ == stage::connecting) {
+  if (stage_ == socket_stage::connecting) {
     int failed = 0;
     socklen_t size = sizeof(failed);
     if (::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &failed, &size) != 0) return fail_errno("getsockopt");
     if (failed != 0) return fail_errno(failed, "connect", "");
-    stage_ = secured_ ? stage::handshake : stage::open;
+    stage_ = secured_ ? socket_stage::handshake : socket_stage::open;
   }
-  if (stage_ != stage::handshake) return {};
+  if (stage_ != socket_stage::handshake) return {};
   const auto done = secured_->shake_hands(socket_.get());
   if (!done && done.error().code() == error_code::protocol_mismatch) {
     return fail(error_code::protocol_mismatch, done.error().message() + ": redis:// is for a server without it");
   }
   if (!done) return std::unexpected(done.error());
-  if (*done) stage_ = stage::open;
+  if (*done) stage_ = socket_stage::open;
   return {};
 }
 
-result<received_bytes> server_socket::receive(std::span<const iovec> runs, tls::client_stream::source from) {
+result<received_bytes> server_socket::receive(std::span<const iovec> runs, tls::client_stream::byte_origin origin) {
   if (!secured_) {
-    if (from == tls::client_stream::source::buffer) return received_bytes{};
+    if (origin == tls::client_stream::byte_origin::buffer) return received_bytes{};
     return receive_plain(runs);
   }
   const std::span room(static_cast<std::byte*>(runs.front().iov_base), runs.front().iov_len);
-  const auto got = secured_->read(room, from);
+  const auto got = secured_->read(room, origin);
   if (!got) return std::unexpected(got.error());
   return received_bytes{.bytes = *got, .is_last = *got == 0};
 }
@@ -107,9 +107,10 @@ result<received_bytes> server_socket::receive_plain(std::span<const iovec> runs)
 }
 
 /// A server with TLS ends a connection without it.
-std::unexpected<error> server_socket::without_reply(error why) const {
-  if (has_reply_ || is_local_) return std::unexpected(std::move(why));
-  return fail(why.code(), why.message() + " without a reply; if it speaks TLS, its address begins with rediss://");
+std::unexpected<error> server_socket::without_reply(error failure) const {
+  if (has_reply_ || is_local_) return std::unexpected(std::move(failure));
+  return fail(failure.code(),
+              failure.message() + " without a reply; if it speaks TLS, its address begins with rediss://");
 }
 
 result<std::size_t> server_socket::send(std::span<const iovec> runs) {
@@ -127,23 +128,23 @@ result<std::size_t> server_socket::send(std::span<const iovec> runs) {
 }
 
 result<void> server_socket::flush() {
-  return secured_ && stage_ == stage::open ? secured_->flush() : result<void>();
+  return secured_ && stage_ == socket_stage::open ? secured_->flush() : result<void>();
 }
 
 void server_socket::close() noexcept {
   if (secured_) secured_->end();
   secured_.reset();
   socket_.reset();
-  stage_ = stage::closed;
+  stage_ = socket_stage::closed;
 }
 
 short server_socket::wanted_events(bool has_more) const noexcept {
   const bool has_unsent = has_more || (secured_ && secured_->is_unsent());
   switch (stage_) {
-    case stage::closed: return 0;
-    case stage::connecting: return POLLOUT;
-    case stage::handshake:
-    case stage::open: return static_cast<short>(has_unsent ? POLLIN | POLLOUT : POLLIN);
+    case socket_stage::closed: return 0;
+    case socket_stage::connecting: return POLLOUT;
+    case socket_stage::handshake:
+    case socket_stage::open: return static_cast<short>(has_unsent ? POLLIN | POLLOUT : POLLIN);
   }
   return 0;
 }

@@ -34,8 +34,8 @@ struct received_bytes {
 /// Never waits. Not thread-safe.
 class server_socket {
  public:
-  /// How far it has come.
-  enum class stage : std::uint8_t { closed, connecting, handshake, open };
+  /// The part of a connection's life.
+  enum class socket_stage : std::uint8_t { closed, connecting, handshake, open };
 
   /// Begins to connect to the first of `addresses`, from the `first` on and around, that does not refuse at once. With
   /// `secured` all that is sent and received goes through TLS. Errors: system.
@@ -44,7 +44,7 @@ class server_socket {
   /// Goes on to connect, once poll() saw something. Errors: system, and those of the handshake.
   [[nodiscard]] result<void> advance();
   /// Receives into the runs in their order. Errors: what ended the connection.
-  [[nodiscard]] result<received_bytes> receive(std::span<const iovec> runs, tls::client_stream::source from);
+  [[nodiscard]] result<received_bytes> receive(std::span<const iovec> runs, tls::client_stream::byte_origin origin);
   /// Bytes of the runs that were taken; 0: none for now. Errors: what ended the connection.
   [[nodiscard]] result<std::size_t> send(std::span<const iovec> runs);
   /// Sends what send() took and the socket did not.
@@ -52,16 +52,16 @@ class server_socket {
   void close() noexcept;
 
   [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
-  [[nodiscard]] stage reached() const noexcept { return stage_; }
-  /// What poll() has to look for; `has_more`: there is something to send.
+  [[nodiscard]] socket_stage reached() const noexcept { return stage_; }
+  /// The events for poll(); `has_more`: there is something to send.
   [[nodiscard]] short wanted_events(bool has_more) const noexcept;
 
  private:
   [[nodiscard]] result<received_bytes> receive_plain(std::span<const iovec> runs);
-  [[nodiscard]] std::unexpected<error> without_reply(error why) const;
+  [[nodiscard]] std::unexpected<error> without_reply(error failure) const;
 
   unique_fd socket_;
-  stage stage_ = stage::closed;
+  socket_stage stage_ = socket_stage::closed;
   bool is_local_ = false;  ///< a Unix socket
   bool has_reply_ = false;
   std::optional<tls::client_stream> secured_;

@@ -13,7 +13,7 @@ struct client_files {
   bool operator==(const client_files&) const = default;
 };
 
-/// How a server is told from any other.
+/// The identity of a server, and a client's own.
 struct client_settings {
   client_files files{};
   std::string name{};  ///< in the server's certificate, a host or an address; empty: the host that is connected to

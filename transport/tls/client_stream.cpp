@@ -69,7 +69,7 @@ int write_wire(BIO* bio, const char* data, std::size_t size, std::size_t* writte
   return 1;
 }
 
-int read_wire(BIO* bio, char* room, std::size_t size, std::size_t* got) noexcept {
+int read_wire(BIO* bio, char* room, std::size_t size, std::size_t* bytes) noexcept {
   wire& line = wire_behind(bio);
   ::BIO_clear_retry_flags(bio);
   ssize_t n = -1;
@@ -79,7 +79,7 @@ int read_wire(BIO* bio, char* room, std::size_t size, std::size_t* got) noexcept
     if (n >= 0 || errno != EINTR) break;
   }
   if (n > 0) {
-    *got = static_cast<std::size_t>(n);
+    *bytes = static_cast<std::size_t>(n);
     return 1;
   }
   if (n == 0) {
@@ -115,7 +115,7 @@ class run_reader {
   explicit run_reader(std::span<const iovec> runs) noexcept : runs_(runs) {}
 
   [[nodiscard]] bool is_at_end() const noexcept { return runs_.empty(); }
-  /// What is left of the present run.
+  /// The rest of the present run.
   [[nodiscard]] std::span<const std::byte> run() const noexcept {
     return std::span(static_cast<const std::byte*>(runs_.front().iov_base), runs_.front().iov_len).subspan(done_);
   }
@@ -177,7 +177,7 @@ std::string explained(long verdict, const std::string& name) {
 
 }  // namespace
 
-struct client_stream::state {
+struct client_stream::session_state {
   wire line{};
   std::unique_ptr<context> settings;
   session_handle session;
@@ -192,8 +192,8 @@ struct client_stream::state {
   [[nodiscard]] result<void> flush();
 };
 
-/// The name that the certificate must have; a name, not a number, is also said to the server, which may have several.
-result<void> client_stream::state::expect(const std::string& host) {
+/// The name that the certificate must have; a name, not a number, is also sent to the server, which may have several.
+result<void> client_stream::session_state::expect(const std::string& host) {
   name = host.substr(0, host.find('%'));  // the interface of an address is this machine's business
   if (name.ends_with('.')) name.pop_back();
   X509_VERIFY_PARAM* const rules = ::SSL_get0_param(session.get());
@@ -209,7 +209,7 @@ result<void> client_stream::state::expect(const std::string& host) {
 
 result<client_stream> client_stream::make(const client_settings& settings, const std::string& host) {
   ::ERR_clear_error();
-  auto made = std::make_unique<state>();
+  auto made = std::make_unique<session_state>();
   auto loaded = make_client_context(settings.files);
   if (!loaded) return std::unexpected(loaded.error());
   made->settings = std::move(*loaded);
@@ -234,13 +234,13 @@ result<client_stream> client_stream::make(const client_settings& settings, const
   return client_stream(std::move(made));
 }
 
-client_stream::client_stream(std::unique_ptr<state> made) : state_(std::move(made)) {}
+client_stream::client_stream(std::unique_ptr<session_state> state) : state_(std::move(state)) {}
 client_stream::client_stream(client_stream&&) noexcept = default;
 client_stream& client_stream::operator=(client_stream&&) noexcept = default;
 client_stream::~client_stream() = default;
 
-/// Why a call of OpenSSL did not work.
-std::unexpected<error> client_stream::state::failure_of(int outcome) {
+/// The reason of a call of OpenSSL that failed.
+std::unexpected<error> client_stream::session_state::failure_of(int outcome) {
   const int what = ::SSL_get_error(session.get(), outcome);
   has_failed = true;
   if (what == SSL_ERROR_ZERO_RETURN) return fail(error_code::system, "the server closed the connection");
@@ -252,7 +252,7 @@ std::unexpected<error> client_stream::state::failure_of(int outcome) {
   return protocol_failure();
 }
 
-std::unexpected<error> client_stream::state::protocol_failure() {
+std::unexpected<error> client_stream::session_state::protocol_failure() {
   const unsigned long failure = ::ERR_get_error();
   const int reason = ::ERR_GET_REASON(failure);
   ::ERR_clear_error();
@@ -271,7 +271,7 @@ std::unexpected<error> client_stream::state::protocol_failure() {
 }
 
 result<bool> client_stream::shake_hands(int socket) {
-  state& self = *state_;
+  session_state& self = *state_;
   self.line.socket = socket;
   ::ERR_clear_error();
   const int outcome = ::SSL_connect(self.session.get());
@@ -282,16 +282,16 @@ result<bool> client_stream::shake_hands(int socket) {
   }
   if (::SSL_get_error(self.session.get(), outcome) != SSL_ERROR_WANT_READ) {
     auto failed = self.failure_of(outcome);
-    (void)self.flush();  // the alert that says why
+    (void)self.flush();  // the alert with the reason
     return failed;
   }
   if (auto sent = self.flush(); !sent) return std::unexpected(sent.error());
   return false;
 }
 
-result<std::size_t> client_stream::read(std::span<std::byte> room, source from) {
-  state& self = *state_;
-  self.line.may_receive = from == source::socket;
+result<std::size_t> client_stream::read(std::span<std::byte> room, byte_origin origin) {
+  session_state& self = *state_;
+  self.line.may_receive = origin == byte_origin::socket;
   ::ERR_clear_error();
   std::size_t got = 0;
   const int outcome = ::SSL_read_ex(self.session.get(), room.data(), room.size(), &got);
@@ -301,7 +301,7 @@ result<std::size_t> client_stream::read(std::span<std::byte> room, source from) 
   return self.failure_of(outcome);
 }
 
-result<std::size_t> client_stream::state::encrypt(std::span<const std::byte> bytes) {
+result<std::size_t> client_stream::session_state::encrypt(std::span<const std::byte> bytes) {
   std::size_t written = 0;
   ::ERR_clear_error();
   const int outcome = ::SSL_write_ex(session.get(), bytes.data(), bytes.size(), &written);
@@ -310,7 +310,7 @@ result<std::size_t> client_stream::state::encrypt(std::span<const std::byte> byt
 }
 
 result<std::size_t> client_stream::write(std::span<const iovec> runs) {
-  state& self = *state_;
+  session_state& self = *state_;
   run_reader reader(runs);
   std::size_t taken = 0;
   while (!reader.is_at_end() && self.line.room() >= record_room) {
@@ -328,7 +328,7 @@ result<std::size_t> client_stream::write(std::span<const iovec> runs) {
   return taken;
 }
 
-result<void> client_stream::state::flush() {
+result<void> client_stream::session_state::flush() {
   while (line.sent < line.outgoing.size()) {
     const ssize_t n = ::send(line.socket, line.outgoing.data() + line.sent, line.outgoing.size() - line.sent,
                              MSG_NOSIGNAL | MSG_DONTWAIT);

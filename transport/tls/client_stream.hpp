@@ -34,13 +34,13 @@ class client_stream {
   /// one that the settings name. No byte of write() goes out before.
   [[nodiscard]] result<bool> shake_hands(int socket);
 
-  /// Where decrypted bytes come from.
-  enum class source : std::uint8_t {
+  /// The origin of decrypted bytes.
+  enum class byte_origin : std::uint8_t {
     socket,  ///< what was received, and what the socket has
-    buffer,  ///< only what was received: after 0 bytes poll() says whether there is more
+    buffer,  ///< only what was received: after 0 bytes poll() knows of all that is left
   };
   /// Bytes of at most one record; 0: none for now.
-  [[nodiscard]] result<std::size_t> read(std::span<std::byte> room, source from);
+  [[nodiscard]] result<std::size_t> read(std::span<std::byte> room, byte_origin origin);
   /// Takes bytes of the runs as long as there is room for whole records, and sends: the bytes that were taken. Large
   /// runs are encrypted where they are; small ones are put together first.
   [[nodiscard]] result<std::size_t> write(std::span<const iovec> runs);
@@ -48,14 +48,14 @@ class client_stream {
   [[nodiscard]] result<void> flush();
   /// Whether there is something to flush.
   [[nodiscard]] bool is_unsent() const noexcept;
-  /// Says the end to the other side, if the socket takes it at once.
+  /// Sends the end of TLS to the other side, if the socket takes it at once.
   void end() noexcept;
 
  private:
-  struct state;
-  explicit client_stream(std::unique_ptr<state> made);
+  struct session_state;
+  explicit client_stream(std::unique_ptr<session_state> state);
 
-  std::unique_ptr<state> state_;
+  std::unique_ptr<session_state> state_;
 };
 
 }  // namespace cenote::tls

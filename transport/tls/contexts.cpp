@@ -9,13 +9,12 @@ namespace cenote::tls {
 
 namespace {
 
-using failure_code = boost::system::error_code;
-
-std::unexpected<error> unusable(const std::string& file, std::string_view use, const failure_code& why) {
+std::unexpected<error> unusable(const std::string& file, std::string_view use,
+                                const boost::system::error_code& failure) {
   // A number of OpenSSL, for which Boost has no text where the system failed.
-  const auto number = static_cast<unsigned long>(static_cast<unsigned>(why.value()));
+  const auto number = static_cast<unsigned long>(static_cast<unsigned>(failure.value()));
   const std::string reason =
-      ERR_SYSTEM_ERROR(number) ? std::generic_category().message(ERR_GET_REASON(number)) : why.message();
+      ERR_SYSTEM_ERROR(number) ? std::generic_category().message(ERR_GET_REASON(number)) : failure.message();
   return fail(error_code::invalid_argument, file + " cannot be used as " + std::string(use) + ": " + reason);
 }
 
@@ -29,7 +28,7 @@ std::unique_ptr<context> make_context(context::method side) {
 }
 
 result<void> load_identity(context& target, const std::string& certificate, const std::string& key) {
-  failure_code wrong;
+  boost::system::error_code wrong;
   // OpenSSL's own callback asks a terminal for the passphrase, and waits.
   target.set_password_callback([](std::size_t, context::password_purpose) { return std::string(); }, wrong);
   if (wrong || target.use_certificate_chain_file(certificate, wrong)) {
@@ -42,7 +41,7 @@ result<void> load_identity(context& target, const std::string& certificate, cons
 }
 
 result<void> load_authority(context& target, const std::string& file, std::string_view use) {
-  failure_code wrong;
+  boost::system::error_code wrong;
   if (target.load_verify_file(file, wrong)) return unusable(file, use, wrong);
   return {};
 }
@@ -50,7 +49,7 @@ result<void> load_authority(context& target, const std::string& file, std::strin
 result<std::unique_ptr<context>> make_client_context(const client_files& files) {
   auto made = make_context(context::tls_client);
   if (files.authority.empty()) {
-    failure_code wrong;
+    boost::system::error_code wrong;
     if (made->set_default_verify_paths(wrong)) return unusable("the system's store", "authorities", wrong);
   } else if (auto loaded = load_authority(*made, files.authority, "the certificates that sign servers' (PEM)");
              !loaded) {

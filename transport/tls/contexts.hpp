@@ -23,8 +23,8 @@ using context = boost::asio::ssl::context;
 /// disk. Errors: invalid_argument, which names the file.
 [[nodiscard]] result<void> load_authority(context& target, const std::string& file, std::string_view use);
 
-/// A client's context: the server's certificate has to be signed by an authority of these files. Who verifies the name
-/// is the connection. Blocks for the disk. Errors: invalid_argument, which names the file.
+/// A client's context: the server's certificate has to be signed by an authority of these files. The connection
+/// verifies the name. Blocks for the disk. Errors: invalid_argument, which names the file.
 [[nodiscard]] result<std::unique_ptr<context>> make_client_context(const client_files& files);
 
 }  // namespace cenote::tls

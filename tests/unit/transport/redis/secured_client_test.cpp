@@ -31,12 +31,12 @@ using test::identity_files;
 
 constexpr const char* local_names = "DNS:localhost,IP:127.0.0.1";
 
-/// Who signs, and whom it has signed.
+/// An authority, and the identities that it has signed.
 struct secured_world {
   test::scratch_folder folder;
   identity_files authority{folder.path(), "authority"};
   identity_files server{folder.path(), "server", &authority, {.names = local_names}};
-  identity_files own{folder.path(), "client", &authority};
+  identity_files client_identity{folder.path(), "client", &authority};
 
   [[nodiscard]] server_access access_to(const std::string& port) const {
     server_access made{.address = {.path = {}, .place = {"127.0.0.1", static_cast<std::uint16_t>(std::stoi(port))}}};
@@ -45,10 +45,12 @@ struct secured_world {
     return made;
   }
   /// Settings of a Redis server that shows this identity at this port.
-  [[nodiscard]] std::vector<std::string> settings(const std::string& port, const identity_files& shown,
+  [[nodiscard]] std::vector<std::string> settings(const std::string& port, const identity_files& identity,
                                                   const std::string& clients = "no") const {
-    return {"--tls-port",         port,           "--tls-cert-file",    shown.certificate_path,
-            "--tls-key-file",     shown.key_path, "--tls-ca-cert-file", authority.certificate_path,
+    return {"--tls-port",         port,
+            "--tls-cert-file",    shclient.certificate_path,
+            "--tls-key-file",     shclient.key_path,
+            "--tls-ca-cert-file", authority.certificate_path,
             "--tls-auth-clients", clients};
   }
 };
@@ -106,12 +108,12 @@ class one_peer {
   std::thread thread_;
 };
 
-/// What a server does after a handshake as it should be.
-one_peer::conduct after_handshake(const identity_files& shown, std::function<void(SSL*, int)> serve) {
-  return [&shown, serve = std::move(serve)](int descriptor) {
+/// The conduct of a server after a handshake as it should be.
+one_peer::conduct after_handshake(const identity_files& identity, std::function<void(SSL*, int)> serve) {
+  return [&identity, serve = std::move(serve)](int descriptor) {
     const std::unique_ptr<SSL_CTX, test::free_with<SSL_CTX_free>> settings(::SSL_CTX_new(::TLS_server_method()));
-    ::SSL_CTX_use_certificate_file(settings.get(), shown.certificate_path.c_str(), SSL_FILETYPE_PEM);
-    ::SSL_CTX_use_PrivateKey_file(settings.get(), shown.key_path.c_str(), SSL_FILETYPE_PEM);
+    ::SSL_CTX_use_certificate_file(settings.get(), shclient.certificate_path.c_str(), SSL_FILETYPE_PEM);
+    ::SSL_CTX_use_PrivateKey_file(settings.get(), shclient.key_path.c_str(), SSL_FILETYPE_PEM);
     const std::unique_ptr<SSL, test::free_with<SSL_free>> session(::SSL_new(settings.get()));
     ::SSL_set_fd(session.get(), descriptor);
     if (::SSL_accept(session.get()) == 1) serve(session.get(), descriptor);
@@ -210,8 +212,8 @@ BOOST_AUTO_TEST_CASE(a_server_that_asks_for_a_certificate_gets_the_clients) {
   const test::redis_server redis(settings(port, server, "yes"));
   auto access = access_to(port);
   BOOST_TEST(says(failure_of(access), "this client's certificate"));
-  access.tls->files.certificate = own.certificate_path;
-  access.tls->files.key = own.key_path;
+  access.tls->files.certificate = client_identity.certificate_path;
+  access.tls->files.key = client_identity.key_path;
   auto trusted = waiting_client::make(access).value();
   BOOST_TEST(text_of_reply(trusted, wire_command({"PING"})) == "PONG");
 }
@@ -242,7 +244,7 @@ BOOST_AUTO_TEST_CASE(files_that_cannot_be_used_are_named) {
       says(failure_of(access),
            "/missing.ca cannot be used as the certificates that sign servers' (PEM): No such file or directory"));
   access = access_to("1");
-  access.tls->files.certificate = own.certificate_path;
+  access.tls->files.certificate = client_identity.certificate_path;
   access.tls->files.key = server.key_path;  // of another certificate
   BOOST_TEST(says(failure_of(access), server.key_path));
 }
@@ -250,11 +252,11 @@ BOOST_AUTO_TEST_CASE(files_that_cannot_be_used_are_named) {
 BOOST_AUTO_TEST_CASE(a_key_with_a_passphrase_is_refused_without_a_question) {
   const std::string path = folder / "secret.key";
   const test::file_handle file(std::fopen(path.c_str(), "w"));
-  BOOST_REQUIRE(
-      ::PEM_write_PKCS8PrivateKey(file.get(), own.key.get(), ::EVP_aes_128_cbc(), "hush", 4, nullptr, nullptr) == 1);
+  BOOST_REQUIRE(::PEM_write_PKCS8PrivateKey(file.get(), client_identity.key.get(), ::EVP_aes_128_cbc(), "hush", 4,
+                                            nullptr, nullptr) == 1);
   BOOST_REQUIRE(std::fflush(file.get()) == 0);
   auto access = access_to("1");
-  access.tls->files.certificate = own.certificate_path;
+  access.tls->files.certificate = client_identity.certificate_path;
   access.tls->files.key = path;
   BOOST_TEST(says(failure_of(access), path));
 }
