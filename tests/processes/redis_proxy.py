@@ -38,6 +38,7 @@ class Proxy:
         self._server = server
         self.up = Behaviour()
         self.down = Behaviour()
+        self.connections = 0  # that were taken
         self.cuts = 0  # connections that were cut, or fell silent, as was said
         self._ends = threading.Event()
         self._lock = threading.Lock()
@@ -89,6 +90,7 @@ class Proxy:
                 continue
             node.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
+                self.connections += 1
                 self._open |= {node, server}
             done = threading.Semaphore(0)
             self._start(self._pump, node, server, "up", done)

@@ -15,7 +15,18 @@ from node import LIMIT, Node
 from redis import Redis, SecuredRedis
 from redis_proxy import Behaviour, Proxy
 from test_remote import BLOCK, all_put, counter, found, put, remote, start, until
-from test_remote_faults import COUNT, IN_A_VALUE, all_found, is_idle, is_well, launch, says, standing, works_alone
+from test_remote_faults import (
+    COUNT,
+    IN_A_VALUE,
+    all_found,
+    is_idle,
+    is_well,
+    launch,
+    says,
+    standing,
+    stays_away,
+    works_alone,
+)
 
 __all__ = ["launch", "start"]  # fixtures: pytest finds them by their names here
 
@@ -41,7 +52,7 @@ def proxy(redis: SecuredRedis) -> Iterator[Proxy]:
     made.close()
 
 
-def through(proxy: Proxy, identity: Identity) -> str:
+def address_of(proxy: Proxy, identity: Identity) -> str:
     return f"rediss://127.0.0.1:{proxy.port}?ca={identity.certificate}"
 
 
@@ -83,21 +94,20 @@ def test_password_and_client_certificate_open_the_server(
         assert "hush-hush" not in node.log_text() + str(node.status())
 
 
-def other_authority(redis: SecuredRedis, folder: Path) -> tuple[str, str]:
-    other = self_signed(folder, "other")
-    return f"rediss://127.0.0.1:{redis.port}?ca={other.certificate}", "no signature of a trusted authority"
+def other_authority(proxy: Proxy, identity: Identity, folder: Path) -> tuple[str, str]:
+    return address_of(proxy, self_signed(folder, "other")), "no signature of a trusted authority"
 
 
-def system_authorities(redis: SecuredRedis, _: Path) -> tuple[str, str]:
-    return f"rediss://127.0.0.1:{redis.port}", "no signature of a trusted authority"
+def system_authorities(proxy: Proxy, identity: Identity, folder: Path) -> tuple[str, str]:
+    return f"rediss://127.0.0.1:{proxy.port}", "no signature of a trusted authority"
 
 
-def other_name(redis: SecuredRedis, _: Path) -> tuple[str, str]:
-    return f"{redis.url}&name=redis.example", "its certificate is not for redis.example"
+def other_name(proxy: Proxy, identity: Identity, folder: Path) -> tuple[str, str]:
+    return f"{address_of(proxy, identity)}&name=redis.example", "its certificate is not for redis.example"
 
 
-def no_tls_at_the_node(redis: SecuredRedis, _: Path) -> tuple[str, str]:
-    return f"redis://127.0.0.1:{redis.port}", "its address begins with rediss://"
+def no_tls_at_the_node(proxy: Proxy, identity: Identity, folder: Path) -> tuple[str, str]:
+    return proxy.url, "its address begins with rediss://"
 
 
 @pytest.mark.parametrize("case", [other_authority, system_authorities, other_name, no_tls_at_the_node])
@@ -105,23 +115,17 @@ def test_a_server_that_is_not_the_right_one_is_refused_with_the_reason_and_witho
     launch: Callable[..., Node],
     attach: Attach,
     redis: SecuredRedis,
+    identity: Identity,
+    proxy: Proxy,
     tmp_path: Path,
-    case: Callable[[SecuredRedis, Path], tuple[str, str]],
+    case: Callable[[Proxy, Identity, Path], tuple[str, str]],
 ) -> None:
-    url, reason = case(redis, tmp_path)
+    url, reason = case(proxy, identity, tmp_path)
     node = launch(url=url, serves=False)
     says(node, reason)
     works_alone(node, attach)
-    until(lambda: connections(redis) >= 9)  # three of each attempt
-    assert len(node.logged("a backend does not answer")) == 1
-    assert node.logged("a backend answers") == []
+    stays_away(node, proxy)
     assert redis.size() == 0
-
-
-def connections(redis: Redis) -> int:
-    """That the server has taken, this one with them."""
-    lines = redis.ask("INFO", "STATS").decode().splitlines()
-    return int(next(each for each in lines if each.startswith("total_connections_received")).split(":")[1])
 
 
 def test_a_server_without_tls_is_said_so(launch: Callable[..., Node], attach: Attach, identity: Identity) -> None:
@@ -130,7 +134,7 @@ def test_a_server_without_tls_is_said_so(launch: Callable[..., Node], attach: At
         ends.callback(server.close)
         proxy = Proxy(server.socket)
         ends.callback(proxy.close)
-        node = launch("remote.timeout=500ms", url=through(proxy, identity), serves=False)
+        node = launch("remote.timeout=500ms", url=address_of(proxy, identity), serves=False)
         says(node, "no handshake of TLS (redis://")
         works_alone(node, attach)
         assert server.size() == 0
@@ -150,7 +154,7 @@ def test_a_line_that_closes_after_the_handshake_began_is_said_and_tried_again(
     launch: Callable[..., Node], redis: SecuredRedis, identity: Identity, proxy: Proxy
 ) -> None:
     proxy.down = Behaviour(whole=100, cuts=True)  # in the first record
-    node = launch(url=through(proxy, identity), serves=False)
+    node = launch(url=address_of(proxy, identity), serves=False)
     says(node, "in the handshake of TLS")
     proxy.behaves()
     until(lambda: is_well(node))
@@ -161,8 +165,8 @@ def test_small_pieces_of_records_come_right(
     launch: Callable[..., Node], attach: Attach, identity: Identity, proxy: Proxy
 ) -> None:
     proxy.up = proxy.down = Behaviour(piece=997, pause=0.0001)
-    url = through(proxy, identity)
-    here, there = launch(url=url), launch(url=url)
+    url = address_of(proxy, identity)
+    here, there = launch("remote.timeout=8s", url=url), launch("remote.timeout=8s", url=url)
     keys = put(attach(here, "model", block=BLOCK), "pieces", COUNT)
     all_put(here, COUNT)
     reader = attach(there, "model", block=BLOCK)
@@ -181,7 +185,7 @@ def test_a_line_that_ends_in_the_middle_of_a_record_costs_hits_alone(
     direction: str,
     cuts: bool,
 ) -> None:
-    url = through(proxy, identity)
+    url = address_of(proxy, identity)
     here, there = launch("remote.timeout=1s", url=url), launch("remote.timeout=1s", url=url)
     writer, reader = attach(here, "model", block=BLOCK), attach(there, "model", block=BLOCK)
     before = put(writer, "before", COUNT)

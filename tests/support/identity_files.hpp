@@ -52,8 +52,8 @@ struct identity_files {
                          nullptr);
   }
 
-  void extend(int what, const char* value) const {
-    X509_EXTENSION* const made = X509V3_EXT_conf_nid(nullptr, nullptr, what, value);
+  void extend(int kind, const char* value) const {
+    X509_EXTENSION* const made = X509V3_EXT_conf_nid(nullptr, nullptr, kind, value);
     X509_add_ext(certificate.get(), made, -1);
     X509_EXTENSION_free(made);
   }

@@ -84,7 +84,8 @@ result<received_bytes> server_socket::receive(std::span<const iovec> runs, tls::
   }
   const std::span room(static_cast<std::byte*>(runs.front().iov_base), runs.front().iov_len);
   const auto got = secured_->read(room, origin);
-  if (!got) return std::unexpected(got.error());
+  if (!got) return without_reply(got.error());
+  has_reply_ = has_reply_ || *got > 0;
   return received_bytes{.bytes = *got, .is_last = *got == 0};
 }
 
@@ -106,9 +107,13 @@ result<received_bytes> server_socket::receive_plain(std::span<const iovec> runs)
   return received_bytes{.bytes = got, .is_last = got < size_of(runs)};
 }
 
-/// A server with TLS ends a connection without it.
+/// A server with TLS ends a connection without it, and one that misses a certificate may do so before its alert is
+/// read.
 std::unexpected<error> server_socket::without_reply(error failure) const {
-  if (has_reply_ || is_local_) return std::unexpected(std::move(failure));
+  if (has_reply_ || is_local_ || failure.code() != error_code::system) return std::unexpected(std::move(failure));
+  if (secured_) {
+    return fail(failure.code(), failure.message() + " without a reply; it may ask for this client's certificate");
+  }
   return fail(failure.code(),
               failure.message() + " without a reply; if it speaks TLS, its address begins with rediss://");
 }

@@ -194,6 +194,11 @@ result<server_url> parse_server_url(std::string_view text) {
   }
   constexpr std::string_view local = "unix://";
   if (text.starts_with(local)) return parse_local(text.substr(local.size()));
+  if (text.substr(0, text.find("://")).contains("sentinel")) {
+    return wrong_url(
+        "Sentinel is not asked: name a host that follows the primary, which is looked up at each connection; a replica "
+        "there is refused");
+  }
   return wrong_url("not the address of a Redis server");
 }
 

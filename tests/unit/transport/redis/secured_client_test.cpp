@@ -48,8 +48,8 @@ struct secured_world {
   [[nodiscard]] std::vector<std::string> settings(const std::string& port, const identity_files& identity,
                                                   const std::string& clients = "no") const {
     return {"--tls-port",         port,
-            "--tls-cert-file",    shclient.certificate_path,
-            "--tls-key-file",     shclient.key_path,
+            "--tls-cert-file",    identity.certificate_path,
+            "--tls-key-file",     identity.key_path,
             "--tls-ca-cert-file", authority.certificate_path,
             "--tls-auth-clients", clients};
   }
@@ -112,8 +112,8 @@ class one_peer {
 one_peer::conduct after_handshake(const identity_files& identity, std::function<void(SSL*, int)> serve) {
   return [&identity, serve = std::move(serve)](int descriptor) {
     const std::unique_ptr<SSL_CTX, test::free_with<SSL_CTX_free>> settings(::SSL_CTX_new(::TLS_server_method()));
-    ::SSL_CTX_use_certificate_file(settings.get(), shclient.certificate_path.c_str(), SSL_FILETYPE_PEM);
-    ::SSL_CTX_use_PrivateKey_file(settings.get(), shclient.key_path.c_str(), SSL_FILETYPE_PEM);
+    ::SSL_CTX_use_certificate_file(settings.get(), identity.certificate_path.c_str(), SSL_FILETYPE_PEM);
+    ::SSL_CTX_use_PrivateKey_file(settings.get(), identity.key_path.c_str(), SSL_FILETYPE_PEM);
     const std::unique_ptr<SSL, test::free_with<SSL_free>> session(::SSL_new(settings.get()));
     ::SSL_set_fd(session.get(), descriptor);
     if (::SSL_accept(session.get()) == 1) serve(session.get(), descriptor);

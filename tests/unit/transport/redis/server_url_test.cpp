@@ -87,6 +87,15 @@ BOOST_AUTO_TEST_CASE(what_is_no_address_is_refused) {
   BOOST_TEST(!parse_server_url("unix:///" + std::string(200, 'x')).has_value());
 }
 
+BOOST_AUTO_TEST_CASE(an_address_of_sentinels_is_refused_with_the_way_to_do_without) {
+  for (const char* text : {"redis-sentinel://h:26379/main", "redis+sentinel://h", "rediss-sentinel://h,h2/main"}) {
+    const auto url = parse_server_url(text);
+    BOOST_REQUIRE(!url.has_value());
+    BOOST_TEST(url.error().message().starts_with("Sentinel is not asked: name a host that follows the primary"), text);
+  }
+  BOOST_TEST(parse_server_url("redis://sentinel").has_value());
+}
+
 BOOST_AUTO_TEST_CASE(a_password_in_an_address_is_refused_and_not_repeated) {
   const auto url = parse_server_url("redis://me:hunter2@h:6379");
   BOOST_REQUIRE(!url.has_value());
