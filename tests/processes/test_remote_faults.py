@@ -294,7 +294,7 @@ def test_a_member_of_a_redis_cluster_is_refused_with_the_reason_and_without_flap
 
 
 def stays_away(node: Node, line: Proxy) -> None:
-    """After several attempts, of three connections each, it has said so once."""
+    """After several attempts, of three connections each, the log has one line."""
     until(lambda: line.connections >= 9)
     assert len(node.logged("a backend does not answer")) == 1
     assert node.logged("a backend answers") == []
