@@ -67,9 +67,6 @@ std::optional<key_fault> backend_fault(const index_section& index) {
     return std::nullopt;
   }
   if (index.url.empty()) return key_fault{"index.url", "is needed with index.backend = redis: redis://host:port"};
-  if (index.url.starts_with("rediss://") || index.url.starts_with("valkeys://")) {
-    return key_fault{"index.url", "TLS is not spoken to Redis: let stunnel do it, and name its address"};
-  }
   if (index.key == index_key::xxh3 && index.seed.empty()) {
     return key_fault{"index.key",
                      "makes keys by a random seed, and others that share the index make others: with index.backend = "

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <set>
@@ -38,16 +39,15 @@ std::optional<manager_fault> reach_fault(const manager_section& manager) {
 }
 
 bool is_server(std::string_view store) {
-  return store.starts_with("redis://") || store.starts_with("valkey://") || store.starts_with("unix://");
+  constexpr std::array schemes{"redis://", "rediss://", "valkey://", "valkeys://", "unix://"};
+  return std::ranges::any_of(schemes, [&](const char* each) { return store.starts_with(each); });
 }
 
 std::optional<manager_fault> store_fault(const manager_section& manager) {
   const std::string_view store = manager.store;
-  if (store.starts_with("rediss://") || store.starts_with("valkeys://")) {
-    return manager_fault{"manager.store", "TLS is not spoken to Redis: let stunnel do it, and name its address"};
-  }
   if (store != "rocksdb" && store != "memory" && !store.starts_with("rocksdb:/") && !is_server(store)) {
-    return manager_fault{"manager.store", "is rocksdb, rocksdb:/DIR, redis://…, valkey://…, unix:///…, or memory"};
+    return manager_fault{"manager.store",
+                         "is rocksdb, rocksdb:/DIR, redis://…, rediss://…, valkey://…, unix:///…, or memory"};
   }
   if (!manager.store_auth_file.empty() && !is_server(store)) {
     return manager_fault{"manager.store_auth_file", "is for a manager.store on a Redis or Valkey server"};

@@ -237,9 +237,9 @@ constexpr std::array keys{
          .fallback = "[]",
          .about =
              "Places outside this machine that keep blocks, in the order in which they are asked: `peers`, the other "
-             "nodes of the cluster; `redis://[user@]host:port[,host:port…][/db][?prefix=…]`, "
-             "`unix:///path[?db=…&prefix=…]` (Redis or "
-             "Valkey). Empty: no such tier."}),
+             "nodes of the cluster; `redis://[user@]host:port[,host:port…][/db][?prefix=…]`, the same with `rediss://` "
+             "for TLS, where `?ca=FILE&cert=FILE&key=FILE&name=HOST` may follow, or `unix:///path[?db=…&prefix=…]` "
+             "(Redis or Valkey). Empty: no such tier."}),
     bound<&node_config::remote, &remote_section::auth_file>(
         {.name = "remote.auth_file",
          .type = string,
@@ -996,8 +996,8 @@ constexpr std::array keys{
     bound<&node_config::index, &index_section::url>(
         {.name = "index.url",
          .type = string,
-         .about = "With `index.backend = redis`: `redis://[user@]host:port[/db]`, `valkey://…` or "
-                  "`unix:///path[?db=…]`."}),
+         .about = "With `index.backend = redis`: `redis://[user@]host:port[/db]`, `valkey://…`, "
+                  "`rediss://…[?ca=FILE&cert=FILE&key=FILE&name=HOST]` for TLS, or `unix:///path[?db=…]`."}),
     bound<&node_config::index, &index_section::auth_file>(
         {.name = "index.auth_file",
          .type = string,
@@ -1132,7 +1132,8 @@ constexpr std::array keys{
          .type = string,
          .fallback = "rocksdb",
          .about = "The journal: `rocksdb` in the state directory, `rocksdb:DIR`; a Redis or Valkey server as "
-                  "`redis://[user@]host:port[/db][?prefix=…]`, `valkey://…` or `unix:///path[?db=…&prefix=…]`; or "
+                  "`redis://[user@]host:port[/db][?prefix=…]`, `valkey://…`, "
+                  "`rediss://…[?ca=FILE&cert=FILE&key=FILE&name=HOST]` for TLS, or `unix:///path[?db=…&prefix=…]`; or "
                   "`memory`, which a stop loses."}),
     bound<&node_config::manager, &manager_section::store_auth_file>(
         {.name = "manager.store_auth_file",

@@ -30,7 +30,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("cuda", "sim"),
         ("open",),
     ),
-    "transport": (("local", "http", "peer"), ("ucx",)),
+    "transport": (("tls",), ("local", "http", "peer"), ("ucx",)),
     "actors": (
         (
             "actor_alarm",

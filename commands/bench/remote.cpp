@@ -465,6 +465,7 @@ result<redis::server_url> server_of(const std::string& text) {
   if (url->servers.size() != 1 || !url->user.empty()) {
     return fail(error_code::invalid_argument, "--url: this bench takes one server, without a user");
   }
+  if (url->tls) return fail(error_code::unsupported, "--url: the bare loop beside the backend speaks no TLS");
   return url;
 }
 

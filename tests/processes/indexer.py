@@ -299,20 +299,6 @@ class Indexer:
         return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def self_signed(folder: Path) -> tuple[Path, Path]:
-    """A certificate of this machine's loopback, and its key."""
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
-            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
-
-
 # ---------------------------------------------------------------------------------------------- publishers
 
 _context: zmq.Context[zmq.Socket[bytes]] | None = None

@@ -10,6 +10,10 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Self
+
+from certificates import Identity
+from node import free_port
 
 
 class Redis:
@@ -28,7 +32,7 @@ class Redis:
     def url(self) -> str:
         return f"unix://{self.socket}"
 
-    def start(self) -> Redis:
+    def start(self) -> Self:
         self.socket.unlink(missing_ok=True)
         command = ["redis-server", "--port", "0", "--unixsocket", str(self.socket), "--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen(
@@ -85,3 +89,18 @@ class Redis:
     def _signal(self, which: signal.Signals) -> None:
         assert self._process is not None
         os.kill(self._process.pid, which)
+
+
+class SecuredRedis(Redis):
+    """A server that speaks TLS at a port of the loopback, with a certificate that is its own authority."""
+
+    def __init__(self, identity: Identity, *settings: str, clients: str = "no") -> None:
+        self.identity = identity
+        self.port = free_port()
+        files = ("--tls-cert-file", str(identity.certificate), "--tls-key-file", str(identity.key))
+        authority = ("--tls-ca-cert-file", str(identity.certificate), "--tls-auth-clients", clients)
+        super().__init__("--tls-port", str(self.port), *files, *authority, *settings)
+
+    @property
+    def url(self) -> str:
+        return f"rediss://127.0.0.1:{self.port}?ca={self.identity.certificate}"

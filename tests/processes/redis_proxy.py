@@ -27,16 +27,18 @@ class Behaviour:
 
 
 class Proxy:
-    """Listens on a port of the loopback for a server on a Unix socket. `up` is what nodes send, `down` what they get.
+    """Listens on a port of the loopback for a server on a Unix socket or a port. `up` is what nodes send, `down` what
+    they get.
 
     A change of `up` and `down` is for connections that are made afterwards, too, and for those that are open; what was
     swallowed stays swallowed, so that a connection that fell silent is of no use any more.
     """
 
-    def __init__(self, server: Path) -> None:
+    def __init__(self, server: Path | int) -> None:
         self._server = server
         self.up = Behaviour()
         self.down = Behaviour()
+        self.connections = 0  # that were taken
         self.cuts = 0  # connections that were cut, or fell silent, as was said
         self._ends = threading.Event()
         self._lock = threading.Lock()
@@ -78,15 +80,17 @@ class Proxy:
                 node, _ = self._listening.accept()
             except OSError:
                 return
-            server = socket.socket(socket.AF_UNIX)
+            is_local = isinstance(self._server, Path)
+            server = socket.socket(socket.AF_UNIX if is_local else socket.AF_INET)
             try:
-                server.connect(str(self._server))
+                server.connect(str(self._server) if is_local else ("127.0.0.1", self._server))
             except OSError:
                 node.close()
                 server.close()
                 continue
             node.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
+                self.connections += 1
                 self._open |= {node, server}
             done = threading.Semaphore(0)
             self._start(self._pump, node, server, "up", done)

@@ -16,8 +16,9 @@ from typing import Any
 
 import grpc
 import pytest
+from certificates import self_signed
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from indexer import LIMIT, MODEL, EnginePublisher, Herd, Indexer, prompt, self_signed, settings_of, until_right
+from indexer import LIMIT, MODEL, EnginePublisher, Herd, Indexer, prompt, settings_of, until_right
 from node import ROOT, free_port, run_cenote, until
 from redis import Redis
 

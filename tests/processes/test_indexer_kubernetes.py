@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from indexer import EnginePublisher, Herd, Indexer, prompt, self_signed, until_right
+from certificates import self_signed
+from indexer import EnginePublisher, Herd, Indexer, prompt, until_right
 from kubernetes import ApiServer
 from node import free_ports, node_environment, run_cenote, until
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import llmd_cases
 import pytest
+from certificates import self_signed
 from indexer import BLOCK, MODEL, EnginePublisher, Herd, Indexer, prompt, settings_of, until_right
 from node import run_cenote, until
-from redis import Redis
+from redis import Redis, SecuredRedis
 
 A, B, C = prompt(1, 8), prompt(2, 8), prompt(3, 8)
 SEED = "42"
@@ -535,7 +536,7 @@ def test_configurations_that_cannot_work_are_refused_with_their_reason(server: R
     key = "index.key=fnv64_cbor"
     assert "index.url" in refusal(redis, key)
     assert "random seed" in refusal(redis, f"index.url={server.url}")
-    assert "TLS" in refusal(redis, key, "index.url=rediss://a:1")
+    assert "/no.ca" in refusal(redis, key, "index.url=rediss://a:1?ca=/no.ca")
     assert "one server" in refusal(redis, key, "index.url=redis://a:1,b:2")
     assert "prefix" in refusal(redis, key, f"index.url={server.url}?prefix=x")
     assert "index.backend" in refusal(f"index.url={server.url}")
@@ -545,6 +546,21 @@ def test_configurations_that_cannot_work_are_refused_with_their_reason(server: R
     secret.chmod(0o644)
     text = refusal(redis, key, f"index.url={server.url}", f"index.auth_file={secret}")
     assert "index.auth_file" in text and "hush" not in text
+
+
+def test_an_index_is_written_and_asked_through_tls(herd: Herd, tmp_path: Path) -> None:
+    server = SecuredRedis(self_signed(tmp_path))
+    try:
+        engine = herd.publisher("a")
+        engine.store(A)
+        indexer = herd.indexer(*settings_of(engine), *shared(server))
+        until_right(indexer, [engine], [A], exact=True)
+        server.kill()
+        server.start()  # and empty
+        engine.store(A[:BLOCK] + B)
+        until_right(indexer, [engine], [A, A[:BLOCK] + B], exact=True)
+    finally:
+        server.close()
 
 
 def test_a_password_is_read_from_its_file_and_never_logged(herd: Herd, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
-from indexer import self_signed
+from certificates import self_signed
 from manager import ADMIN_CALLS, UNREACHABLE, Manager, code_of, group_message, instance_message
 from node import LIMIT
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from indexer import self_signed
+from certificates import self_signed
 from manager import Manager, group_message, instance_message
 from node import BINARY, LIMIT, free_port, node_environment, until
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from certificates import self_signed
 from manager import UNREACHABLE, Answer, FilePart, Manager, code_of, mask_of, uris_of, write_parts
 from manager_cases import Case, CaseFile, Player
 from manager_history import History
 from node import BINARY, UNREACHED, free_ports, node_environment, until
-from redis import Redis
+from redis import Redis, SecuredRedis
 
 CASES = CaseFile.load()
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
@@ -365,11 +366,25 @@ def test_a_password_is_read_from_a_file_and_shown_nowhere(tmp_path: Path) -> Non
     store.close()
 
 
+def test_a_store_is_written_and_read_through_tls(tmp_path: Path) -> None:
+    store = SecuredRedis(self_signed(tmp_path), *DURABLE, clients="yes")
+    own = f"{store.url}&cert={store.identity.certificate}&key={store.identity.key}"
+    with Manager(tmp_path / "manager", f"manager.store={own}") as manager:
+        manager.add_instance("i")
+        manager.write("i", [1])
+        kept = manager.locations("i", [1])
+        manager.restart()
+        assert manager.locations("i", [1]) == kept
+    store.close()
+
+
 @pytest.mark.parametrize(
     ("sets", "named"),
     [
         (["manager.store=redis://me:hush@host"], "a password does not belong into an address"),
-        (["manager.store=rediss://me:hush@host"], "TLS"),
+        (["manager.store=rediss://me:hush@host"], "a password does not belong into an address"),
+        (["manager.store=rediss://host?ca=relative"], "absolute paths"),
+        (["manager.store=redis://host?ca=/ca.pem"], "are for TLS"),
         (["manager.store=http://me:hush@host"], "manager.store"),
         (["manager.store=redis://host:hush"], "manager.store"),
         (["manager.store=redis://a,b"], "one server"),

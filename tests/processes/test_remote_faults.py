@@ -12,7 +12,7 @@ from typing import Any
 import blocks
 import cenote
 import pytest
-from node import LIMIT, KiB, Node
+from node import LIMIT, KiB, Node, free_port
 from redis import Redis
 from redis_proxy import EXISTS, GET_OF_BLOCK, Behaviour, Proxy
 from test_remote import BLOCK, all_put, counter, found, put, remote, start, until
@@ -274,6 +274,30 @@ def test_a_primary_that_becomes_a_replica_is_left_and_taken_again(
         redis.ask("REPLICAOF", "NO", "ONE")
     until(lambda: is_well(here))
     until(lambda: all_found(reader, keys))
+
+
+def test_a_member_of_a_redis_cluster_is_refused_with_the_reason_and_without_flapping(
+    launch: Callable[..., Node], attach: Attach
+) -> None:
+    member = Redis("--port", str(free_port()), "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    try:
+        member.ask("CLUSTER", "ADDSLOTSRANGE", "0", "16383")  # it serves, alone
+        until(lambda: b"cluster_state:ok" in member.ask("CLUSTER", "INFO"))
+        line = Proxy(member.socket)
+        node = launch(url=line.url, serves=False)
+        says(node, "Redis Cluster")
+        works_alone(node, attach)
+        stays_away(node, line)
+        line.close()
+    finally:
+        member.close()
+
+
+def stays_away(node: Node, line: Proxy) -> None:
+    """After several attempts, of three connections each, the log has one line."""
+    until(lambda: line.connections >= 9)
+    assert len(node.logged("a backend does not answer")) == 1
+    assert node.logged("a backend answers") == []
 
 
 def test_a_name_that_nobody_knows_is_said_and_the_node_serves(launch: Callable[..., Node], attach: Attach) -> None:

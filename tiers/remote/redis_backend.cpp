@@ -32,6 +32,9 @@ result<std::unique_ptr<redis_backend>> redis_backend::open(const redis_options& 
       return std::unexpected(read.error());
     }
   }
+  if (auto made = redis::make_stream(options.url.tls, options.url.servers.front().place.host); !made) {
+    return std::unexpected(made.error());
+  }
   auto books = open_epoch_books(options);
   if (!books) return std::unexpected(books.error());
   unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

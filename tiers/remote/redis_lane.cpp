@@ -128,9 +128,10 @@ void redis_lane::turn(steady_time now) {
   if (state_ == state::waiting && now >= retry_at_) begin_attempt(now);
   if (state_ == state::resolving) connect(now);
   if (state_ != state::waiting && state_ != state::ready && now >= attempt_until_) {
-    const std::string_view stage = state_ == state::resolving    ? "its name is not looked up yet"
-                                   : state_ == state::connecting ? "no connection"
-                                                                 : "it connects and says nothing";
+    const std::string_view stage = state_ == state::resolving      ? "its name is not looked up yet"
+                                   : connection_.is_in_handshake() ? redis::no_handshake
+                                   : state_ == state::connecting   ? "no connection"
+                                                                   : "it connects and says nothing";
     lose(error(error_code::deadline_exceeded,
                std::string(stage) + " after " + std::to_string(settings_->timeout.count()) + " ms"),
          now);
@@ -150,7 +151,11 @@ void redis_lane::connect(steady_time now) {
   const auto* addresses = site_->addresses(now);
   if (addresses == nullptr) return;
   if (!*addresses) return lose(addresses->error(), now);
-  if (auto begun = connection_.begin(**addresses, attempts_ - 1); !begun) return lose(begun.error(), now);
+  auto secured = redis::make_stream(settings_->tls, site_->host());
+  if (!secured) return lose(secured.error(), now);
+  if (auto begun = connection_.begin(**addresses, attempts_ - 1, std::move(*secured)); !begun) {
+    return lose(begun.error(), now);
+  }
   state_ = state::connecting;
 }
 

@@ -22,6 +22,7 @@ redis_settings settings_of(const redis_options& options) {
           .user = options.url.user,
           .database = options.url.database,
           .credentials = options.credentials,
+          .tls = options.url.tls,
           .timeout = options.timeout,
           .first_back_off = options.first_back_off,
           .last_back_off = options.last_back_off,

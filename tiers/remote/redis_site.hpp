@@ -25,6 +25,7 @@ struct redis_settings {
   std::string user;
   std::uint32_t database = 0;
   std::filesystem::path credentials;  ///< empty: none
+  std::optional<tls::client_settings> tls;
   std::chrono::milliseconds timeout{2000};
   std::chrono::milliseconds first_back_off{1000};
   std::chrono::milliseconds last_back_off{30000};
@@ -45,6 +46,7 @@ class redis_site {
   [[nodiscard]] epoch_book::place place_of(instance_identity identity) const noexcept { return {id_, identity}; }
   [[nodiscard]] epoch_book& book() noexcept { return *book_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& host() const noexcept { return address_.place.host; }
   [[nodiscard]] std::uint64_t seed() const noexcept;
 
  private:

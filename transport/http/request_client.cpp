@@ -14,6 +14,8 @@
 #include <optional>
 #include <utility>
 
+#include "transport/tls/contexts.hpp"
+
 namespace cenote::http {
 
 namespace {
@@ -51,7 +53,7 @@ class conversation {
  public:
   /// Without a visitor the answer is read whole.
   conversation(const service_address& service, const service_request& request, const part_visitor* visit = nullptr)
-      : service_(service), request_(wire_form(service, request)), visit_(visit), tls_(asio::ssl::context::tls_client) {
+      : service_(service), request_(wire_form(service, request)), visit_(visit) {
     parser_.body_limit(visit_ == nullptr ? most_answer_bytes : std::numeric_limits<std::uint64_t>::max());
   }
 
@@ -89,16 +91,12 @@ class conversation {
   }
 
   result<void> begin_tls(const asio::ip::tcp::resolver::results_type& addresses) {
-    wire_failure failed;
-    tls_.load_verify_file(service_.ca, failed);
-    if (!failed && !service_.certificate.empty()) {
-      tls_.use_certificate_chain_file(service_.certificate, failed);
-      if (!failed) tls_.use_private_key_file(service_.key, asio::ssl::context::pem, failed);
-    }
-    if (failed) return fail(error_code::invalid_argument, "certificates cannot be used: " + failed.message());
-    tls_.set_verify_mode(asio::ssl::verify_peer);
-    tls_.set_verify_callback(asio::ssl::host_name_verification(service_.address.host));
-    auto stream = std::make_shared<asio::ssl::stream<asio::ip::tcp::socket>>(context_, tls_);
+    auto made =
+        tls::make_client_context({.authority = service_.ca, .certificate = service_.certificate, .key = service_.key});
+    if (!made) return std::unexpected(made.error());
+    tls_ = std::move(*made);
+    tls_->set_verify_callback(asio::ssl::host_name_verification(service_.address.host));
+    auto stream = std::make_shared<asio::ssl::stream<asio::ip::tcp::socket>>(context_, *tls_);
     asio::async_connect(
         stream->next_layer(), addresses, [this, stream](wire_failure refused, const asio::ip::tcp::endpoint&) {
           if (ends_with(refused)) return;
@@ -154,7 +152,7 @@ class conversation {
   wire_request request_;
   const part_visitor* visit_;
   asio::io_context context_{1};
-  asio::ssl::context tls_;
+  std::unique_ptr<tls::context> tls_;
   beast::flat_buffer buffer_;
   answer_parser parser_;
   std::optional<std::unexpected<error>> failure_;

@@ -28,6 +28,7 @@
 
 #include "transport/http/bearer_token.hpp"
 #include "transport/http/reply_text.hpp"
+#include "transport/tls/contexts.hpp"
 
 namespace cenote::http {
 
@@ -103,23 +104,16 @@ asio::const_buffer buffer_of(std::string_view text) noexcept {
 }
 
 result<std::unique_ptr<asio::ssl::context>> open_tls(const tls_files& files) {
-  auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
-  failure_code wrong;
-  const auto complain = [&](const std::string& file, std::string_view use) {
-    return fail(error_code::invalid_argument, file + " cannot be used as " + std::string(use) + ": " + wrong.message());
-  };
-  ::SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
-  ::SSL_CTX_set_options(context->native_handle(), SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  auto context = tls::make_context(asio::ssl::context::tls_server);
+  ::SSL_CTX_set_options(context->native_handle(), SSL_OP_CIPHER_SERVER_PREFERENCE);
   ::SSL_CTX_set_mode(context->native_handle(), SSL_MODE_RELEASE_BUFFERS);
-  if (context->use_certificate_chain_file(files.certificate, wrong)) {
-    return complain(files.certificate, "a certificate (PEM)");
-  }
-  if (context->use_private_key_file(files.key, asio::ssl::context::pem, wrong)) {
-    return complain(files.key, "the key of " + files.certificate + " (PEM)");
+  if (auto loaded = tls::load_identity(*context, files.certificate, files.key); !loaded) {
+    return std::unexpected(loaded.error());
   }
   if (files.client_ca.empty()) return context;
-  if (context->load_verify_file(files.client_ca, wrong)) {
-    return complain(files.client_ca, "the certificates that sign clients' (PEM)");
+  constexpr std::string_view use = "the certificates that sign clients' (PEM)";
+  if (auto loaded = tls::load_authority(*context, files.client_ca, use); !loaded) {
+    return std::unexpected(loaded.error());
   }
   context->set_verify_mode(asio::ssl::verify_peer | asio::ssl::verify_fail_if_no_peer_cert);
   ::SSL_CTX_set_client_CA_list(context->native_handle(), ::SSL_load_client_CA_file(files.client_ca.c_str()));

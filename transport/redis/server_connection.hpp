@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,9 +16,9 @@
 
 #include "core/error.hpp"
 #include "core/socket_address.hpp"
-#include "core/unique_fd.hpp"
 #include "transport/redis/reply_reader.hpp"
 #include "transport/redis/server_reply.hpp"
+#include "transport/redis/server_socket.hpp"
 #include "transport/redis/steady_time.hpp"
 
 namespace cenote::redis {
@@ -45,7 +46,8 @@ concept wire_request = requires(Request request, const Request& made) {
 /// sends twice and moves the rest after every write, reads 16 KiB at a time, asserts at a reply that
 /// answers no command, and may raise SIGPIPE. So a value that is put goes from the block into the socket (no copy in
 /// user space), and one that is got from the socket into the block (none either: only what came together with the reply
-/// before it, at most 64 KiB, is copied once).
+/// before it, at most 64 KiB, is copied once). With TLS the bytes are written once more, encrypted, into a buffer of
+/// the stream on their way out, and decrypted in one on their way in.
 template <class Request>
 class server_connection {
   static_assert(wire_request<Request>);
@@ -59,8 +61,9 @@ class server_connection {
   server_connection& operator=(const server_connection&) = delete;
   ~server_connection();
 
-  /// Begins to connect to the first of `addresses`, from the `first` on and around, that does not refuse at once.
-  [[nodiscard]] result<void> begin(std::span<const socket_address> addresses, std::size_t first);
+  /// As begin() of server_socket.
+  [[nodiscard]] result<void> begin(std::span<const socket_address> addresses, std::size_t first,
+                                   std::optional<tls::client_stream> secured = std::nullopt);
   /// Errors: what connecting, sending or receiving met; the connection is of no more use then. `receiver` must not
   /// close it.
   [[nodiscard]] result<void> serve(short events, steady_time now, const listener& receiver);
@@ -72,9 +75,13 @@ class server_connection {
   /// Closes the socket and gives back what was not answered yet.
   [[nodiscard]] std::deque<Request> close();
 
-  [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
+  [[nodiscard]] int descriptor() const noexcept { return socket_.descriptor(); }
   [[nodiscard]] short wanted_events() const noexcept;
-  [[nodiscard]] bool is_connected() const noexcept { return is_connected_; }
+  [[nodiscard]] bool is_connected() const noexcept { return socket_.reached() == server_socket::socket_stage::open; }
+  /// The server took the connection, and the handshake of TLS has not ended.
+  [[nodiscard]] bool is_in_handshake() const noexcept {
+    return socket_.reached() == server_socket::socket_stage::handshake;
+  }
   [[nodiscard]] bool is_idle() const noexcept { return unsent_.empty() && waiting_.empty(); }
   [[nodiscard]] std::size_t unsent_bytes() const noexcept { return unsent_bytes_; }
   /// Of blocks that were asked for or sent, and not answered.
@@ -99,10 +106,9 @@ class server_connection {
     std::array<std::byte, Request::header_bytes> header{};
   };
 
-  [[nodiscard]] result<void> finish_connect();
   [[nodiscard]] std::size_t gather(std::span<struct iovec> runs) noexcept;
   void advance(std::size_t bytes, steady_time now);
-  [[nodiscard]] result<std::size_t> receive();
+  [[nodiscard]] result<std::size_t> receive(tls::client_stream::byte_origin origin);
   [[nodiscard]] result<void> parse(steady_time now, const listener& receiver);
   [[nodiscard]] std::unexpected<error> refused_early() const;
   [[nodiscard]] result<bool> begin_value(steady_time now, const listener& receiver);
@@ -113,8 +119,7 @@ class server_connection {
   [[nodiscard]] std::span<std::byte> direct_run() noexcept;
   [[nodiscard]] std::string_view buffered() const noexcept;
 
-  unique_fd socket_;
-  bool is_connected_ = false;
+  server_socket socket_;
   reply_reader reader_;
   std::deque<Request> unsent_;
   std::size_t sent_of_first_ = 0;

@@ -1,14 +1,10 @@
-// The members of connection, for the sources that instantiate it: a non-blocking socket, and the pipeline of commands.
+// The members of connection, for the sources that instantiate it: the pipeline of commands and their replies.
 #pragma once
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <utility>
@@ -42,57 +38,34 @@ template <class Request>
 server_connection<Request>::~server_connection() = default;
 
 template <class Request>
-result<void> server_connection<Request>::begin(std::span<const socket_address> addresses, std::size_t first) {
+result<void> server_connection<Request>::begin(std::span<const socket_address> addresses, std::size_t first,
+                                               std::optional<tls::client_stream> secured) {
   if (auto begun = reader_.begin(); !begun) return begun;
   in_begin_ = in_end_ = sent_of_first_ = 0;
   value_ = {};
-  is_connected_ = is_broken_ = false;
-  int failed = EADDRNOTAVAIL;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    const socket_address& to = addresses[(first + i) % addresses.size()];
-    const int family = to.bytes.ss_family;
-    unique_fd opened(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!opened) return fail_errno("socket");
-    if (family != AF_UNIX) {
-      const int on = 1;
-      (void)::setsockopt(opened.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-      (void)::setsockopt(opened.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-    }
-    if (::connect(opened.get(), reinterpret_cast<const sockaddr*>(&to.bytes), to.size) == 0 || errno == EINPROGRESS) {
-      socket_ = std::move(opened);
-      return {};
-    }
-    failed = errno;
-  }
-  return fail_errno(failed, "connect", "");
-}
-
-template <class Request>
-result<void> server_connection<Request>::finish_connect() {
-  int failed = 0;
-  socklen_t size = sizeof(failed);
-  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &failed, &size) != 0) return fail_errno("getsockopt");
-  if (failed != 0) return fail_errno(failed, "connect", "");
-  is_connected_ = true;
-  return {};
+  is_broken_ = false;
+  return socket_.begin(addresses, first, std::move(secured));
 }
 
 template <class Request>
 short server_connection<Request>::wanted_events() const noexcept {
-  const int events = !is_connected_ ? POLLOUT : unsent_.empty() || is_broken_ ? POLLIN : POLLIN | POLLOUT;
-  return static_cast<short>(events);
+  return socket_.wanted_events(is_connected() && !unsent_.empty() && !is_broken_);
 }
 
 template <class Request>
 result<void> server_connection<Request>::serve(short events, steady_time now, const listener& receiver) {
   if (events == 0) return {};
-  if (!is_connected_) {
-    if (auto connected = finish_connect(); !connected) return connected;
+  if (!is_connected()) {
+    const bool was_in_handshake = is_in_handshake();
+    if (auto advanced = socket_.advance(); !advanced) return advanced;
+    if (!is_connected()) return {};
+    if (was_in_handshake) events = static_cast<short>(events | POLLIN);  // TLS may have received more
   }
   if ((events & POLLOUT) != 0) flush(now);
   if ((events & (POLLIN | POLLHUP | POLLERR)) == 0) return {};
-  for (std::size_t taken = 0; taken < wire::bytes_a_turn;) {
-    const auto got = receive();
+  using origin = tls::client_stream::byte_origin;
+  for (std::size_t taken = 0;;) {
+    const auto got = receive(taken < wire::bytes_a_turn ? origin::socket : origin::buffer);
     if (!got) return std::unexpected(got.error());
     if (*got == 0) break;
     taken += *got;
@@ -139,18 +112,14 @@ template <class Request>
 void server_connection<Request>::flush(steady_time now) {
   constexpr std::size_t most_runs = 256;
   std::array<iovec, most_runs> runs;
-  for (std::size_t sent = 0; is_connected_ && !is_broken_ && !unsent_.empty() && sent < wire::bytes_a_turn;) {
-    msghdr message{};
-    message.msg_iov = runs.data();
-    message.msg_iovlen = gather(runs);
-    const ssize_t n = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      is_broken_ = errno != EAGAIN && errno != EWOULDBLOCK;
-      return;
-    }
-    sent += static_cast<std::size_t>(n);
-    advance(static_cast<std::size_t>(n), now);
+  if (!is_connected() || is_broken_) return;
+  is_broken_ = !socket_.flush();
+  for (std::size_t sent = 0; !is_broken_ && !unsent_.empty() && sent < wire::bytes_a_turn;) {
+    const auto some = socket_.send(std::span(runs).first(gather(runs)));
+    is_broken_ = !some;
+    if (!some || *some == 0) return;
+    sent += *some;
+    advance(*some, now);
   }
 }
 
@@ -184,7 +153,7 @@ std::span<std::byte> server_connection<Request>::direct_run() noexcept {
 
 /// Bytes that came; 0: none for now.
 template <class Request>
-result<std::size_t> server_connection<Request>::receive() {
+result<std::size_t> server_connection<Request>::receive(tls::client_stream::byte_origin origin) {
   if (in_begin_ == in_end_) in_begin_ = in_end_ = 0;
   if (in_end_ == buffer_.size()) {
     std::memmove(buffer_.data(), buffer_.data() + in_begin_, in_end_ - in_begin_);
@@ -195,15 +164,10 @@ result<std::size_t> server_connection<Request>::receive() {
   const auto direct = direct_run();
   const std::array runs{iovec{direct.data(), direct.size()}, iovec{buffer_.data() + in_end_, buffer_.size() - in_end_}};
   const std::size_t first = direct.empty() ? 1 : 0;
-  ssize_t n = 0;
-  do {
-    n = ::readv(socket_.get(), runs.data() + first, static_cast<int>(runs.size() - first));
-  } while (n < 0 && errno == EINTR);
-  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
-  if (n < 0) return fail_errno("receive");
-  if (n == 0) return fail(error_code::system, "the server closed the connection");
-  const auto got = static_cast<std::size_t>(n);
-  is_drained_ = got < direct.size() + runs.back().iov_len;
+  const auto received = socket_.receive(std::span(runs).subspan(first), origin);
+  if (!received) return std::unexpected(received.error());
+  const std::size_t got = received->bytes;
+  is_drained_ = received->is_last;
   const std::size_t placed = std::min(got, direct.size());
   value_.arrived += placed;
   in_end_ += got - placed;
@@ -338,8 +302,7 @@ void server_connection<Request>::tell(steady_time now, const listener& receiver,
 
 template <class Request>
 std::deque<Request> server_connection<Request>::close() {
-  socket_.reset();
-  is_connected_ = false;
+  socket_.close();
   unsent_bytes_ = value_bytes_ = sent_of_first_ = 0;
   std::deque<Request> open = std::exchange(waiting_, {});
   for (Request& each : unsent_) open.push_back(std::move(each));

@@ -5,6 +5,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
 
@@ -17,12 +18,14 @@ namespace {
 constexpr std::uint16_t default_redis_port = 6379;
 constexpr std::uint32_t most_databases = 65536;
 constexpr std::size_t most_prefix_bytes = 64;
+constexpr std::size_t most_name_bytes = 253;
 constexpr std::size_t most_credentials_bytes = 4096;
 
 std::unexpected<error> wrong_url(std::string_view complaint) {
   return fail(error_code::invalid_argument,
               std::string(complaint) +
-                  "; an address is redis://[user@]host[:port][,host2[:port2]...][/db][?prefix=...] or "
+                  "; an address is redis://[user@]host[:port][,host2[:port2]...][/db][?prefix=...], the same with "
+                  "rediss:// and [ca=FILE&cert=FILE&key=FILE&name=HOST] for TLS, or "
                   "unix:///path[?db=...&prefix=...]");
 }
 
@@ -49,6 +52,32 @@ std::optional<std::string_view> cut_behind(std::string_view& text, char mark) {
   return behind;
 }
 
+bool is_secured_option(std::string_view option) {
+  return option == "ca" || option == "cert" || option == "key" || option == "name";
+}
+
+bool is_host(std::string_view text) {
+  return !text.empty() && text.size() <= most_name_bytes && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-' || c == ':';
+  });
+}
+
+result<void> take_secured_option(server_url& url, std::string_view option, std::string_view value) {
+  if (!url.tls) return wrong_url("ca, cert, key and name are for TLS, rediss://");
+  if (option == "name") {
+    if (!is_host(value)) return wrong_url("the name of a certificate is a host or an address");
+    url.tls->name = value;
+    return {};
+  }
+  if (!value.starts_with('/') || value.find('\0') != std::string_view::npos) {
+    return wrong_url("ca, cert and key are absolute paths");
+  }
+  auto& files = url.tls->files;
+  (option == "ca" ? files.authority : option == "cert" ? files.certificate : files.key) = value;
+  return {};
+}
+
 result<void> take_option(server_url& url, std::string_view option) {
   const auto value = cut_behind(option, '=');
   if (option == "prefix" && value) {
@@ -60,8 +89,10 @@ result<void> take_option(server_url& url, std::string_view option) {
     url.database = *number;
   } else if (option == "user" && value) {
     url.user = *value;
+  } else if (value && is_secured_option(option)) {
+    return take_secured_option(url, option, *value);
   } else {
-    return wrong_url("there are the options prefix, db and user");
+    return wrong_url("there are the options prefix, db and user, and with TLS ca, cert, key and name");
   }
   return {};
 }
@@ -93,8 +124,9 @@ result<void> take_hosts(server_url& url, std::string_view hosts) {
   }
 }
 
-result<server_url> parse_network(std::string_view rest) {
+result<server_url> parse_network(std::string_view rest, bool has_tls) {
   server_url url;
+  if (has_tls) url.tls.emplace();
   const auto options = cut_behind(rest, '?');
   const auto database = cut_behind(rest, '/');
   if (const auto at = rest.rfind('@'); at != std::string_view::npos) {
@@ -111,6 +143,9 @@ result<server_url> parse_network(std::string_view rest) {
     url.database = *number;
   }
   if (auto taken = take_options(url, options.value_or("")); !taken) return std::unexpected(taken.error());
+  if (url.tls && url.tls->files.certificate.empty() != url.tls->files.key.empty()) {
+    return wrong_url("a client's certificate needs its key, and a key its certificate: cert=FILE&key=FILE");
+  }
   return url;
 }
 
@@ -140,7 +175,7 @@ std::optional<socket_addresses> fixed_addresses(const server_address& server) {
 
 std::string server_url::name() const {
   const bool is_local = !servers.empty() && !servers.front().path.empty();
-  std::string text = is_local ? "unix://" : "redis://";
+  std::string text = is_local ? "unix://" : tls ? "rediss://" : "redis://";
   for (std::size_t i = 0; i < servers.size(); ++i) text += (i == 0 ? "" : ",") + servers[i].text();
   if (database != 0) text += (is_local ? "?db=" : "/") + std::to_string(database);
   if (prefix != server_url().prefix) text += (is_local && database != 0 ? "&prefix=" : "?prefix=") + prefix;
@@ -148,14 +183,21 @@ std::string server_url::name() const {
 }
 
 result<server_url> parse_server_url(std::string_view text) {
-  constexpr std::string_view redis = "redis://";
-  constexpr std::string_view valkey = "valkey://";
+  struct scheme {
+    std::string_view begin;
+    bool has_tls;
+  };
+  constexpr std::array networks{scheme{"redis://", false}, scheme{"valkey://", false}, scheme{"rediss://", true},
+                                scheme{"valkeys://", true}};
+  for (const scheme& each : networks) {
+    if (text.starts_with(each.begin)) return parse_network(text.substr(each.begin.size()), each.has_tls);
+  }
   constexpr std::string_view local = "unix://";
-  if (text.starts_with(redis)) return parse_network(text.substr(redis.size()));
-  if (text.starts_with(valkey)) return parse_network(text.substr(valkey.size()));
   if (text.starts_with(local)) return parse_local(text.substr(local.size()));
-  if (text.starts_with("rediss://") || text.starts_with("valkeys://")) {
-    return wrong_url("TLS is not spoken here: let stunnel do it, and name its address");
+  if (text.substr(0, text.find("://")).contains("sentinel")) {
+    return wrong_url(
+        "Sentinel is not asked: name a host that follows the primary, which is looked up at each connection; a replica "
+        "there is refused");
   }
   return wrong_url("not the address of a Redis server");
 }

@@ -12,6 +12,7 @@
 #include "core/endpoint.hpp"
 #include "core/error.hpp"
 #include "core/socket_address.hpp"
+#include "transport/tls/client_files.hpp"
 
 namespace cenote::redis {
 
@@ -31,14 +32,16 @@ struct server_address {
 inline constexpr std::size_t most_servers = 16;
 
 /// `redis://[user@]host[:port][,host2[:port2]…][/db][?prefix=…]`, `unix:///path[?db=…&prefix=…&user=…]`.
-/// `valkey://` means the same as `redis://`.
+/// `valkey://` means the same as `redis://`. `rediss://` and `valkeys://` speak TLS, with the options `ca`, `cert`,
+/// `key` and `name`.
 struct server_url {
   std::vector<server_address> servers;  ///< at least one
   std::string user;                     ///< empty: the server's default user
   std::uint32_t database = 0;
   std::string prefix = "cenote";  ///< of every key
+  std::optional<tls::client_settings> tls{};
 
-  /// Without user and password.
+  /// Without user, password and files.
   [[nodiscard]] std::string name() const;
 };
 /// Errors: invalid_argument, which never repeats a password.

@@ -76,11 +76,13 @@ result<void> waiting_client::run(std::span<const std::string> commands, steady_t
 result<void> waiting_client::open(steady_time deadline) {
   const auto to = addresses(deadline);
   if (!to) return std::unexpected(to.error());
+  auto secured = make_stream(access_.tls, access_.address.place.host);
+  if (!secured) return std::unexpected(secured.error());
   connection_ = std::make_unique<server_connection<piped_command>>();
-  if (auto begun = connection_->begin(*to, attempts_++); !begun) return begun;
+  if (auto begun = connection_->begin(*to, attempts_++, std::move(*secured)); !begun) return begun;
   while (!connection_->is_connected()) {
     const short events = wait_for(connection_->descriptor(), connection_->wanted_events(), deadline, options_.stop);
-    if (events == 0) return too_late("no connection");
+    if (events == 0) return too_late(connection_->is_in_handshake() ? no_handshake : "no connection");
     if (auto served = connection_->serve(events, present_time(), {}); !served) return served;
   }
   if (auto greeted = greet(deadline); !greeted) return greeted;

@@ -53,6 +53,7 @@ struct server_access {
   std::string user{};                   ///< empty: the server's default user
   std::filesystem::path credentials{};  ///< file with a password; empty: none is asked for
   std::uint32_t database = 0;
+  std::optional<tls::client_settings> tls{};
 };
 
 struct waiting_options {

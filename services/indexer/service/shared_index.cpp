@@ -18,8 +18,14 @@ result<redis::server_access> access_of(const config::index_section& settings) {
     return fail(error_code::invalid_config,
                 "index.url: keys of an index have no prefix, as llm-d's; right would be a database of its own, /1");
   }
-  redis::server_access access{
-      .address = url->servers.front(), .user = url->user, .credentials = settings.auth_file, .database = url->database};
+  redis::server_access access{.address = url->servers.front(),
+                              .user = url->user,
+                              .credentials = settings.auth_file,
+                              .database = url->database,
+                              .tls = url->tls};
+  if (auto made = redis::make_stream(access.tls, access.address.place.host); !made) {
+    return fail(error_code::invalid_config, "index.url: " + made.error().message());
+  }
   if (access.credentials.empty()) return access;
   if (auto read = redis::read_credentials(access.credentials, access.user); !read) {
     return fail(error_code::invalid_config, "index.auth_file: " + read.error().message());

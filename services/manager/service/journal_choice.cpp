@@ -43,13 +43,17 @@ result<journal_opener> redis_opener_of(const config::manager_section& settings) 
       .access = {.address = url->servers.front(),
                  .user = url->user,
                  .credentials = settings.store_auth_file,
-                 .database = url->database},
+                 .database = url->database,
+                 .tls = url->tls},
       .prefix = url->prefix + ":manager:" + settings.id,
       .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(settings.store_timeout)};
   if (!settings.store_auth_file.empty()) {
     if (auto read = redis::read_credentials(settings.store_auth_file, url->user); !read) {
       return fail(error_code::invalid_config, "manager.store_auth_file: " + read.error().message());
     }
+  }
+  if (auto made = redis::make_stream(url->tls, url->servers.front().place.host); !made) {
+    return fail(error_code::invalid_config, "manager.store: " + made.error().message());
   }
   return [options](const std::stop_token& stop) {
     redis_journal_options own = options;

@@ -31,7 +31,8 @@ result<std::unique_ptr<redis_storage>> redis_storage::make(const std::string& ur
   auto client = redis::waiting_client::make({.address = parsed->servers.front(),
                                              .user = parsed->user,
                                              .credentials = auth_file,
-                                             .database = parsed->database});
+                                             .database = parsed->database,
+                                             .tls = parsed->tls});
   if (!client) return std::unexpected(client.error());
   return std::unique_ptr<redis_storage>(new redis_storage(std::move(*client), timeout));
 }

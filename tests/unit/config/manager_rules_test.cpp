@@ -57,11 +57,11 @@ BOOST_AUTO_TEST_CASE(accounts_are_needed_off_loopback_unless_a_key_decides) {
 }
 
 BOOST_AUTO_TEST_CASE(a_store_is_a_folder_a_server_or_memory) {
-  for (const std::string store :
-       {"rocksdb", "rocksdb:/d", "memory", "redis://h", "valkey://h:1/2", "unix:///s?prefix=p"}) {
+  for (const std::string store : {"rocksdb", "rocksdb:/d", "memory", "redis://h", "valkey://h:1/2", "rediss://h",
+                                  "valkeys://h?ca=/c", "unix:///s?prefix=p"}) {
     BOOST_TEST(manager_refusal({"manager.store=" + store}) == "");
   }
-  for (const std::string store : {"", "rocksdb:d", "http://u:hush@h", "rediss://u:hush@h", "valkeys://u:hush@h"}) {
+  for (const std::string store : {"", "rocksdb:d", "http://u:hush@h", "rediss:/u:hush@h"}) {
     BOOST_TEST(contains(manager_refusal({"manager.store=" + store}), "--set: manager.store"), store);
     BOOST_TEST(!contains(manager_refusal({"manager.store=" + store}), "hush"));
   }

@@ -7,55 +7,16 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/support/identity_files.hpp"
 #include "tests/unit/transport/http/service_world.hpp"
 
 using namespace cenote;
 using namespace cenote::http;
+using cenote::test::free_with;
+using cenote::test::identity_files;
 using namespace std::chrono_literals;
 
 namespace {
-
-template <auto Free>
-struct free_with {
-  void operator()(auto* object) const { Free(object); }
-};
-using key_handle = std::unique_ptr<EVP_PKEY, free_with<EVP_PKEY_free>>;
-using certificate_handle = std::unique_ptr<X509, free_with<X509_free>>;
-using file_handle = std::unique_ptr<std::FILE, free_with<std::fclose>>;
-
-/// A key and its certificate, signed by `signer` or by itself, in two files.
-struct identity_files {
-  identity_files(const std::filesystem::path& folder, const std::string& name, const identity_files* signer = nullptr)
-      : certificate_path((folder / (name + ".crt")).string()), key_path((folder / (name + ".key")).string()) {
-    key.reset(EVP_EC_gen("P-256"));
-    certificate.reset(X509_new());
-    static long serial = 1;
-    ASN1_INTEGER_set(X509_get_serialNumber(certificate.get()), serial++);
-    X509_set_version(certificate.get(), 2);
-    X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -60);
-    X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3600);
-    X509_set_pubkey(certificate.get(), key.get());
-    X509_NAME* const subject = X509_get_subject_name(certificate.get());
-    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(name.c_str()), -1,
-                               -1, 0);
-    X509_set_issuer_name(certificate.get(),
-                         signer == nullptr ? subject : X509_get_subject_name(signer->certificate.get()));
-    if (signer == nullptr) {
-      X509_EXTENSION* const is_authority = X509V3_EXT_conf_nid(nullptr, nullptr, NID_basic_constraints, "CA:TRUE");
-      X509_add_ext(certificate.get(), is_authority, -1);
-      X509_EXTENSION_free(is_authority);
-    }
-    BOOST_REQUIRE(X509_sign(certificate.get(), (signer == nullptr ? key : signer->key).get(), EVP_sha256()) > 0);
-    PEM_write_X509(file_handle(std::fopen(certificate_path.c_str(), "w")).get(), certificate.get());
-    PEM_write_PrivateKey(file_handle(std::fopen(key_path.c_str(), "w")).get(), key.get(), nullptr, nullptr, 0, nullptr,
-                         nullptr);
-  }
-
-  std::string certificate_path;
-  std::string key_path;
-  key_handle key;
-  certificate_handle certificate;
-};
 
 /// A server's identity, a client's, and the authority of both.
 struct tls_world {

@@ -1,16 +1,23 @@
 // One connection byte by byte: replies in any pieces, commands whose memory was given back, random nonsense.
 #include "transport/redis/server_connection.hpp"
 
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <array>
 #include <boost/test/unit_test.hpp>
 #include <cstring>
+#include <functional>
+#include <future>
+#include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "tests/support/identity_files.hpp"
 #include "tests/support/redis_server.hpp"
 #include "transport/redis/command_text.hpp"
 #include "transport/redis/server_connection_code.hpp"
@@ -49,7 +56,8 @@ struct test_request {
 /// A connection and the other end of its socket.
 class wire_ends {
  public:
-  wire_ends() {
+  explicit wire_ends(std::optional<tls::client_stream> secured = std::nullopt,
+                     const std::function<void(int)>& serve = {}) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     (folder_ / "socket").copy(static_cast<char*>(address.sun_path), sizeof(address.sun_path) - 1);
@@ -59,9 +67,15 @@ class wire_ends {
     socket_address to;
     std::memcpy(&to.bytes, &address, sizeof(address));
     to.size = sizeof(address);
-    BOOST_REQUIRE(connection.begin(std::span(&to, 1), 0).has_value());
+    BOOST_REQUIRE(connection.begin(std::span(&to, 1), 0, std::move(secured)).has_value());
     other_end_.reset(::accept(listening.get(), nullptr, nullptr));
+    if (serve) serve(other_end_.get());
     BOOST_REQUIRE(connection.serve(POLLOUT, now, {}).has_value());
+    while (connection.is_in_handshake()) {
+      pollfd polled{.fd = connection.descriptor(), .events = connection.wanted_events(), .revents = 0};
+      BOOST_REQUIRE(::poll(&polled, 1, 60'000) == 1);
+      BOOST_REQUIRE(connection.serve(polled.revents, now, {}).has_value());
+    }
     BOOST_REQUIRE(connection.is_connected());
   }
 
@@ -107,6 +121,23 @@ test_request simple(std::uint64_t token) {
   test_request request{.token = token, .deadline = steady_time::max()};
   request.head = wire_command({"EXISTS", "key"});
   return request;
+}
+
+/// The bytes that a server of TLS gets up to the client's end, from when it may read on.
+std::string decrypt_all(const test::identity_files& identity, int descriptor, const std::future<void>& may_read) {
+  const std::unique_ptr<SSL_CTX, test::free_with<SSL_CTX_free>> settings(::SSL_CTX_new(::TLS_server_method()));
+  ::SSL_CTX_use_certificate_file(settings.get(), identity.certificate_path.c_str(), SSL_FILETYPE_PEM);
+  ::SSL_CTX_use_PrivateKey_file(settings.get(), identity.key_path.c_str(), SSL_FILETYPE_PEM);
+  const std::unique_ptr<SSL, test::free_with<SSL_free>> session(::SSL_new(settings.get()));
+  ::SSL_set_fd(session.get(), descriptor);
+  std::string all;
+  if (::SSL_accept(session.get()) != 1) return all;
+  may_read.wait();
+  std::array<char, 16384> bytes;
+  for (int n = 0; (n = ::SSL_read(session.get(), bytes.data(), bytes.size())) > 0;) {
+    all.append(bytes.data(), static_cast<std::size_t>(n));
+  }
+  return all;
 }
 
 }  // namespace
@@ -218,6 +249,52 @@ BOOST_AUTO_TEST_CASE(memory_that_was_given_back_while_it_was_sent_is_not_read_an
   BOOST_TEST((received.substr(4, zeros - 4) == std::string(zeros - 4, 'b')));
   BOOST_TEST((received.substr(zeros, 4 + size - zeros) == std::string(4 + size - zeros, '\0')));
   BOOST_TEST(received.substr(4 + size) == behind);
+}
+
+BOOST_AUTO_TEST_CASE(memory_that_was_given_back_while_tls_sent_it_is_not_read_any_more) {
+  const test::scratch_folder folder;
+  const test::identity_files identity(folder.path(), "peer", nullptr, {.names = "DNS:peer"});
+  auto secured = tls::client_stream::make({.files = {.authority = identity.certificate_path}}, "peer");
+  BOOST_REQUIRE(secured.has_value());
+  std::string received;
+  std::promise<void> may_read;
+  std::thread server;
+  {
+    wire_ends line(std::move(*secured), [&](int descriptor) {
+      server = std::thread([&, descriptor] { received = decrypt_all(identity, descriptor, may_read.get_future()); });
+    });
+    constexpr std::size_t size = std::size_t{8} << 20U;
+    std::vector<std::byte> memory(size, std::byte{'b'});
+    test_request put{.kind = test_kind::put, .token = 1, .size = size, .memory = memory};
+    put.deadline = line.now + std::chrono::hours(1);
+    put.head = "head";
+    put.has_body = true;
+    put.tail = "tail";
+    test_request second = put;
+    second.token = 2;
+    line.connection.send(std::move(put));
+    line.connection.send(std::move(second));
+    line.connection.send(simple(3));
+    line.connection.flush(line.now);  // the stream and the socket take only some of it
+    BOOST_REQUIRE(line.connection.unsent_bytes() > size);
+    (void)line.connection.expire(line.now + std::chrono::hours(2), [](test_request&) {});
+    memory.assign(size, std::byte{'x'});
+    may_read.set_value();
+    while ((line.connection.wanted_events() & POLLOUT) != 0) {
+      pollfd polled{.fd = line.connection.descriptor(), .events = POLLOUT, .revents = 0};
+      BOOST_REQUIRE(::poll(&polled, 1, 60'000) == 1);
+      line.connection.flush(line.now);
+    }
+    (void)line.connection.close();
+    server.join();
+    const auto zeros = received.find('\0');
+    BOOST_REQUIRE(zeros != std::string::npos);
+    const std::string behind = "tail" + wire_command({"EXISTS", "key"});  // the second put was never begun
+    BOOST_REQUIRE(received.size() == 4 + size + behind.size());
+    BOOST_TEST((received.substr(4, zeros - 4) == std::string(zeros - 4, 'b')));
+    BOOST_TEST((received.substr(zeros, 4 + size - zeros) == std::string(4 + size - zeros, '\0')));
+    BOOST_TEST(received.substr(4 + size) == behind);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(random_replies_end_the_connection_or_are_replies) {

@@ -37,14 +37,63 @@ BOOST_AUTO_TEST_CASE(a_socket_is_an_address_too) {
   BOOST_TEST(url->name() == "unix:///run/redis.sock?db=2&prefix=x");
 }
 
+BOOST_AUTO_TEST_CASE(an_address_with_tls_says_files_and_the_name_of_the_certificate) {
+  const auto url =
+      parse_server_url("rediss://kv@h,h2:7/1?prefix=p&ca=/etc/ca.pem&cert=/c=1.pem&key=/k.pem&name=redis.in");
+  BOOST_REQUIRE(url.has_value());
+  BOOST_REQUIRE(url->tls.has_value());
+  BOOST_TEST(url->tls->files.authority == "/etc/ca.pem");
+  BOOST_TEST(url->tls->files.certificate == "/c=1.pem");
+  BOOST_TEST(url->tls->files.key == "/k.pem");
+  BOOST_TEST(url->tls->name == "redis.in");
+  BOOST_TEST(url->user == "kv");
+  BOOST_TEST(url->name() == "rediss://h:6379,h2:7/1?prefix=p");
+  BOOST_TEST(parse_server_url("valkeys://h")->name() == "rediss://h:6379");
+  BOOST_TEST((parse_server_url("rediss://h")->tls == tls::client_settings{}));
+  BOOST_TEST(!parse_server_url("redis://h")->tls.has_value());
+}
+
 BOOST_AUTO_TEST_CASE(what_is_no_address_is_refused) {
-  for (const char* text :
-       {"", "redis://", "redis://:6379", "redis://h:0", "redis://h:99999", "redis://h/x", "redis://h/65536",
-        "redis://h,", "redis://h,h", "redis://h?prefix=", "redis://h?prefix=a b", "redis://h?other=1", "redis://h?db",
-        "http://h", "rediss://h", "unix://relative", "unix:///", "redis://::1:7", "redis://h?prefix=x&&y"}) {
+  for (const char* text : {"",
+                           "redis://",
+                           "redis://:6379",
+                           "redis://h:0",
+                           "redis://h:99999",
+                           "redis://h/x",
+                           "redis://h/65536",
+                           "redis://h,",
+                           "redis://h,h",
+                           "redis://h?prefix=",
+                           "redis://h?prefix=a b",
+                           "redis://h?other=1",
+                           "redis://h?db",
+                           "http://h",
+                           "rediss://",
+                           "redis://h?ca=/c",
+                           "unix:///s?name=h",
+                           "rediss://h?ca=c",
+                           "rediss://h?cert=/c",
+                           "rediss://h?key=/k",
+                           "rediss://h?name=",
+                           "rediss://h?name=a/b",
+                           "rediss://h?ca",
+                           "redisss://h",
+                           "unix://relative",
+                           "unix:///",
+                           "redis://::1:7",
+                           "redis://h?prefix=x&&y"}) {
     BOOST_TEST(!parse_server_url(text).has_value(), text);
   }
   BOOST_TEST(!parse_server_url("unix:///" + std::string(200, 'x')).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(an_address_of_sentinels_is_refused_with_the_way_to_do_without) {
+  for (const char* text : {"redis-sentinel://h:26379/main", "redis+sentinel://h", "rediss-sentinel://h,h2/main"}) {
+    const auto url = parse_server_url(text);
+    BOOST_REQUIRE(!url.has_value());
+    BOOST_TEST(url.error().message().starts_with("Sentinel is not asked: name a host that follows the primary"), text);
+  }
+  BOOST_TEST(parse_server_url("redis://sentinel").has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_password_in_an_address_is_refused_and_not_repeated) {
@@ -58,7 +107,7 @@ BOOST_AUTO_TEST_CASE(random_text_is_taken_or_refused_and_its_name_means_the_same
   constexpr std::string_view letters = "redis:/unx?&=@,.[]0123456789abpf-\x01\xff";
   std::mt19937_64 random(7);
   for (int round = 0; round < 20000; ++round) {
-    std::string text = round % 3 == 0 ? "" : round % 3 == 1 ? "redis://" : "unix:///";
+    std::string text = round % 4 == 0 ? "" : round % 4 == 1 ? "redis://" : round % 4 == 2 ? "rediss://" : "unix:///";
     for (auto i = random() % 24; i > 0; --i) text += letters[random() % letters.size()];
     const auto url = parse_server_url(text);
     if (!url) continue;
