@@ -22,7 +22,10 @@ target_compile_options(cenote_flags INTERFACE
 target_compile_definitions(cenote_flags INTERFACE XXH_INLINE_ALL=)
 
 # No path of this machine in what is built, so that a build in another folder has the same bytes.
-add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
+# Sanitizers keep their paths: their reports are read where they were built.
+if(NOT CENOTE_SANITIZER)
+  add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
+endif()
 
 set(CMAKE_UNITY_BUILD ${CENOTE_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
