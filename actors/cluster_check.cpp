@@ -36,7 +36,10 @@ bool is_private(const std::string& host) {
 finding check_address(const config::cluster_section& cluster, const result<ucx::network_options>& network) {
   const std::string subject = "cluster address";
   const std::string text = cluster.listen ? cluster.listen->text() : "none";
-  if (!network) return failure_of("cluster.listen", subject, text, network.error());
+  if (!network) {
+    const bool is_about_ports = network.error().message().starts_with("cluster.ports");
+    return failure_of(is_about_ports ? "cluster.ports" : "cluster.listen", subject, text, network.error());
+  }
   if (!is_private(network->listen.host)) {
     return {level::warn, subject, text,
             "a public address: whoever can change what passes between nodes can write into this node's memory; "
@@ -50,10 +53,10 @@ int try_listening(const endpoint& place) {
   const auto address = numeric_address(place);
   if (!address) return EADDRNOTAVAIL;
   const unique_fd socket(::socket(address->bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return errno;
   const int on = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const bool listens =
-      socket && ::bind(socket.get(), address->get(), address->size) == 0 && ::listen(socket.get(), 1) == 0;
+  const bool listens = ::bind(socket.get(), address->get(), address->size) == 0 && ::listen(socket.get(), 1) == 0;
   return listens ? 0 : errno;
 }
 

@@ -18,6 +18,7 @@
 #include "core/runtime_paths.hpp"
 #include "tiers/remote/peers_backend.hpp"
 #include "tiers/remote/redis_backend.hpp"
+#include "transport/redis/server_socket.hpp"
 
 namespace cenote {
 
@@ -94,8 +95,13 @@ finding check_server(const std::string& text, const config::node_config& config,
   const auto secret =
       credentials.empty() ? redis::server_credentials() : redis::read_credentials(credentials, options->url.user);
   if (!secret) return failure_of("remote.auth_file", subject, credentials, secret.error());
-  if (const auto usable = check_folder(options->state); !usable)
-    return failure_of("remote.state_dir", subject, options->state.native(), usable.error());
+  if (const auto made = redis::make_stream(options->url.tls, options->url.servers.front().place.host); !made)
+    return failure_of("remote.backends", subject, options->url.name(), made.error());
+  const auto usable = check_folder(options->state);
+  if (!usable && usable.error().code() == error_code::no_space)  // what is there is enough to serve
+    return {finding::level::warn, subject, options->state.native(), usable.error().in("remote.state_dir").message(),
+            "remote.state_dir"};
+  if (!usable) return failure_of("remote.state_dir", subject, options->state.native(), usable.error());
   for (std::filesystem::path& file : remote::epoch_files(*options)) {
     if (files.insert(std::move(file)).second) continue;
     return failure_of("remote.backends", subject, text,
@@ -129,7 +135,17 @@ std::vector<finding> check_backends(const config::node_config& config) {
   return all;
 }
 
-/// One for each node and backend: several nodes of one user may have one directory of state. `backend`: as configured,
+/// The servers of a backend with its database and its prefix, and not the way there: TLS, or another of its files, is
+/// no other place.
+std::string identity_of(const remote::redis_options& options) {
+  std::vector<std::filesystem::path> files = remote::epoch_files(options);
+  std::ranges::sort(files);
+  std::string identity;
+  for (const std::filesystem::path& each : files) identity += each.filename().native() + '\0';
+  return identity;
+}
+
+/// One for each node and backend: several nodes of one user may have one directory of state. `backend`: its identity;
 /// empty: the other nodes.
 result<std::filesystem::path> removals_file(const config::node_config& config, const std::string& backend) {
   const auto folder = state_directory(config);
@@ -140,6 +156,16 @@ result<std::filesystem::path> removals_file(const config::node_config& config, c
   std::string name = config.cluster.name + '\0' + config::runtime_dir(config);
   if (!backend.empty()) name += '\0' + backend;
   return *folder / ("removals-" + remote::epoch_text(checksum_of(std::as_bytes(std::span(name)))));
+}
+
+/// Moves a file that has the name of a backend as it is configured, which it had in the release before.
+void adopt_removals(const config::node_config& config, const std::string& text, const std::string& backend) {
+  const auto old_file = removals_file(config, text);
+  const auto file = removals_file(config, backend);
+  std::error_code failed;
+  if (!old_file || !file || std::filesystem::exists(*file, failed) || !std::filesystem::exists(*old_file, failed))
+    return;
+  std::filesystem::rename(*old_file, *file, failed);
 }
 
 /// A node without a place for its state serves all the same.
@@ -235,7 +261,9 @@ class remote_host final : public lower_tier_host {
                                                         remote::backend_number number) {
     auto options = redis_options_of(text, config);
     if (!options) return std::unexpected(options.error());
-    auto made = remote::redis_backend::open(*options, events(number), open_removals(config, text));
+    const std::string identity = identity_of(*options);
+    adopt_removals(config, text, identity);
+    auto made = remote::redis_backend::open(*options, events(number), open_removals(config, identity));
     if (!made) return std::unexpected(made.error());
     return std::shared_ptr<remote::backend>(std::move(*made));
   }

@@ -32,7 +32,7 @@ using local::link_message;
 
 constexpr std::string_view deleted_suffix = " (deleted)";
 constexpr std::size_t longest_outbox = 64;  ///< answers that wait; with as many no more requests of the worker are read
-constexpr auto probe_limit = 5s;
+constexpr auto probe_limit = 15s;           ///< names are looked up, and UCX has 10 s
 constexpr auto hand_over_limit = 5s;
 constexpr auto closed_link_limit = 1s;
 constexpr auto drain_wait = 5s;  ///< for the worker of a keeper that was killed
@@ -672,7 +672,8 @@ result<void> keeper::may_upgrade() const {
   const auto end = probe->ended();
   if (!end || end->by_signal || end->value != 0) {
     return fail(error_code::unsupported,
-                fmt::format("upgrade: {} does not run with this node's configuration ({}); the node stays as it is",
+                fmt::format("upgrade: {} does not run with this node's configuration ({}): the node's log has the "
+                            "reason, as has `cenote config check`; the node stays as it is",
                             program, end ? end->describe() : "unknown"));
   }
   return {};

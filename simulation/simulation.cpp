@@ -20,12 +20,41 @@ void read_request(eviction::simulated_pool& pool, std::span<const std::uint32_t>
   for (std::size_t i = 0; i < hits.size(); ++i) pool.touch(hits[head_first ? i : hits.size() - 1 - i], now);
 }
 
+/// One pool whose blocks have a time to live.
+class living_blocks {
+ public:
+  living_blocks(eviction::simulated_pool& pool, const lifetime& rule, std::uint32_t blocks)
+      : pool_(pool), ends_(rule, blocks) {}
+
+  /// Removes the blocks that have ended.
+  void begin_request(std::uint64_t now_ms) {
+    now_ms_ = now_ms;
+    while (const auto ended = ends_.next_ended(now_ms)) {
+      if (pool_.holds(*ended)) pool_.remove(*ended);
+    }
+  }
+  /// `block` came in.
+  void insert(std::uint32_t block) { ends_.begin(block, now_ms_); }
+  /// These blocks were used, where they are here.
+  void use(std::span<const std::uint32_t> blocks) {
+    for (const std::uint32_t block : blocks) {
+      if (pool_.holds(block)) ends_.use(block, now_ms_);
+    }
+  }
+
+ private:
+  eviction::simulated_pool& pool_;
+  block_lifetimes ends_;
+  std::uint64_t now_ms_ = 0;
+};
+
 /// One pool while it serves a request.
 struct one_tier {
   eviction::simulated_pool& pool;
   std::uint32_t now;
   std::uint64_t& hits;
   chain_access access;
+  living_blocks* living = nullptr;  ///< none: blocks live until others need their room
 
   [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return pool.holds(block); }
   void refresh(std::uint32_t block) const { pool.refresh(block, now); }
@@ -37,51 +66,23 @@ struct one_tier {
       ++hits;
     } else {
       pool.insert(block, now);
+      if (living != nullptr && pool.holds(block)) living->insert(block);
     }
   }
-};
-
-/// One pool whose blocks have a time to live.
-class living_blocks {
- public:
-  living_blocks(eviction::simulated_pool& pool, const lifetime& rule, std::uint32_t blocks)
-      : pool_(pool), ends_(rule, blocks) {}
-
-  /// Removes what has ended, and notes which of `blocks` are here.
-  void begin_request(std::span<const std::uint32_t> blocks, std::uint64_t now_ms) {
-    while (const auto ended = ends_.next_ended(now_ms)) {
-      if (pool_.holds(*ended)) pool_.remove(*ended);
-    }
-    residency_.clear();
-    for (const std::uint32_t block : blocks) residency_.push_back(pool_.holds(block));
-  }
-  void end_request(std::span<const std::uint32_t> blocks, std::uint64_t now_ms) {
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      if (!pool_.holds(blocks[i])) continue;
-      if (residency_[i]) {
-        ends_.use(blocks[i], now_ms);
-      } else {
-        ends_.begin(blocks[i], now_ms);
-      }
-    }
-  }
-
- private:
-  eviction::simulated_pool& pool_;
-  block_lifetimes ends_;
-  std::vector<bool> residency_;  ///< when the request came
 };
 
 /// Uses the blocks of a request, of which the first `hits` are here. The blocks that were there when their turn came.
 std::uint64_t serve(eviction::simulated_pool& pool, const trace::entry& request, std::span<const std::uint32_t> blocks,
-                    std::size_t hits, replay_order order) {
+                    std::size_t hits, replay_order order, living_blocks* living) {
   if (request.access == chain_access::read) {
     read_request(pool, blocks.first(hits), request.tenths(), order);
+    if (living != nullptr) living->use(blocks.first(hits));
     return hits;
   }
   std::uint64_t stream_hits = 0;
-  use_request(one_tier{pool, request.tenths(), stream_hits, request.access}, blocks, hits,
+  use_request(one_tier{pool, request.tenths(), stream_hits, request.access, living}, blocks, hits,
               order == replay_order::reverse, pool.by().order());
+  if (living != nullptr) living->use(blocks);
   return stream_hits;
 }
 
@@ -98,7 +99,7 @@ replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t
   replay_sums sums{.blocks = trace.asked_blocks(), .tokens = trace.tokens()};
   for (const trace::entry& each : trace.requests()) {
     const auto blocks = trace.blocks(each);
-    if (living) living->begin_request(blocks, each.time_ms);
+    if (living) living->begin_request(each.time_ms);
     const std::size_t hits = pool.begin_request(blocks, each.partial, each.tenths());
     if (each.access != chain_access::write) {
       const std::uint64_t tokens = std::min(hits * trace.block_tokens(), each.tokens);
@@ -106,8 +107,7 @@ replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t
       sums.prefix_tokens += tokens;
       if (listener) listener(static_cast<std::size_t>(&each - trace.requests().data()), std::span(&tokens, 1));
     }
-    sums.stream_hits += serve(pool, each, blocks, hits, order);
-    if (living) living->end_request(blocks, each.time_ms);
+    sums.stream_hits += serve(pool, each, blocks, hits, order, living ? &*living : nullptr);
   }
   sums.inserts = pool.inserts();
   sums.evictions = pool.evictions();

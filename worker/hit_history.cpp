@@ -44,8 +44,8 @@ hit_span hit_history::open_span(std::span<const blocks::instance_status> instanc
     const instance_counts all = counts_of(each);
     const auto before = last_.find(each.id);
     const instance_counts then = before == last_.end() ? instance_counts() : before->second;
-    const hit_span questions = difference(all.questions, then.questions);
-    add(sum, questions.looked_up > 0 ? questions : difference(all.reads, then.reads));
+    const bool asks = all.questions.looked_up > 0;
+    add(sum, asks ? difference(all.questions, then.questions) : difference(all.reads, then.reads));
   }
   sum.end = now;
   return sum;

@@ -258,36 +258,58 @@ std::string tiers_html(const node_facts& facts) {
   return section("Tiers", rows, rows.size() - 1);
 }
 
+/// A table whose columns come with the cells: not every row has one in each.
+class keyed_table {
+ public:
+  void begin_row(std::string name) { cells_.push_back({std::move(name)}); }
+  void put(std::string_view path, std::string cell) {
+    const auto found = std::ranges::find(paths_, path);
+    const auto column = 1 + static_cast<std::size_t>(found - paths_.begin());
+    if (found == paths_.end()) paths_.push_back(path);
+    auto& row = cells_.back();
+    row.resize(std::max(row.size(), column + 1));
+    row[column] = std::move(cell);
+  }
+  /// The heading, which begins with `label`, and all rows.
+  [[nodiscard]] table_rows rows(std::string_view label) const {
+    table_rows all{{std::string(label)}};
+    for (const std::string_view path : paths_) all.front().push_back(heading_of(path));
+    all.insert(all.end(), cells_.begin(), cells_.end());
+    for (auto& row : all) row.resize(all.front().size());
+    return all;
+  }
+
+ private:
+  std::vector<std::string_view> paths_;
+  table_rows cells_;
+};
+
 /// The parts of one list: names, texts, and gauges.
 table_rows rows_of(const tier_report& tier, std::string_view list) {
-  table_rows rows;
+  keyed_table rows;
+  std::string_view label;
   for (const report_part& part : tier.parts) {
     if (part.list != list || part.owner) continue;
-    std::vector<std::string> heading{std::string(part.label)};
-    std::vector<std::string> row{part.name};
+    label = part.label;
+    rows.begin_row(part.name);
     for (const report_text& each : part.texts) {
       const auto* text = std::get_if<std::string>(&each.value);
-      if (text != nullptr && *text == part.name) continue;
-      heading.push_back(heading_of(each.path));
-      row.push_back(text != nullptr ? *text : std::get<bool>(each.value) ? "yes" : "no");
+      rows.put(each.path, text != nullptr ? *text : std::get<bool>(each.value) ? "yes" : "no");
     }
     for (const figure_value& each : part.figures) {
-      if (each.kind != figure_kind::gauge || each.path.empty()) continue;
-      heading.push_back(heading_of(each.path));
-      row.push_back(value_text(each));
+      if (each.kind == figure_kind::gauge && !each.path.empty()) rows.put(each.path, value_text(each));
     }
-    if (rows.empty()) rows.push_back(heading);
-    row.resize(rows.front().size());
-    rows.push_back(std::move(row));
   }
-  return rows;
+  return label.empty() ? table_rows() : rows.rows(label);
 }
 
+/// Drops columns that have nothing in them, or the rows' names once more.
 void drop_empty_columns(table_rows& rows) {
   if (rows.empty()) return;
   for (std::size_t column = rows.front().size(); column-- > 1;) {
     const bool is_empty = std::ranges::all_of(rows.begin() + 1, rows.end(), [&](const auto& row) {
-      return row[column].empty() || row[column] == "0" || row[column] == "-" || row[column] == "0 B";
+      const std::string& cell = row[column];
+      return cell.empty() || cell == "0" || cell == "-" || cell == "0 B" || cell == row.front();
     });
     if (!is_empty) continue;
     for (auto& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import cenote
 import pytest
 from certificates import Identity, self_signed
 from node import LIMIT, Node
@@ -233,7 +234,6 @@ def test_an_address_or_a_file_that_can_never_work_keeps_a_node_from_starting(
     launch: Callable[..., Node], url: str, reason: str
 ) -> None:
     node = launch(url=url, serves=False, launch_only=True)
-    node.announced_deaths, node.allowed_errors = 1, ["did not start"]
     assert node.process is not None
     assert node.process.wait(LIMIT) != 0
     assert reason in node.log_text()
@@ -253,3 +253,26 @@ def test_a_stalled_handshake_keeps_no_other_server_waiting(
         until(lambda: counter(node, "put") > 0)
         for each in taken:
             each.close()
+
+
+def test_removals_wait_for_the_same_server_when_the_way_there_is_another(
+    launch: Callable[..., Node], attach: Attach, redis: SecuredRedis, identity: Identity, tmp_path: Path
+) -> None:
+    node = launch()
+    session = attach(node, "model", block=BLOCK)
+    keys = put(session, "removed", COUNT)
+    all_put(node, COUNT)
+    redis.kill()
+    until(lambda: remote(node)["serving"] == 0)
+    with pytest.raises(cenote.RemovalPending):
+        session.remove(keys)
+    session.close()
+    node.stop()
+    copy = tmp_path / "moved.pem"
+    copy.write_bytes(identity.certificate.read_bytes())
+    node.command = [each.replace(str(identity.certificate), f"{copy}&name=127.0.0.1") for each in node.command]
+    assert str(copy) in " ".join(node.command)
+    node.start()
+    assert remote(node)["backends"][0]["unconfirmed"] == 1
+    redis.start()
+    until(lambda: remote(node)["serving"] == 1 and remote(node)["backends"][0]["unconfirmed"] == 0)

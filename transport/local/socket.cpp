@@ -61,11 +61,14 @@ result<unique_fd> new_socket(int flags) {
   return fd;
 }
 
+/// The obstacle at a path where a socket is to be.
+enum class path_state : std::uint8_t { free, dead_socket };
+
 /// Whether a new socket may take the place of what is at `path`: a live one, or another kind of file, is an error.
-result<void> check_way(const std::string& path, const sockaddr_un& address) {
+result<path_state> check_way(const std::string& path, const sockaddr_un& address) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT) return {};
+    if (errno == ENOENT) return path_state::free;
     return fail_errno("stat", path);
   }
   // connect() to a plain file says "refused" as well, and files of the user are not ours to delete.
@@ -81,7 +84,7 @@ result<void> check_way(const std::string& path, const sockaddr_un& address) {
     return fail(error_code::invalid_argument, "another program listens at " + path + "; choose another node.socket");
   }
   if (errno != ECONNREFUSED && errno != ENOENT) return fail_errno("connect", path);
-  return {};
+  return path_state::dead_socket;
 }
 
 error missing_node(const std::string& path) {
@@ -251,7 +254,9 @@ result<void> check_place(const std::string& path) {
   const auto address = address_of(path);
   if (!address) return std::unexpected(address.error());
   const auto usable = check_folder(std::filesystem::path(path).parent_path());
-  return usable ? check_way(path, *address) : usable;
+  if (!usable) return usable;
+  const auto way = check_way(path, *address);
+  return way ? result<void>() : std::unexpected(way.error());
 }
 
 result<unique_fd> listen_at(const std::string& path) {
@@ -265,8 +270,11 @@ result<unique_fd> listen_at(const std::string& path) {
     }
     if (why) return fail_errno(why.value(), "mkdir", parent.native());
   }
-  if (auto way = check_way(path, *address); !way) return std::unexpected(std::move(way.error()));
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno("unlink", path);
+  const auto way = check_way(path, *address);
+  if (!way) return std::unexpected(way.error());
+  // Only what was seen to be dead: another node may have taken a free path meanwhile.
+  if (*way == path_state::dead_socket && ::unlink(path.c_str()) != 0 && errno != ENOENT)
+    return fail_errno("unlink", path);
   auto fd = new_socket(SOCK_NONBLOCK);
   if (!fd) return fd;
   if (::bind(fd->get(), generic(*address), sizeof *address) != 0) return fail_errno("bind", path);

@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <sys/stat.h>
 
 #include <system_error>
 
@@ -18,6 +19,15 @@ std::unexpected<error> unusable(const std::string& file, std::string_view use,
   return fail(error_code::invalid_argument, file + " cannot be used as " + std::string(use) + ": " + reason);
 }
 
+/// OpenSSL opens a file as it is: one that nobody writes to, a pipe, would be waited for.
+result<void> check_file(const std::string& file, std::string_view use) {
+  struct stat facts {};
+  if (::stat(file.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
+    return fail(error_code::invalid_argument,
+                file + " cannot be used as " + std::string(use) + ": it is no plain file");
+  return {};
+}
+
 }  // namespace
 
 std::unique_ptr<context> make_context(context::method side) {
@@ -31,6 +41,8 @@ result<void> load_identity(context& target, const std::string& certificate, cons
   boost::system::error_code wrong;
   // OpenSSL's own callback asks a terminal for the passphrase, and waits.
   target.set_password_callback([](std::size_t, context::password_purpose) { return std::string(); }, wrong);
+  if (auto plain = check_file(certificate, "a certificate (PEM)"); !plain) return plain;
+  if (auto plain = check_file(key, "the key of " + certificate + " (PEM)"); !plain) return plain;
   if (wrong || target.use_certificate_chain_file(certificate, wrong)) {
     return unusable(certificate, "a certificate (PEM)", wrong);
   }
@@ -41,6 +53,7 @@ result<void> load_identity(context& target, const std::string& certificate, cons
 }
 
 result<void> load_authority(context& target, const std::string& file, std::string_view use) {
+  if (auto plain = check_file(file, use); !plain) return plain;
   boost::system::error_code wrong;
   if (target.load_verify_file(file, wrong)) return unusable(file, use, wrong);
   return {};

@@ -433,6 +433,7 @@ std::string fault_of(const environment& variables) {
 
 /// Writes the fault to the pipe and ends the process, without what UCX would do at its end.
 [[noreturn]] void report_fault(int pipe, const environment& variables) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::string fault = fault_of(variables);
   const bool is_written = ::write(pipe, fault.data(), fault.size()) == static_cast<ssize_t>(fault.size());
   ::_exit(is_written && fault.empty() ? EXIT_SUCCESS : EXIT_FAILURE);
@@ -445,7 +446,9 @@ std::optional<std::string> text_from(int pipe, std::chrono::steady_clock::time_p
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     pollfd item{pipe, POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&item, 1, static_cast<int>(left.count())) == 0) return std::nullopt;
+    const int ready = left.count() <= 0 ? 0 : ::poll(&item, 1, static_cast<int>(left.count()));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return std::nullopt;
     const ssize_t size = ::read(pipe, part.data(), part.size());
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return text;

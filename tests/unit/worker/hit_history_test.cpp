@@ -43,6 +43,11 @@ BOOST_AUTO_TEST_CASE(an_instance_whose_engines_do_not_ask_counts_what_they_read)
   history.end_span({}, start);
   const std::vector read_only{instance("a", 0, 0, 50)};
   BOOST_TEST((history.spans(read_only, start + 1s)[0] == hit_span{.end = start + 1s, .looked_up = 50, .hits = 50}));
+  history.end_span(std::vector{instance("c", 40, 40)}, start);
+  const std::vector later{instance("c", 40, 40, 30)};
+  BOOST_TEST((history.spans(later, start + 1s).back() == hit_span{.end = start + 1s}));  // they were counted when asked
+  history = {};
+  history.end_span({}, start);
   const std::vector both{instance("a", 80, 20, 50)};
   BOOST_TEST((history.spans(both, start + 1s)[0] == hit_span{.end = start + 1s, .looked_up = 80, .hits = 20}));
 }
