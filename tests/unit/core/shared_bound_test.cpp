@@ -152,6 +152,7 @@ const std::map<std::string, std::string> without_share{
     {"most_in_batch", "steps of one turn"},
     {"most_lanes", "threads of one group"},
     {"most_length", "of one request"},
+    {"most_name_bytes", "of one name of a host"},
     {"most_nodes", "other nodes"},
     {"most_orders", "removals: the oldest goes, and is counted"},
     {"most_parts", "of one block"},

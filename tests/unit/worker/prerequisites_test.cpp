@@ -107,7 +107,7 @@ const std::vector<wrong_setting>& wrong_settings() {
          machine.config.nvme.paths = {machine.path / "disk"};
          machine.config.nvme.capacity = 1ULL << 58U;
        }},
-      {"remote.backends", [](auto& machine) { machine.config.remote.backends = {"rediss://host"}; }},
+      {"remote.backends", [](auto& machine) { machine.config.remote.backends = {"rediss://host?ca=/no.pem"}; }},
       {"remote.backends", [](auto& machine) { machine.config.remote.backends = {"peers"}; }},
       {"remote.backends",
        [](auto& machine) {

@@ -60,8 +60,9 @@ BOOST_AUTO_TEST_CASE(no_capacity_has_a_place_in_front_of_the_smallest) {
 BOOST_AUTO_TEST_CASE(cells_of_a_table_for_terminals_are_escaped) {
   table rows({"NAME", ">COUNT"});
   rows.add({"<b>", "1"});
-  BOOST_TEST(contains_text(replay::html_table(rows),
-                           "<tr><th>name</th><th>count</th></tr><tr><td>&lt;b&gt;</td><td>1</td></tr>"));
+  BOOST_TEST(contains_text(
+      replay::html_table(rows),
+      "<tr><th scope=\"col\">name</th><th scope=\"col\">count</th></tr><tr><td>&lt;b&gt;</td><td>1</td></tr>"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

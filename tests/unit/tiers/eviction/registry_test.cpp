@@ -37,6 +37,10 @@ std::string documented() {
     table.append(each.source).append(" | ").append(each.memory).append(" | ").append(name_of(each.use));
     table.append(each.candidate == candidacy::none ? " |  |\n" : " | yes |\n");
   }
+  table +=
+      "| `random` | of ten blocks that are drawn, the one whose last use is the oldest | Redis' approximated LRU; "
+      "Tair's "
+      "`random_lru` | 12 bytes | simulations |  |\n";
   return table + "| `belady` | the offline bound, order `fwd` | Belady 1966 |  | simulations |  |\n";
 }
 
