@@ -121,7 +121,7 @@ def test_bad_lines_are_named_and_the_rest_goes_on(trace: Path) -> None:
 
 
 def test_refusals_say_what_would_be_right(trace: Path) -> None:
-    assert "known: fifo, lru" in refusal(trace, "--simulate", "--capacity-sweep", "1k", "--policies", "lru,random")
+    assert "known: fifo, lru" in refusal(trace, "--simulate", "--capacity-sweep", "1k", "--policies", "lru,newest")
     assert "fwd only" in refusal(
         trace, "--simulate", "--capacity-sweep", "1k", "--policies", "belady", "--order", "rev"
     )
