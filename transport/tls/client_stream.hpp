@@ -26,6 +26,8 @@ class client_stream {
   /// `host`: the name or the number that the socket is connected to. Reads the files. Errors: invalid_argument, which
   /// names a file or the name that cannot be used; system.
   [[nodiscard]] static result<client_stream> make(const client_settings& settings, const std::string& host);
+  client_stream(const client_stream&) = delete;
+  client_stream& operator=(const client_stream&) = delete;
   client_stream(client_stream&&) noexcept;
   client_stream& operator=(client_stream&&) noexcept;
   ~client_stream();
