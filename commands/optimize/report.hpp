@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/page/svg_chart.hpp"
 #include "core/error.hpp"
+#include "core/page/svg_chart.hpp"
 
 namespace CLI {
 class App;

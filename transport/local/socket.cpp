@@ -62,13 +62,13 @@ result<unique_fd> new_socket(int flags) {
 }
 
 /// The obstacle at a path where a socket is to be.
-enum class path_state : std::uint8_t { free, dead_socket };
+enum class socket_place : std::uint8_t { free, dead_socket };
 
 /// Whether a new socket may take the place of what is at `path`: a live one, or another kind of file, is an error.
-result<path_state> check_way(const std::string& path, const sockaddr_un& address) {
+result<socket_place> check_way(const std::string& path, const sockaddr_un& address) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT) return path_state::free;
+    if (errno == ENOENT) return socket_place::free;
     return fail_errno("stat", path);
   }
   // connect() to a plain file says "refused" as well, and files of the user are not ours to delete.
@@ -84,7 +84,7 @@ result<path_state> check_way(const std::string& path, const sockaddr_un& address
     return fail(error_code::invalid_argument, "another program listens at " + path + "; choose another node.socket");
   }
   if (errno != ECONNREFUSED && errno != ENOENT) return fail_errno("connect", path);
-  return path_state::dead_socket;
+  return socket_place::dead_socket;
 }
 
 error missing_node(const std::string& path) {
@@ -273,7 +273,7 @@ result<unique_fd> listen_at(const std::string& path) {
   const auto way = check_way(path, *address);
   if (!way) return std::unexpected(way.error());
   // Only what was seen to be dead: another node may have taken a free path meanwhile.
-  if (*way == path_state::dead_socket && ::unlink(path.c_str()) != 0 && errno != ENOENT)
+  if (*way == socket_place::dead_socket && ::unlink(path.c_str()) != 0 && errno != ENOENT)
     return fail_errno("unlink", path);
   auto fd = new_socket(SOCK_NONBLOCK);
   if (!fd) return fd;

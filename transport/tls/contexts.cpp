@@ -19,7 +19,7 @@ std::unexpected<error> unusable(const std::string& file, std::string_view use,
   return fail(error_code::invalid_argument, file + " cannot be used as " + std::string(use) + ": " + reason);
 }
 
-/// OpenSSL opens a file as it is: one that nobody writes to, a pipe, would be waited for.
+/// OpenSSL opens a file as it is, and would wait for the writer of a pipe.
 result<void> check_file(const std::string& file, std::string_view use) {
   struct stat facts {};
   if (::stat(file.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
