@@ -101,36 +101,42 @@ void server::stop() {
   if (sockets_) sockets_->stop();
 }
 
-result<server::page_facts> server::facts() {
-  auto asked = std::make_shared<std::promise<result<page_facts>>>();
+template <class Make>
+auto server::answer_from_report(Make make) -> result<std::invoke_result_t<Make, const report_ptr&>> {
+  using answer_result = result<std::invoke_result_t<Make, const report_ptr&>>;
+  auto asked = std::make_shared<std::promise<answer_result>>();
   auto answer = asked->get_future();
-  sockets_->post([this, asked] {
-    reports_->want([this, asked](const result<report_ptr>& report) {
-      if (!report) return asked->set_value(std::unexpected(report.error()));
-      asked->set_value(
-          page_facts{facts_of(*report), hits_.spans((*report)->dram.instances, hit_history::clock::now())});
+  sockets_->post([this, asked, make] {
+    reports_->want([asked, make](const result<report_ptr>& report) {
+      asked->set_value(report ? answer_result(make(*report)) : std::unexpected(report.error()));
     });
   });
   if (answer.wait_for(report_deadline) == std::future_status::ready) return answer.get();
   return fail(error_code::deadline_exceeded, "the node is too busy to answer");
 }
 
+result<node_facts> server::facts() {
+  return answer_from_report([this](const report_ptr& report) { return facts_of(report); });
+}
+
 result<std::string> server::status() {
   const auto found = facts();
   if (!found) return std::unexpected(found.error());
-  return status_json(found->node, status_reader::stranger());
+  return status_json(*found, status_reader::stranger());
 }
 
 result<std::string> server::metrics() {
   const auto found = facts();
   if (!found) return std::unexpected(found.error());
-  return metrics_text(found->node);
+  return metrics_text(*found);
 }
 
 result<std::string> server::page() {
-  const auto found = facts();
+  const auto found = answer_from_report([this](const report_ptr& report) {
+    return std::pair(facts_of(report), hits_.spans(report->dram.instances, hit_history::clock::now()));
+  });
   if (!found) return std::unexpected(found.error());
-  return live_page(found->node, found->hits, hit_history::clock::now());
+  return live_page(found->first, found->second, hit_history::clock::now());
 }
 
 void server::on_loop(const std::function<void()>& work) const {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "actors/data_path.hpp"
@@ -82,11 +83,10 @@ class server {
   };
   server(server_context context, config_ptr config);
 
-  struct page_facts {
-    node_facts node;
-    std::vector<hit_span> hits;
-  };
-  [[nodiscard]] result<page_facts> facts();
+  /// Waits for a report, of which `make` makes the answer on the socket loop's thread.
+  template <class Make>
+  [[nodiscard]] auto answer_from_report(Make make) -> result<std::invoke_result_t<Make, const report_ptr&>>;
+  [[nodiscard]] result<node_facts> facts();
   [[nodiscard]] node_facts facts_of(const report_ptr& report);
   void make_parts();
 

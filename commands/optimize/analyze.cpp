@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "commands/common.hpp"
 #include "commands/optimize/analyze_page.hpp"
+#include "commands/optimize/duration_option.hpp"
 #include "commands/optimize/figures_output.hpp"
 #include "commands/optimize/instances.hpp"
 #include "commands/optimize/trace_figures.hpp"
@@ -16,7 +16,6 @@
 #include "commands/replay/options.hpp"
 #include "commands/replay/page.hpp"
 #include "core/text.hpp"
-#include "core/units.hpp"
 #include "simulation/optimize/instance_parts.hpp"
 
 namespace cenote::optimize {
@@ -28,11 +27,9 @@ using nlohmann::ordered_json;
 result<figure_choice> choice_of(const analyze_options& options) {
   figure_choice choice{.window_ms = 0, .capacity = {}, .instances_share = options.trace.merge_instances};
   if (!options.window.empty()) {
-    const auto window = parse_duration(options.window);
-    if (!window) return std::unexpected(window.error().in("--over-time"));
-    const auto count = std::chrono::duration_cast<std::chrono::milliseconds>(*window).count();
-    if (count < 1) return fail(error_code::invalid_argument, "--over-time: 1ms or more is right, as in 60s");
-    choice.window_ms = static_cast<std::uint64_t>(count);
+    const auto window = parse_milliseconds("--over-time", options.window, "60s");
+    if (!window) return std::unexpected(window.error());
+    choice.window_ms = *window;
   }
   if (!options.capacity.empty()) {
     const auto capacity = parse_block_count(options.capacity);

@@ -15,6 +15,7 @@
 #include "commands/common.hpp"
 #include "commands/optimize/capacities.hpp"
 #include "commands/optimize/curve_page.hpp"
+#include "commands/optimize/duration_option.hpp"
 #include "commands/optimize/instances.hpp"
 #include "commands/optimize/refusal.hpp"
 #include "commands/optimize/trace_summary.hpp"
@@ -418,11 +419,9 @@ result<void> check_together(const curve_options& options) {
 
 result<lifetime> parse_lifetime(const curve_options& options) {
   if (options.ttl.empty()) return lifetime{};
-  const auto ttl = parse_duration(options.ttl);
-  if (!ttl) return std::unexpected(ttl.error().in("--ttl"));
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(*ttl).count();
-  if (ms < 1) return refuse("--ttl: 1ms or more is right, as in 10m");
-  return lifetime{.ms = static_cast<std::uint64_t>(ms),
+  const auto ttl = parse_milliseconds("--ttl", options.ttl, "10m");
+  if (!ttl) return std::unexpected(ttl.error());
+  return lifetime{.ms = *ttl,
                   .start = options.ttl_from == insertion_name ? lifetime_start::insertion : lifetime_start::last_use};
 }
 

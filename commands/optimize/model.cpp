@@ -34,46 +34,44 @@ bool read_tokens(std::string_view text, std::uint64_t& tokens) {
   return bad == std::errc() && end == text.data() + text.size() && tokens <= longest_input;
 }
 
-result<std::vector<prefill_case>> parse_cases(std::string_view text) {
-  std::vector<prefill_case> all;
-  if (text.empty()) return all;
-  for (const std::string_view part : split(text, ',')) {
-    const std::size_t colon = part.find(':');
-    prefill_case one;
-    if (colon == std::string_view::npos || !read_tokens(part.substr(0, colon), one.cached) ||
-        !read_tokens(part.substr(colon + 1), one.input) || one.cached > one.input || all.size() == most_times) {
-      return fail(error_code::invalid_argument,
-                  fmt::format("--times: `{}` is no CACHED:INPUT in tokens, the first at most the second, as in "
-                              "32000:64000; at most {} of them",
-                              part, most_times));
-    }
-    all.push_back(one);
-  }
-  return all;
-}
-
 /// A step of decoding: `sequences` at once, each with so many tokens of context.
 struct decode_case {
   std::uint64_t sequences = 0;
   std::uint64_t context = 0;
 };
 
-result<std::vector<decode_case>> parse_decode(std::string_view text) {
-  std::vector<decode_case> all;
+/// "32000:64000,0:1000": pairs of numbers up to longest_input that make sense together. A refusal is `complaint`, in
+/// which {0} is the part that is none, and {1} the most parts.
+template <class Pair>
+result<std::vector<Pair>> parse_pairs(std::string_view text, bool (*makes_sense)(const Pair&),
+                                      fmt::format_string<const std::string_view&, const std::size_t&> complaint) {
+  std::vector<Pair> all;
   if (text.empty()) return all;
   for (const std::string_view part : split(text, ',')) {
     const std::size_t colon = part.find(':');
-    decode_case one;
-    if (colon == std::string_view::npos || !read_tokens(part.substr(0, colon), one.sequences) ||
-        !read_tokens(part.substr(colon + 1), one.context) || one.sequences == 0 || all.size() == most_times) {
-      return fail(error_code::invalid_argument,
-                  fmt::format("--decode: `{}` is no SEQUENCES:CONTEXT, a number of sequences at once and the tokens of "
-                              "each, as in 32:8000; at most {} of them",
-                              part, most_times));
-    }
-    all.push_back(one);
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    const bool is_pair = colon != std::string_view::npos && read_tokens(part.substr(0, colon), first) &&
+                         read_tokens(part.substr(colon + 1), second);
+    if (!is_pair || !makes_sense(Pair{first, second}) || all.size() == most_times)
+      return fail(error_code::invalid_argument, fmt::format(complaint, part, most_times));
+    all.push_back(Pair{first, second});
   }
   return all;
+}
+
+result<std::vector<prefill_case>> parse_cases(std::string_view text) {
+  return parse_pairs<prefill_case>(
+      text, [](const prefill_case& one) { return one.cached <= one.input; },
+      "--times: `{0}` is no CACHED:INPUT in tokens, the first at most the second, as in 32000:64000; at most {1} of "
+      "them");
+}
+
+result<std::vector<decode_case>> parse_decode(std::string_view text) {
+  return parse_pairs<decode_case>(
+      text, [](const decode_case& one) { return one.sequences > 0; },
+      "--decode: `{0}` is no SEQUENCES:CONTEXT, a number of sequences at once and the tokens of each, as in 32:8000; "
+      "at most {1} of them");
 }
 
 struct model_answer {

@@ -150,23 +150,31 @@ line_result take_ids(const element& object, std::string_view name, huge_vector<s
   return {};
 }
 
-line_result take_leading(const element& object, std::string_view name, std::uint32_t& target) {
+line_result take_mask(const element& object, std::string_view name, std::size_t limit, std::vector<bool>& target) {
+  const auto value = member_of(object, name);
+  if (!value) return bad(fmt::format("`{}` is missing", name));
+  std::uint64_t leading = 0;
+  if (value->get(leading) == SUCCESS) {
+    target.assign(static_cast<std::size_t>(std::min<std::uint64_t>(leading, limit)), true);
+    return {};
+  }
+  simdjson::dom::array mask;
+  if (value->get(mask) != SUCCESS) return bad(fmt::format("`{}` is neither a number nor a list", name));
+  target.clear();
+  for (const element each : mask) {
+    bool is_set = false;
+    if (each.get(is_set) != SUCCESS) return bad(fmt::format("`{}` holds something else than true and false", name));
+    if (target.size() < limit) target.push_back(is_set);
+  }
+  return {};
+}
+
+line_result take_leading(const element& object, std::string_view name, std::size_t limit, std::uint32_t& target) {
   const auto value = member_of(object, name);
   if (!value || value->is_null()) return {};
-  std::uint64_t count = 0;
-  simdjson::dom::array mask;
-  if (value->get(mask) == SUCCESS) {
-    bool is_leading = true;
-    for (const element each : mask) {
-      bool is_set = false;
-      if (each.get(is_set) != SUCCESS) return bad(fmt::format("`{}` holds something else than true and false", name));
-      is_leading = is_leading && is_set;
-      count += is_leading ? 1 : 0;
-    }
-  } else if (value->get(count) != SUCCESS) {
-    return bad(fmt::format("`{}` is neither a number nor a list", name));
-  }
-  target = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, most_tokens));
+  std::vector<bool> mask;
+  if (auto ok = take_mask(object, name, limit, mask); !ok) return ok;
+  target = static_cast<std::uint32_t>(std::ranges::find(mask, false) - mask.begin());
   return {};
 }
 

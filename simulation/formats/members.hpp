@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "simulation/formats/format.hpp"
 
@@ -74,9 +75,11 @@ class text_ids {
 [[nodiscard]] line_result take_ids(const simdjson::dom::element& object, std::string_view name,
                                    huge_vector<std::uint64_t>& ids, text_ids* texts = nullptr);
 
-/// Leading blocks of a mask: a whole number, or a list of true and false of which those in front count. Without the
-/// member there are none.
-[[nodiscard]] line_result take_leading(const simdjson::dom::element& object, std::string_view name,
+/// A mask of at most `limit` blocks: a whole number of those in front, or a list of true and false.
+[[nodiscard]] line_result take_mask(const simdjson::dom::element& object, std::string_view name, std::size_t limit,
+                                    std::vector<bool>& target);
+/// The leading blocks of a mask of at most `limit`. Without the member there are none.
+[[nodiscard]] line_result take_leading(const simdjson::dom::element& object, std::string_view name, std::size_t limit,
                                        std::uint32_t& target);
 
 }  // namespace cenote::formats

@@ -12,7 +12,6 @@ namespace cenote::formats {
 
 namespace {
 
-using simdjson::SUCCESS;
 using simdjson::dom::element;
 
 constexpr std::string_view read_type = "GetCacheLocation";
@@ -22,22 +21,11 @@ constexpr std::uint64_t unfinished_us = 100'000;
 
 /// Leaves of `ids` those that were stored.
 line_result keep_stored(const element& object, std::vector<std::uint64_t>& ids) {
-  element value;
-  if (object["success_block"].get(value) != SUCCESS) return bad("`success_block` is missing");
-  std::uint64_t leading = 0;
-  if (value.get(leading) == SUCCESS) {
-    ids.resize(std::min<std::uint64_t>(leading, ids.size()));
-    return {};
-  }
-  simdjson::dom::array mask;
-  if (value.get(mask) != SUCCESS) return bad("`success_block` is neither a number nor a list");
+  std::vector<bool> mask;
+  if (auto ok = take_mask(object, "success_block", ids.size(), mask); !ok) return ok;
   std::vector<std::uint64_t> stored;
-  std::size_t place = 0;
-  for (const element each : mask) {
-    bool is_stored = false;
-    if (each.get(is_stored) != SUCCESS) return bad("`success_block` holds something else than true and false");
-    if (is_stored && place < ids.size()) stored.push_back(ids[place]);
-    ++place;
+  for (std::size_t place = 0; place < mask.size(); ++place) {
+    if (mask[place]) stored.push_back(ids[place]);
   }
   ids = std::move(stored);
   return {};
@@ -71,7 +59,7 @@ line_result tair_log::take_read(const element& object, line_request request, lin
   if (text_member(object, "query_type").value_or("prefix_match") != "prefix_match") {
     return bad("`query_type` is another one than prefix_match");
   }
-  if (auto ok = take_leading(object, engine_mask, request.engine_blocks); !ok) return ok;
+  if (auto ok = take_leading(object, engine_mask, request.count, request.engine_blocks); !ok) return ok;
   request.access = simulation::chain_access::read;
   target.requests.push_back(request);
   return {};

@@ -38,7 +38,7 @@ line_result tair_schema::take(const simdjson::dom::element& object, std::uint64_
     if (auto ok = take_tokens(object, "input_len", asked.tokens); !ok) return ok;
   }
   line_request stored = asked;
-  if (auto ok = take_leading(object, engine_mask, asked.engine_blocks); !ok) return ok;
+  if (auto ok = take_leading(object, engine_mask, asked.count, asked.engine_blocks); !ok) return ok;
   stored.first = target.ids.size();
   if (has(object, "total_keys")) {
     if (auto ok = take_ids(object, "total_keys", target.ids); !ok) return ok;

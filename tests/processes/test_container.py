@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from conftest import StartAgent, StartNode
 from node import BINARY, FULL, HERE, LIMIT, ROOT, MiB, Node, node_environment, run_cenote, until
-from test_pack import CLIENT, system_libraries
+from test_pack import CLIENT, skip_without_parts, system_libraries
 
 USER = 54321  # has no entry in /etc/passwd anywhere
 IMAGE = ROOT / "scripts" / "image"
@@ -132,10 +132,7 @@ def image() -> Iterator[Path]:
         pytest.skip("needs root, to mount and to become somebody else")
     if (tried := subprocess.run([*APART, "true"], check=False, capture_output=True)).returncode != 0:
         pytest.skip(f"no namespaces of its own for a test: {tried.stderr.decode()}")
-    if not (BINARY.parent / "cenote-bench").exists():
-        pytest.skip(f"nothing to pack: cenote-bench beside {BINARY} is missing")
-    if shutil.which("patchelf") is None:
-        pytest.skip("patchelf is not installed; scripts/setup does that")
+    skip_without_parts(IMAGE)
     with tempfile.TemporaryDirectory(prefix="cenote-") as place:
         os.chmod(place, 0o755)
         root = Path(place) / "root"

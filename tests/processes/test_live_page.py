@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,13 +12,13 @@ from typing import Any
 
 import blocks
 import pytest
+from browser import browse, measured
 from conftest import StartNode
-from node import LIMIT, KiB, Node, until
+from node import KiB, Node, until
 from test_metrics import fetch
 from test_optimize_report import Reader
 
 Attach = Callable[..., Any]
-CHROMIUM = shutil.which("chromium")
 
 MEASURE = """
 <script>
@@ -45,27 +42,6 @@ addEventListener("load", () => {
 });
 </script>
 </body>"""
-
-
-def browse(address: str, home: Path, *options: str) -> str:
-    """The page as a browser made it, as text."""
-    if CHROMIUM is None:
-        pytest.skip("no chromium here: Debian's package `chromium` has it, scripts/setup installs it where it can")
-    ended = subprocess.run(
-        [
-            CHROMIUM,
-            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", f"--user-data-dir={home / 'profile'}"),
-            *options,
-            *("--dump-dom", address),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert "</html>" in ended.stdout, f"chromium ended with {ended.returncode}: {ended.stderr[-2000:]}"
-    return ended.stdout
 
 
 @pytest.fixture
@@ -104,12 +80,7 @@ def test_the_page_says_what_the_status_says(busy: Node) -> None:
 
 @pytest.mark.parametrize("width", [1280, 700])
 def test_the_page_fits_the_window_and_goes_by_keyboard(busy: Node, tmp_path: Path, width: int) -> None:
-    copy = tmp_path / "page.html"
-    copy.write_text(fetch(busy, "/ui").replace("</body>", MEASURE))
-    made = browse(copy.as_uri(), tmp_path, f"--window-size={width},1200", "--virtual-time-budget=3000")
-    found = re.search(r'<pre id="measured">(.*?)</pre>', made, re.DOTALL)
-    assert found
-    seen = json.loads(found.group(1).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    seen = measured(fetch(busy, "/ui"), MEASURE, tmp_path, f"--window-size={width},1200")
     assert seen["page"] <= seen["width"] <= width
     assert seen["cut"] == []
     assert len(seen["focused"]) >= 2

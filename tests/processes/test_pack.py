@@ -36,13 +36,18 @@ print(cenote._library.library._name)
 """
 
 
+def skip_without_parts(script: Path) -> None:
+    """`script` packs a build: it is here, with all that it packs and what it needs for that."""
+    if not script.exists() or not (BINARY.parent / "cenote-bench").exists():
+        pytest.skip(f"nothing to pack: {script} or cenote-bench beside {BINARY} is missing")
+    if shutil.which("patchelf") is None:
+        pytest.skip("patchelf is not installed; scripts/setup does that")
+
+
 @pytest.fixture(scope="module")
 def root() -> Iterator[Path]:
     """The root of a system that has the packed folder, at /cenote, glibc, and what the kernel shows."""
-    if not PACK.exists() or not (BINARY.parent / "cenote-bench").exists():
-        pytest.skip(f"nothing to pack: {PACK} or cenote-bench beside {BINARY} is missing")
-    if shutil.which("patchelf") is None:
-        pytest.skip("patchelf is not installed; scripts/setup does that")
+    skip_without_parts(PACK)
     with tempfile.TemporaryDirectory(prefix="cenote-") as place:
         made = Path(place) / "root"
         for name in ("proc", "sys", "tmp"):

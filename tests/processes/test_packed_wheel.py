@@ -17,7 +17,7 @@ import cenote
 import pytest
 from node import BINARY, ROOT, Node, free_port, until
 from test_examples import run
-from test_pack import CLIENT, RUNTIME, elf_files
+from test_pack import CLIENT, RUNTIME, elf_files, skip_without_parts
 
 WHEEL = ROOT / "scripts" / "wheel"
 MOST_BYTES = 60_000_000
@@ -33,10 +33,7 @@ def made_wheel(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel() -> Iterator[Path]:
-    if not WHEEL.exists() or not (BINARY.parent / "cenote-bench").exists():
-        pytest.skip(f"nothing to pack: {WHEEL} or cenote-bench beside {BINARY} is missing")
-    if shutil.which("patchelf") is None:
-        pytest.skip("patchelf is not installed; scripts/setup does that")
+    skip_without_parts(WHEEL)
     with tempfile.TemporaryDirectory(prefix="cenote-") as place:
         yield made_wheel(Path(place))
 

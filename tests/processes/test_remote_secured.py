@@ -20,6 +20,7 @@ from test_remote_faults import (
     COUNT,
     IN_A_VALUE,
     all_found,
+    has_whole_values,
     is_idle,
     is_well,
     launch,
@@ -203,8 +204,7 @@ def test_a_line_that_ends_in_the_middle_of_a_record_costs_hits_alone(
     proxy.behaves()
     until(lambda: is_well(here) and is_well(there))
     until(lambda: all_found(reader, before))
-    whole = BLOCK + 144
-    assert all(redis.ask("STRLEN", each) == b":%d\r\n" % whole for each in redis.values())
+    assert has_whole_values(redis)
     assert counter(there, "wrong") == 0
 
 

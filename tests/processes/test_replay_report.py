@@ -6,14 +6,13 @@ import itertools
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from node import LIMIT, node_environment, run_cenote
+from browser import measured
+from node import node_environment, run_cenote
 
-CHROMIUM = shutil.which("chromium")
 SMALL = ("--block-bytes", "4KiB", "--limit", "150")
 CHAT = ("--generate", "chat:seed=5", *SMALL)
 
@@ -44,28 +43,9 @@ addEventListener("load", () => {
 </body>"""
 
 
-def measured(page: Path, home: Path) -> dict[str, Any]:
-    if CHROMIUM is None:
-        pytest.skip("no chromium here: Debian's package `chromium` has it, scripts/setup installs it where it can")
-    copy = home / "measured.html"
-    copy.write_text(page.read_text().replace("</body>", MEASURE))
-    ended = subprocess.run(
-        [
-            CHROMIUM,
-            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--window-size=900,1200"),
-            *("--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={home / 'profile'}"),
-            *("--virtual-time-budget=3000", "--dump-dom", copy.as_uri()),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    found = re.search(r'<pre id="measured">(.*?)</pre>', ended.stdout, re.DOTALL)
-    assert found, f"chromium ended with {ended.returncode} and drew nothing: {ended.stderr[-2000:]}"
-    text = found.group(1).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    return dict(json.loads(text))
+def drawn(page: Path, home: Path) -> dict[str, Any]:
+    options = ("--window-size=900,1200", "--host-resolver-rules=MAP * ~NOTFOUND")
+    return measured(page.read_text(), MEASURE, home, *options)
 
 
 def are_apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -75,7 +55,7 @@ def are_apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def check_drawn(page: Path, home: Path, *titles: str) -> None:
-    seen = measured(page, home)
+    seen = drawn(page, home)
     assert seen["asked"] == []
     assert [each["title"] for each in seen["plots"]] == list(titles)
     for plot in seen["plots"]:
@@ -236,4 +216,4 @@ def test_a_simulation_has_a_page_too(tiers: tuple[str, ...], title: str, home: P
 def test_the_measure_notices_a_page_that_asks_outside(home: Path) -> None:
     page = home / "asks.html"
     page.write_text('<html><body><img src="http://127.0.0.1:9/x.png"></body></html>')
-    assert measured(page, home)["asked"] == ["http://127.0.0.1:9/x.png"]
+    assert drawn(page, home)["asked"] == ["http://127.0.0.1:9/x.png"]

@@ -18,7 +18,7 @@ import cenote
 import pytest
 from node import BINARY, ROOT
 from test_examples import run
-from test_pack import PACK, elf_files
+from test_pack import PACK, elf_files, skip_without_parts
 
 SBOM = ROOT / "scripts" / "sbom"
 
@@ -34,10 +34,7 @@ def packed_folder(folder: Path, umask: int) -> Path:
 
 @pytest.fixture(scope="module")
 def packed() -> Iterator[Path]:
-    if not SBOM.exists() or not (BINARY.parent / "cenote-bench").exists():
-        pytest.skip(f"nothing to pack: {SBOM} or cenote-bench beside {BINARY} is missing")
-    if shutil.which("patchelf") is None:
-        pytest.skip("patchelf is not installed; scripts/setup does that")
+    skip_without_parts(SBOM)
     with tempfile.TemporaryDirectory(prefix="cenote-") as place:
         yield packed_folder(Path(place) / "packed", 0o022)
 
