@@ -55,7 +55,9 @@ redis_backend::redis_backend(const redis_options& options, events told, std::deq
       told_(std::move(told)),
       wake_(std::move(wake_descriptor)),
       servers_(
-          options, told_, std::move(books), std::move(removals), [this] { wake(); }, steady_now()) {}
+          options, told_, std::move(books), std::move(removals), [this] { wake(); }, steady_now()) {
+  publish_figures();  // removals of an earlier worker count before the thread has had its first turn
+}
 
 redis_backend::~redis_backend() {
   stop();

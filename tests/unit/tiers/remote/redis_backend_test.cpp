@@ -48,6 +48,13 @@ BOOST_AUTO_TEST_CASE(a_server_that_is_not_there_is_said_and_every_call_is_answer
   BOOST_TEST(!node.clear().has_value());
 }
 
+BOOST_AUTO_TEST_CASE(removals_that_an_earlier_worker_left_are_counted_from_the_first_moment) {
+  removal_book book;
+  book.add({.identity = some_identity, .keys = {{1, 2}}, .nodes = {"unix:///nowhere/redis.sock"}});
+  backend_under_test node("unix:///nowhere/redis.sock", {}, {}, {}, std::move(book));
+  BOOST_TEST(node->removals().unconfirmed == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_member_of_a_redis_cluster_is_refused_as_a_whole_and_never_stands) {
   fake_redis server([](const redis_words& words) -> std::optional<fake_reply> {
     if (words[0] == "TOUCH") return fake_reply{.bytes = "-CROSSSLOT Keys in request don't hash to the same slot\r\n"};
