@@ -613,7 +613,8 @@ void dram_tier::continue_handing_on() {
   if (!ended) return ask_for_turn();
   if (!handing_->promise) {
     handing_.reset();
-    if (ended->taken > 0) log_info(logger("dram"), "blocks were offered again", {{"taken", ended->taken}});
+    if (ended->taken > 0 || ended->left > 0)
+      log_info(logger("dram"), "blocks were offered again", {{"taken", ended->taken}, {"left", ended->left}});
     return;
   }
   handing_->promise->deliver(answer_of(*handing_, *ended, is_late));

@@ -34,8 +34,9 @@ blocks::edge_options remote_edge_of(const config::node_config& config) {
   options.write_window = config.remote.write_window;
   options.read_window = config.remote.read_window;
   options.hinted = false;
-  options.offers_later =
+  const bool are_nodes =
       std::ranges::all_of(config.remote.backends, [](const auto& each) { return each == peers_name; });
+  options.late_offers = are_nodes ? blocks::late_offers::lacking : blocks::late_offers::missed;
   return options;
 }
 

@@ -24,9 +24,13 @@ struct transfer {
   std::uint64_t token = 0;
   full_key full;
   block_key key;
-  std::span<std::byte> memory;                 ///< the whole stride of a block
+  /// The whole stride of a block. Empty: the tier is away, so that it hears of a block that it misses, and answers
+  /// nothing.
+  std::span<std::byte> memory;
   std::optional<std::uint64_t> checksum = {};  ///< down: XXH3-64 of `memory`, if it was taken already
   std::uint32_t from = 0;                      ///< up: cluster::pool's number of a node to ask first; 0: none
+  /// Down: it was stored at this time or later, when the tier below was away, and is offered now that it is back.
+  std::optional<std::chrono::steady_clock::time_point> missed = {};
 };
 
 enum class transfer_result : std::uint8_t {

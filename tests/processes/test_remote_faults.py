@@ -125,6 +125,50 @@ def test_a_connection_that_is_cut_in_the_middle_of_a_value_costs_hits_alone(
     assert counter(there, "wrong") == 0
 
 
+def stamped(redis: Redis) -> bool:
+    """A node has looked whether others remove something."""
+    return b":removals" in redis.ask("KEYS", "*:removals")
+
+
+def test_what_is_stored_while_a_server_is_away_is_put_when_it_is_back(
+    launch: Callable[..., Node], attach: Attach, redis: Redis
+) -> None:
+    here = launch()
+    writer = attach(here, "model", block=BLOCK)
+    put(writer, "before", COUNT)
+    all_put(here, COUNT)
+    until(lambda: stamped(redis))
+    redis.kill()
+    until(lambda: not standing(here)["serves"])
+    keys = put(writer, "meanwhile", COUNT)
+    until(lambda: here.counter("copies_skipped") == COUNT)
+    redis.start()
+    until(lambda: counter(here, "put") == 2 * COUNT)
+    there = launch()
+    assert found(attach(there, "model", block=BLOCK), keys) == COUNT
+
+
+def test_what_is_stored_while_a_line_is_cut_is_not_put_when_another_node_has_removed_something(
+    launch: Callable[..., Node], attach: Attach, redis: Redis, proxy: Proxy
+) -> None:
+    here, there = launch(url=proxy.url), launch()
+    writer, other = attach(here, "model", block=BLOCK), attach(there, "model", block=BLOCK)
+    put(writer, "before", COUNT)
+    all_put(here, COUNT)
+    until(lambda: stamped(redis))
+    proxy.up = proxy.down = Behaviour(whole=0, cuts=True)
+    until(lambda: not standing(here)["serves"])
+    keys = put(writer, "meanwhile", COUNT)
+    until(lambda: here.counter("copies_skipped") == COUNT)
+    other.remove(keys)
+    proxy.behaves()
+    until(lambda: f'"taken":0,"left":{COUNT}' in here.log_text())
+    assert counter(here, "put") == COUNT
+    assert other.locate(keys, timeout=LIMIT).reachable == 0
+    put(writer, "after", COUNT)
+    until(lambda: counter(here, "put") == 2 * COUNT)
+
+
 def test_a_worker_that_dies_in_the_middle_of_a_load_leaves_no_wrong_byte(
     launch: Callable[..., Node], attach: Attach, proxy: Proxy
 ) -> None:

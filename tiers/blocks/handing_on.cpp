@@ -28,6 +28,7 @@ block_ref ref_in(const slab& home, std::uint32_t record) noexcept {
 
 void handing_on::begin(edge_number edge, handing_purpose purpose) {
   (void)end();
+  missed_since_.reset();
   purpose_ = purpose;
   is_under_way_ = true;
   is_sorted_ = false;
@@ -36,6 +37,24 @@ void handing_on::begin(edge_number edge, handing_purpose purpose) {
   next_record_ = 0;
   tries_ = purpose == handing_purpose::catch_up ? most_tries : 1;
   edges_.begin_losses(edge);
+  if (purpose == handing_purpose::catch_up && state_.options.edges[edge].late_offers == late_offers::missed)
+    take_missed();
+}
+
+/// Instead of a look through all slabs.
+void handing_on::take_missed() {
+  const missed_blocks missed = edges_.take_missed(edge_);
+  missed_since_ = missed.since;
+  for (const chain_block& each : missed.blocks) {
+    if (find(each) == nullptr || !is_wanted(each.record)) continue;
+    if (!has_it_below(each)) wanted_.emplace_back(count_of(state_.records[each.record].last_use()), each);
+  }
+  sort_wanted();
+}
+
+void handing_on::sort_wanted() {
+  std::ranges::sort(wanted_, {}, [](const auto& each) { return std::pair(each.first, ~each.second.record); });
+  is_sorted_ = true;
 }
 
 bool handing_on::step(boot_time now) {
@@ -79,9 +98,7 @@ void handing_on::gather() {
     looked += home.what.count;
     next_record_ = home.what.first_record + home.what.count;
   }
-  if (at != state_.by_record.end()) return;
-  std::ranges::sort(wanted_, {}, [](const auto& each) { return std::pair(each.first, ~each.second.record); });
-  is_sorted_ = true;
+  if (at == state_.by_record.end()) sort_wanted();
 }
 
 /// Null: it is not here any more.
@@ -140,7 +157,7 @@ bool handing_on::write_some() {
       if (state_.away[edge_]) return false;
       if (!transfers_.is_moving(*home, ref)) {
         if (!has_room(*home)) return false;
-        (void)edges_.write_copy(edge_, *home, ref);
+        (void)edges_.write_copy(edge_, *home, ref, missed_since_);
       }
       written_.push_back(next);
     } else {
@@ -170,6 +187,9 @@ bool handing_on::is_over() const noexcept {
 
 handed_on handing_on::end() {
   settle();
+  if (missed_since_) {  // what had no turn yet is offered when the tier is back again
+    for (const auto& [used, each] : wanted_) edges_.note_missed(edge_, each, *missed_since_);
+  }
   for (const chain_block& each : written_) note_end(each);
   for (const auto& [used, each] : wanted_) note_end(each);
   for (const chain_block& each : refused_) {

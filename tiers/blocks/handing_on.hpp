@@ -3,9 +3,11 @@
 // that finds its cluster changed.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,7 +31,8 @@ enum class handing_purpose : std::uint8_t {
   leaving,   ///< blocks of all kinds; what is refused is offered again
   stopping,  ///< the same, but of blocks that no tier below has; over when the tier is away, or has no room for older
              ///< ones
-  catch_up,  ///< what was stored here, once each, in a quarter of the window: what is stored meanwhile has the rest
+  catch_up,  ///< what was stored here, or of it what the tier missed while it was away (late_offers), once each, in a
+             ///< quarter of the window: what is stored meanwhile has the rest
 };
 
 /// Writes blocks to a tier below while they stay here, most recently used first, and of those that were used at once
@@ -62,6 +65,8 @@ class handing_on {
   [[nodiscard]] bool is_wanted(std::uint32_t record) const;
   [[nodiscard]] bool has_room(const slab& home);
   void gather();
+  void take_missed();
+  void sort_wanted();
   bool write_some();
   [[nodiscard]] bool is_full() const noexcept;
   void refuse_rest();
@@ -75,6 +80,7 @@ class handing_on {
   bool is_under_way_ = false;
   bool is_sorted_ = false;
   edge_number edge_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> missed_since_{};  ///< of a tier that takes only what it missed
   std::uint8_t copies_ = 0;        ///< flags of tiers: a block that one of them has is passed over
   std::uint32_t next_record_ = 0;  ///< of the slabs that are looked through
   std::vector<std::pair<std::uint64_t, chain_block>> wanted_;  ///< last used, block; the next one is the last

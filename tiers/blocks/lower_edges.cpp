@@ -37,7 +37,8 @@ bool is_copied(std::uint8_t flags, std::optional<edge_number> edge) noexcept {
 }  // namespace
 
 /// Queues a write of the block to a tier below. `leaves`: it is evicted when it is written.
-void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool leaves) {
+void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool leaves,
+                             std::optional<steady_point> missed) {
   const pool& from = pool_of(home);
   const block_record& record = state_.record_of(home, ref);
   const std::uint32_t number = home.what.first_record + ref.block();
@@ -55,7 +56,20 @@ void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool l
                                 .full = full,
                                 .key = reduce_key(full.view(), home.what.group),
                                 .memory = {home.block(ref), from.stride},
-                                .checksum = from.stride == from.block_bytes ? record.checksum() : std::nullopt});
+                                .checksum = from.stride == from.block_bytes ? record.checksum() : std::nullopt,
+                                .missed = missed});
+}
+
+void lower_edges::begin_missing(edge_number edge, steady_point now) {
+  if (!state_.away[edge]) away_since_[edge] = now;
+}
+
+void lower_edges::note_missed(edge_number edge, const chain_block& block, steady_point since) {
+  missed_blocks& list = missed_[edge];
+  if (list.blocks.empty()) list.since = since;
+  list.since = std::min(list.since, since);
+  list.blocks.push_back(block);
+  if (list.blocks.size() > missed_blocks::most_blocks) list.blocks.pop_front();
 }
 
 /// Writes a copy, while the block stays, to the first tier from `first` on that takes all blocks and lacks this one. If
@@ -78,14 +92,24 @@ void lower_edges::write_hot(slab& home, block_ref ref, std::uint16_t hits) {
 
 /// Writes a copy, while the block stays. False: it has one there, another transfer of it is under way, the tier is
 /// away, or the window is full. The last two are counted.
-bool lower_edges::write_copy(edge_number edge, slab& home, block_ref ref) {
-  const bool below = (state_.record_of(home, ref).flags & block_record::flag_of(edge)) != 0;
+bool lower_edges::write_copy(edge_number edge, slab& home, block_ref ref, std::optional<steady_point> missed) {
+  const block_record& record = state_.record_of(home, ref);
+  const bool below = (record.flags & block_record::flag_of(edge)) != 0;
   if (below || transfers_.is_moving(home, ref)) return false;
+  const edge_options& options = state_.options.edges[edge];
+  if (state_.away[edge] && options.late_offers == late_offers::missed && options.ingest == ingest::all) {
+    note_missed(edge, {home.what.first_record + ref.block(), record.version()}, away_since_[edge]);
+    transfer notice;
+    notice.instance = home.owner->number;
+    notice.group = home.what.group;
+    notice.full = record.get_key();
+    transfers_.queue_write(edge, notice);
+  }
   if (state_.away[edge] || !transfers_.may_write(edge, pool_of(home))) {
     ++state_.counters.copies_skipped;
     return false;
   }
-  write_down(edge, home, ref, false);
+  write_down(edge, home, ref, false, missed);
   return true;
 }
 

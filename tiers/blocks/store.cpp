@@ -205,7 +205,8 @@ result<void> store::begin_handing_on() {
 result<void> store::begin_last_writes() {
   const std::vector<edge_options>& edges = parts_->all.options.edges;
   edge_set others;
-  for (edge_number edge = 0; edge < edges.size(); ++edge) others[edge] = edges[edge].offers_later;
+  for (edge_number edge = 0; edge < edges.size(); ++edge)
+    others[edge] = edges[edge].late_offers == late_offers::lacking;
   auto found = parts_->edges.demotion_edge(others | parts_->all.away);
   if (!found) found = parts_->edges.demotion_edge(others);  // away: what is left is counted all the same
   if (!found) return fail(error_code::invalid_argument, "no tier below takes blocks");
@@ -216,7 +217,9 @@ result<void> store::begin_last_writes() {
 bool store::begin_catching_up(edge_number edge) {
   const edge_options& below = parts_->all.options.edges.at(edge);
   const handing_on& running = parts_->handing;
-  if (!below.offers_later || below.ingest != ingest::all) return false;
+  if (below.late_offers == late_offers::none || below.ingest != ingest::all) return false;
+  const bool has_missed = running.is_under_way() || !parts_->edges.missed(edge).blocks.empty();
+  if (below.late_offers == late_offers::missed && !has_missed) return false;
   if (running.is_under_way() && running.purpose() != handing_purpose::catch_up) return false;
   parts_->handing.begin(edge, handing_purpose::catch_up);
   return true;
@@ -263,6 +266,7 @@ void store::forget_copies(std::span<const lost_block> lost, edge_number edge) {
 }
 
 void store::set_standing(edge_number edge, bool stands) noexcept {
+  if (!stands) parts_->edges.begin_missing(edge, std::chrono::steady_clock::now());
   parts_->all.away[edge] = !stands;
 }
 

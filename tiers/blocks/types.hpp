@@ -38,6 +38,13 @@ using cenote::max_edges;
 /// Some of the tiers below.
 using edge_set = std::bitset<max_edges>;
 
+/// Which blocks a tier below is offered once more when it is back.
+enum class late_offers : std::uint8_t {
+  none,
+  missed,   ///< those that came while it was away, each with the time: the tier takes none that was removed since then
+  lacking,  ///< all that it lacks: for places alone whose removals reach this node, too
+};
+
 /// What a block tier does with one of the tiers below it.
 struct edge_options {
   blocks::ingest ingest = blocks::ingest::evicted;
@@ -49,9 +56,7 @@ struct edge_options {
   bool hinted =
       true;  ///< it says behind the index what it holds, as one tier may; else it is asked for what is nowhere
   bool may_forget = false;  ///< it does not say what it loses: a block that is to go is offered to it once more
-  /// What it could not take is offered once more when it can: for places alone whose removals reach this node, too, or
-  /// that would bring back what another node has removed meanwhile.
-  bool offers_later = false;
+  blocks::late_offers late_offers = blocks::late_offers::none;
 };
 
 /// What an instance group is given.

@@ -67,6 +67,10 @@ void redis_backend::look_for_clear(instance_identity identity) {
   enter([this, identity](steady_time) { servers_.look_for_clear(identity); });
 }
 
+void redis_backend::unbind(instance_identity identity) {
+  enter([this, identity](steady_time) { servers_.end_stamps(identity); });
+}
+
 void redis_backend::clear_above_ended(instance_identity identity, const result<void>& outcome) {
   enter([this, identity, outcome](steady_time now) { servers_.end_clear_above(identity, outcome, now); });
 }

@@ -44,6 +44,7 @@ class redis_backend final : public backend {
   ~redis_backend() override;
 
   void look_for_clear(instance_identity identity) override;
+  void unbind(instance_identity identity) override;
   void clear_above_ended(instance_identity identity, const result<void>& outcome) override;
   void put(std::vector<item> batch) override;
   void get(std::vector<item> batch) override;

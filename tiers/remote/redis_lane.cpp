@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/checksum.hpp"
+#include "tiers/remote/removal_stamps.hpp"
 #include "transport/redis/command_text.hpp"
 #include "transport/redis/reply_errors.hpp"
 
@@ -37,6 +38,18 @@ constexpr auto stuck_for = 1s;
 constexpr std::string_view renew_script =
     "local v = redis.call('GET', KEYS[1]) if (v or '') == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) "
     "return ARGV[2] end return v or ''";
+// Gives the removal stamp of an instance, and makes one where there is none.
+constexpr std::string_view stamp_script =
+    "local v = redis.pcall('GET', KEYS[1]) if type(v) == 'string' then return v end "
+    "redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]";
+// Puts a new removal stamp in the place of the one that it gives. A server that is full has none then, which is another
+// one, too.
+constexpr std::string_view exchange_script =
+    "local v = redis.pcall('GET', KEYS[1]) redis.call('DEL', KEYS[1]) redis.pcall('SET', KEYS[1], ARGV[1]) "
+    "if type(v) == 'string' then return v end return ''";
+// Puts a block unless something of its instance was removed meanwhile: then -1.
+constexpr std::string_view missed_put_script =
+    "if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end return redis.call('SETNX', KEYS[1], ARGV[2])";
 constexpr std::string_view put_tail = "\r\n";  // nothing after a value: what is read with it has it copied
 
 /// Whether a command can be answered like that.
@@ -54,6 +67,16 @@ bool fits(request_kind kind, redis::server_reply::type what) noexcept {
     case request_kind::discard_landed: return what == type::integer;
     default: return what == type::text;
   }
+}
+
+/// Empty: the server does not say, or not to this user.
+std::string_view run_in(const redis::server_reply& reply) noexcept {
+  constexpr std::string_view field = "\nrun_id:";
+  const std::string_view text = reply.text;
+  const std::size_t begin = text.find(field);
+  if (reply.kind != redis::server_reply::type::text || begin == std::string_view::npos) return {};
+  const std::string_view rest = text.substr(begin + field.size());
+  return rest.substr(0, rest.find_first_of("\r\n"));
 }
 
 bool is_of_another_type(const redis::server_reply& reply) noexcept {
@@ -172,6 +195,7 @@ void redis_lane::greet(steady_time now) {
   if (settings_->database != 0) greet_with(redis::wire_command({"SELECT", std::to_string(settings_->database)}), now);
   greet_with(redis::wire_command({"PING"}), now);
   const std::string& prefix = settings_->prefix;
+  send_own(request_kind::run, redis::wire_command({"INFO", "server"}));
   send_own(request_kind::probe, redis::wire_command({"TOUCH", prefix + ":alive", prefix + ":one", prefix + ":other"}));
   // A server that may not be written to is of no use, and should be known before it is counted on.
   greet_with(redis::wire_command({"SET", settings_->prefix + ":alive", "1", "PX", "60000"}), now);
@@ -331,7 +355,17 @@ void redis_lane::look(instance_identity identity) {
   send_look(identity);
 }
 
+void redis_lane::look_at_stamp(instance_identity identity) {
+  if (state_ != state::ready) return;
+  redis_request look{
+      .kind = request_kind::look_at_stamp, .name = {.identity = identity}, .deadline = steady_time::max()};
+  look.number = removal_stamps::make_for_look();
+  look.head = redis::wire_command({"EVAL", stamp_script, "1", stamp_key(identity), epoch_text(look.number)});
+  connection_.send(std::move(look));
+}
+
 void redis_lane::send_command(redis_request request, instance& of, steady_time now) {
+  if (is_removed_since(request)) return answers_->end(request, item_result::refused, now);
   // A removal takes what was put before it was asked for, also after a clear in the same run.
   const bool needs_look = request.kind == request_kind::drop && of.looked_at < request.begun;
   if (of.run != run_ || needs_look) {
@@ -339,19 +373,18 @@ void redis_lane::send_command(redis_request request, instance& of, steady_time n
     of.looked_at = std::max(now, request.begun);
     send_look(request.name.identity);
   }
+  if (request.kind == request_kind::drop && of.stamped_at < request.begun) {  // ahead of it: see removal_stamps
+    of.stamped_at = std::max(now, request.begun);
+    send_stamp(request.name.identity);
+  }
   request.number = of.number;
   const std::string key = key_of(value_of(request));
   switch (request.kind) {
-    case request_kind::put: {
-      const auto hash = request.hash ? *request.hash : checksum_of(request.memory);
-      const value_header header = header_of(request.name, request.size, hash);
-      request.head = "*3\r\n$5\r\nSETNX\r\n$" + std::to_string(key.size()) + "\r\n" + key + "\r\n$" +
-                     std::to_string(request.size + value_header_bytes) + "\r\n";
-      request.head.append(reinterpret_cast<const char*>(header.data()), header.size());
+    case request_kind::put:
+      request.head = head_of_put(request, key);
       request.has_body = true;
       request.tail = put_tail;
       break;
-    }
     case request_kind::get: request.head = redis::wire_command({"GET", key}); break;
     case request_kind::exists: request.head = redis::wire_command({"EXISTS", key}); break;
     default: request.head = redis::wire_command({"DEL", key}); break;
@@ -360,6 +393,36 @@ void redis_lane::send_command(redis_request request, instance& of, steady_time n
   run_bytes_ += request.size;
   connection_.send(std::move(request));
   if (run_commands_ >= most_run_commands || run_bytes_ >= most_run_bytes) end_run();
+}
+
+/// Whether what the server missed may have been removed there meanwhile.
+bool redis_lane::is_removed_since(const redis_request& request) const noexcept {
+  return request.kind == request_kind::put && request.missed &&
+         !site_->stamps().since(request.name.identity, *request.missed);
+}
+
+/// All of the command before the bytes of the block.
+std::string redis_lane::head_of_put(const redis_request& request, const std::string& key) const {
+  const auto hash = request.hash ? *request.hash : checksum_of(request.memory);
+  const value_header header = header_of(request.name, request.size, hash);
+  const instance_identity& identity = request.name.identity;
+  const auto bulk = [](std::string_view text) {
+    return "$" + std::to_string(text.size()) + "\r\n" + std::string(text) + "\r\n";
+  };
+  std::string head = request.missed ? "*7\r\n" + bulk("EVAL") + bulk(missed_put_script) + bulk("2") + bulk(key) +
+                                          bulk(stamp_key(identity)) +
+                                          bulk(epoch_text(site_->stamps().since(identity, *request.missed).value_or(0)))
+                                    : "*3\r\n" + bulk("SETNX") + bulk(key);
+  head += "$" + std::to_string(request.size + value_header_bytes) + "\r\n";
+  head.append(reinterpret_cast<const char*>(header.data()), header.size());
+  return head;
+}
+
+void redis_lane::send_stamp(instance_identity identity) {
+  redis_request stamp{.kind = request_kind::stamp, .name = {.identity = identity}, .deadline = steady_time::max()};
+  stamp.number = removal_stamps::make_for_removal();
+  stamp.head = redis::wire_command({"EVAL", exchange_script, "1", stamp_key(identity), epoch_text(stamp.number)});
+  connection_.send(std::move(stamp));
 }
 
 void redis_lane::send_look(instance_identity identity) {
@@ -393,6 +456,10 @@ std::string redis_lane::epoch_key(instance_identity identity) const {
   return settings_->prefix + ":" + identity_text(identity) + ":epoch";
 }
 
+std::string redis_lane::stamp_key(instance_identity identity) const {
+  return settings_->prefix + ":" + identity_text(identity) + ":removals";
+}
+
 void redis_lane::serve(short events, steady_time now) {
   if (state_ == state::waiting || state_ == state::resolving) return;
   const auto served = connection_.serve(
@@ -419,6 +486,9 @@ void redis_lane::on_reply(redis_request& request, const redis::server_reply& rep
   switch (request.kind) {
     case request_kind::greet: return on_greeting(reply, now);
     case request_kind::probe: return on_probe(reply);
+    case request_kind::run: return site_->stamps().note_run(run_in(reply));
+    case request_kind::look_at_stamp:
+    case request_kind::stamp: return on_stamp(request, reply, now);
     case request_kind::look: return on_look(request, reply, now);
     case request_kind::renew: return on_renewed(request, reply, now);
     case request_kind::put: return on_put(request, reply, now);
@@ -460,6 +530,22 @@ void redis_lane::on_greeting(const redis::server_reply& reply, steady_time now) 
 void redis_lane::on_probe(const redis::server_reply& reply) {
   if (reply.kind != redis::server_reply::type::failure || doom_ || !redis::is_of_cluster(reply.text)) return;
   doom_ = error(error_code::unsupported, redis::explained(reply.text));
+}
+
+/// A removal without a new stamp might be undone by what is offered later: its connection ends, so that it is not
+/// confirmed.
+void redis_lane::on_stamp(const redis_request& request, const redis::server_reply& reply, steady_time now) {
+  const instance_identity& identity = request.name.identity;
+  if (reply.kind == redis::server_reply::type::failure) {
+    site_->stamps().forget(identity);
+    if (request.kind == request_kind::stamp && !doom_) doom_ = error(error_code::system, redis::explained(reply.text));
+    return;
+  }
+  const removal_stamps::stamp seen = epoch_in(reply.text);
+  if (request.kind == request_kind::stamp)
+    site_->stamps().note_removal(identity, seen, request.number, now);
+  else
+    site_->stamps().note_look(identity, seen, now);
 }
 
 void redis_lane::on_look(const redis_request& request, const redis::server_reply& reply, steady_time now) {
@@ -570,6 +656,10 @@ void redis_lane::end_held(instance& of, const error& why, steady_time now) {
 void redis_lane::on_put(redis_request& request, const redis::server_reply& reply, steady_time now) {
   if (reply.kind == redis::server_reply::type::failure) return on_failure(request, reply, now);
   const bool was_kept = reply.kind == redis::server_reply::type::integer && reply.number > 0;
+  if (request.missed && reply.number < 0) {  // something was removed
+    site_->stamps().forget(request.name.identity);
+    return answers_->end(request, item_result::refused, now);
+  }
   if ((request.has_run_over || request.is_removed) && was_kept) {
     discard(value_of(request), request_kind::discard_landed);
   }

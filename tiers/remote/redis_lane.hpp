@@ -34,6 +34,9 @@ inline constexpr std::size_t most_redis_value_bytes = std::size_t{512} << 20U;
 /// this node has not made holds everything of the instance back until this node's own tiers have cleared it; puts of
 /// before are over then.
 ///
+/// Beside the epoch, at `prefix:identity:removals`, stands the removal stamp of an instance (removal_stamps). A put of
+/// what the server missed while it was away is carried out by a script that compares it, or `refused`.
+///
 /// A put that was given up after its bytes had begun to go out may land until its reply or the end of its connection: a
 /// removal of its key waits for that, and a deletion follows it in any case.
 class redis_lane {
@@ -49,6 +52,8 @@ class redis_lane {
                                                 steady_time now);
   /// Reads the epoch of an instance, if there is a connection; makes none.
   void look(instance_identity identity);
+  /// Reads the removal stamp of an instance, if there is a connection; makes one if the server has none.
+  void look_at_stamp(instance_identity identity);
   /// This node's own tiers have cleared an instance, or could not.
   void end_clear_above(instance_identity identity, const result<void>& outcome, steady_time now);
   /// Connects, ends what is late, sends what waits.
@@ -77,6 +82,7 @@ class redis_lane {
     epoch seen = 0;                    ///< what the server said last
     std::uint64_t run = 0;             ///< that began with reading it
     steady_time looked_at{};           ///< when that was asked for last
+    steady_time stamped_at{};          ///< when a new removal stamp was sent last
     unsigned rounds = 0;               ///< renewals that another node was faster with
     steady_time retry_at{};            ///< stuck
     std::deque<redis_request> held{};  ///< wait for it
@@ -107,15 +113,20 @@ class redis_lane {
   void dispatch(redis_request request, steady_time now);
   void send_command(redis_request request, instance& of, steady_time now);
   [[nodiscard]] bool send_again(redis_request& request);
+  [[nodiscard]] bool is_removed_since(const redis_request& request) const noexcept;
+  [[nodiscard]] std::string head_of_put(const redis_request& request, const std::string& key) const;
   void send_look(instance_identity identity);
+  void send_stamp(instance_identity identity);
   void send_own(request_kind kind, std::string command);
   [[nodiscard]] std::string key_of(const value_name& name) const;
   [[nodiscard]] std::string epoch_key(instance_identity identity) const;
+  [[nodiscard]] std::string stamp_key(instance_identity identity) const;
 
   // What comes in.
   void on_reply(redis_request& request, const redis::server_reply& reply, steady_time now);
   void on_greeting(const redis::server_reply& reply, steady_time now);
   void on_probe(const redis::server_reply& reply);
+  void on_stamp(const redis_request& request, const redis::server_reply& reply, steady_time now);
   void on_look(const redis_request& request, const redis::server_reply& reply, steady_time now);
   void on_renewed(const redis_request& request, const redis::server_reply& reply, steady_time now);
   void on_put(redis_request& request, const redis::server_reply& reply, steady_time now);

@@ -25,9 +25,12 @@ enum class request_kind : std::uint8_t {
   greet,           ///< AUTH, SELECT, PING and the trial of a write when a connection begins
   probe,           ///< TOUCH of keys of several slots when a connection begins: a Redis Cluster refuses it
   ping,            ///< does it still answer
+  run,             ///< INFO when a connection begins: which run of the server it is
   look,            ///< GET of the epoch of an instance
+  look_at_stamp,   ///< EVAL that gives the removal stamp of an instance, and makes one where there is none
+  stamp,           ///< EVAL that puts a new removal stamp in the place of an instance's, before a removal
   renew,           ///< EVAL that sets an epoch if it is still the one that was seen
-  put,             ///< SETNX
+  put,             ///< SETNX; of what the server missed, EVAL that does it under a removal stamp
   get,             ///< GET of a block
   exists,          ///< EXISTS of a block
   drop,            ///< DEL of a block, for somebody
@@ -57,8 +60,9 @@ struct redis_request {
   bool is_answered = false;                 ///< the reply is for nobody
   bool has_run_over = false;                ///< put: zeros were sent for memory that was given back meanwhile
   bool is_removed = false;                  ///< put: its key was removed after its bytes had begun to go out
-  epoch number = 0;                         ///< that its key was made with; renew: the one proposed
-  std::uint64_t clears = 0;                 ///< put, renew: of the instance, as the book counted them at its begin
+  epoch number = 0;  ///< that its key was made with; renew: the one proposed; look_at_stamp, stamp: the new stamp
+  std::optional<steady_time> missed{};  ///< put: see item::missed
+  std::uint64_t clears = 0;             ///< put, renew: of the instance, as the book counted them at its begin
 
   // How it goes over the wire: head, `size` bytes of memory if it has a body, tail.
   std::string head{};

@@ -91,7 +91,9 @@ void redis_servers::begin_items(request_kind kind, std::vector<item>& batch, ste
                           .memory = each.memory,
                           .hash = each.hash,
                           .begun = call_time,
-                          .deadline = call_time + settings_.timeout};
+                          .deadline = call_time + settings_.timeout,
+                          .missed = each.missed};
+    if (kind == request_kind::put) kept_.erase(request.name.identity, request.key);
     const bool is_too_much = answers_.open_bytes + request.size > most_open_bytes_ && answers_.open_bytes > 0;
     answers_.open_bytes += request.size;
     if (kind == request_kind::get && unserved_.has(request.name.identity, request.key, now)) {
@@ -188,6 +190,7 @@ void redis_servers::end_removal(std::uint64_t number, const result<std::uint64_t
   round->removed = outcome.value_or(0);
   round->order.nodes = names_of(silent);
   if (!outcome) round->reason = outcome.error().message();
+  if (outcome && silent.empty()) kept_.add(round->order.identity, round->order.keys);
   removals_.end(number, now_);
 }
 
@@ -210,6 +213,38 @@ void redis_servers::repeat_removals(steady_time now) {
   for (auto& each : due) {
     each.order.nodes.clear();
     begin_removal(std::move(each), now, now);
+  }
+}
+
+/// What this server has confirmed earlier is removed there once more: it may have forgotten it, and another node, which
+/// has not heard of it, may have put the blocks again.
+void redis_servers::repeat_kept(std::size_t number, steady_time now) {
+  for (const auto& [identity, kept] : kept_.keys()) {
+    std::vector<block_key> keys;
+    for (const auto& [key, order] : kept) {
+      if (home_of(identity, key, seeds_) == number) keys.push_back(key);
+    }
+    if (keys.empty()) continue;
+    auto asked = std::make_shared<redis_question>();
+    asked->dropped = [](const auto&, const auto&) {};  // it stays among those that are kept
+    const redis_request pattern{.kind = request_kind::drop,
+                                .name = {.identity = identity},
+                                .asked = std::move(asked),
+                                .begun = now,
+                                .deadline = now + settings_.timeout};
+    begin_question(pattern, keys, now);
+  }
+}
+
+/// Of a server that has all its connections again.
+void redis_servers::greet(std::size_t number, steady_time now) {
+  server& back = servers_[number];
+  const bool is_ready = std::ranges::all_of(back.lanes, [](const redis_lane& lane) { return lane.is_ready(); });
+  if (!std::exchange(back.is_greeted, is_ready) && is_ready) {
+    const std::string before = std::exchange(back.run, back.site.stamps().run());
+    if (!before.empty() && before != back.run) repeat_kept(number, now);
+    // Ahead of all puts on their connection: what the server missed is offered when the answer is there.
+    for (const instance_identity& identity : stamped_) back.lanes[puts].look_at_stamp(identity);
   }
 }
 
@@ -271,6 +306,13 @@ void redis_servers::clear(const std::vector<instance_identity>& identities, bool
 
 void redis_servers::look_for_clear(instance_identity identity) {
   for (server& each : servers_) each.lanes[questions].look(identity);
+  if (stamped_.contains(identity) || stamped_.size() >= removal_stamps::most_instances) return;
+  stamped_.insert(identity);
+  for (server& each : servers_) each.lanes[puts].look_at_stamp(identity);
+}
+
+void redis_servers::end_stamps(instance_identity identity) {
+  stamped_.erase(identity);
 }
 
 /// Has this node's own tiers clear what another node has cleared: once for what all connections to all servers find.
@@ -311,6 +353,7 @@ void redis_servers::turn(steady_time now) {
   now_ = now;
   ask_for_clears(now);
   repeat_removals(now);
+  for (std::size_t number = 0; number < servers_.size(); ++number) greet(number, now);
   for (server& each : servers_) {
     for (redis_lane& lane : each.lanes) lane.turn(now);
   }

@@ -25,6 +25,7 @@
 #include "core/instance_identity.hpp"
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/epoch_book.hpp"
+#include "tiers/remote/kept_removals.hpp"
 #include "tiers/remote/redis_answers.hpp"
 #include "tiers/remote/redis_lane.hpp"
 #include "tiers/remote/redis_site.hpp"
@@ -78,6 +79,8 @@ class redis_servers {
   void clear(const std::vector<instance_identity>& identities, bool with_known,
              std::function<void(result<void>)> answer, steady_time call_time, steady_time now);
   void look_for_clear(instance_identity identity);
+  /// The instance is in use here no more.
+  void end_stamps(instance_identity identity);
   void end_clear_above(instance_identity identity, const result<void>& outcome, steady_time now);
   [[nodiscard]] unconfirmed_removals count_unconfirmed(instance_identity identity);
 
@@ -110,7 +113,9 @@ class redis_servers {
            std::function<void()> wake, name_lookup lookup);
     redis_site site;
     std::array<redis_lane, lanes_a_server> lanes;
-    bool is_up = false;  ///< as of the last report
+    bool is_up = false;       ///< as of the last report
+    bool is_greeted = false;  ///< since it has all its connections
+    std::string run{};        ///< of its process, then
   };
 
   void begin_question(const redis_request& pattern, const std::vector<block_key>& keys, steady_time now);
@@ -119,6 +124,8 @@ class redis_servers {
   void begin_removal(removals::round round, steady_time call_time, steady_time now);
   void end_removal(std::uint64_t number, const result<std::uint64_t>& outcome, const std::set<std::size_t>& silent);
   void repeat_removals(steady_time now);
+  void repeat_kept(std::size_t number, steady_time now);
+  void greet(std::size_t number, steady_time now);
   [[nodiscard]] std::set<std::string> names_of(const std::set<std::size_t>& numbers) const;
   [[nodiscard]] bool is_useful(const removal_book::open_removal& order) const;
   void say_standing(steady_time now);
@@ -133,7 +140,9 @@ class redis_servers {
   std::vector<std::uint64_t> seeds_;
   /// Instances that this node's own tiers are asked to clear. True: another clear was found since they were.
   std::map<instance_identity, bool> clears_asked_;
-  cluster::recent_removals unserved_;  ///< keys that are being removed
+  cluster::recent_removals unserved_;    ///< keys that are being removed
+  kept_removals kept_;                   ///< that were removed
+  std::set<instance_identity> stamped_;  ///< instances in use here: their removal stamps are looked at
   removal_book book_;
   removals removals_;
   steady_time now_{};  ///< of the answers that are given

@@ -14,6 +14,7 @@
 #include "core/instance_identity.hpp"
 #include "tiers/remote/epoch_book.hpp"
 #include "tiers/remote/redis_request.hpp"
+#include "tiers/remote/removal_stamps.hpp"
 #include "transport/redis/resolver.hpp"
 #include "transport/redis/server_url.hpp"
 
@@ -45,6 +46,7 @@ class redis_site {
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] epoch_book::place place_of(instance_identity identity) const noexcept { return {id_, identity}; }
   [[nodiscard]] epoch_book& book() noexcept { return *book_; }
+  [[nodiscard]] removal_stamps& stamps() noexcept { return stamps_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::string& host() const noexcept { return address_.place.host; }
   [[nodiscard]] std::uint64_t seed() const noexcept;
@@ -54,6 +56,7 @@ class redis_site {
   std::string name_;
   std::uint64_t id_;  ///< of server, database and prefix, in the book
   epoch_book* book_;
+  removal_stamps stamps_;
   redis::resolver names_;
   std::optional<result<socket_addresses>> found_;
   steady_time found_at_{};

@@ -34,7 +34,11 @@ void store::begin(const transfer& what, bool up, steady_time now) {
   const auto of = instances_.find(what.instance);
   if (of == instances_.end() || !of->second.leaves) {
     if (!up) ++counters.kept_back;
-    outcomes_.push_back({what.token, refusal});
+    if (!what.memory.empty()) outcomes_.push_back({what.token, refusal});
+    return;
+  }
+  if (!up && what.memory.empty()) {
+    ++counters.dropped;
     return;
   }
   const auto to = next_place(0, now);
@@ -65,7 +69,8 @@ void store::queue(backend_number to, const moving& what) {
                           .name = {.identity = what.identity, .group = what.what.group, .full = what.what.full},
                           .memory = what.what.memory,
                           .hash = what.what.checksum,
-                          .from = what.what.from});
+                          .from = what.what.from,
+                          .missed = what.what.missed});
 }
 
 void store::answered(backend_number from, call::kind what, std::span<const item_outcome> outcomes, steady_time now) {
@@ -98,7 +103,8 @@ void store::end_put(std::unordered_map<std::uint64_t, moving>::iterator of, cons
   if (how == item_result::full) ++counters.full;
   if (how == item_result::wrong) ++counters.wrong;
   if (how == item_result::unreachable) ++counters.unreachable;
-  if (how == item_result::refused || how == item_result::unknown) ++counters.dropped;
+  const bool is_offered_again = how == item_result::refused && what.what.missed;  // and was counted at its first time
+  if ((how == item_result::refused && !is_offered_again) || how == item_result::unknown) ++counters.dropped;
   const bool kept = how == item_result::done && !what.unwanted;
   if (kept) {
     ++counters.put;

@@ -19,8 +19,11 @@ constexpr std::uint64_t block = 64 << 10;
 
 store_options with_one_below(std::uint64_t window, ingest policy) {
   store_options options = options_of(4 * mib, mib);
-  options.edges.push_back(
-      {.ingest = policy, .write_window = window, .read_window = mib, .hinted = false, .offers_later = true});
+  options.edges.push_back({.ingest = policy,
+                           .write_window = window,
+                           .read_window = mib,
+                           .hinted = false,
+                           .late_offers = late_offers::lacking});
   return options;
 }
 
@@ -71,7 +74,7 @@ struct returned_tier : world {
 struct stopping_node : world {
   static store_options with_disk(ingest of_disk, ingest of_server) {
     store_options options = with_one_below(8 * block, of_server);
-    options.edges.front().offers_later = false;
+    options.edges.front().late_offers = late_offers::none;
     options.edges.insert(options.edges.begin(), {.ingest = of_disk, .write_window = 2 * block, .read_window = mib});
     return options;
   }
@@ -202,8 +205,68 @@ BOOST_FIXTURE_TEST_CASE(a_node_that_leaves_offers_everything_and_not_once_more_b
 
 BOOST_AUTO_TEST_CASE(a_tier_whose_removals_do_not_reach_this_node_is_offered_nothing_later) {
   store_options options = with_one_below(8 * block, ingest::all);
-  options.edges.front().offers_later = false;
+  options.edges.front().late_offers = late_offers::none;
   BOOST_TEST(!node(options).tier->begin_catching_up(0));
+}
+
+/// The tier takes later what it missed, and nothing else.
+struct forgetful_tier : world {
+  static store_options options() {
+    store_options made = with_one_below(8 * block, ingest::all);
+    made.edges.front().late_offers = late_offers::missed;
+    return made;
+  }
+  forgetful_tier() : world(options()) {
+    put(0);
+    answer(at.tier->take_demotions(0), transfer_result::dropped);
+    away();
+    for (std::uint64_t n = 1; n < 4; ++n) put(n);
+    const auto missed = at.tier->take_demotions(0);
+    BOOST_TEST(missed.size() == 3U);
+    for (const transfer& each : missed) BOOST_TEST(each.memory.empty());
+  }
+  void away() { at.tier->set_standing(0, false); }
+  void back() { at.tier->set_standing(0, true); }
+};
+
+BOOST_FIXTURE_TEST_CASE(a_tier_is_offered_what_it_missed_with_the_time_and_nothing_that_it_had_refused,
+                        forgetful_tier) {
+  const auto now = std::chrono::steady_clock::now();
+  back();
+  put(4);
+  answer(at.tier->take_demotions(0), transfer_result::dropped);
+  BOOST_TEST(at.tier->begin_catching_up(0));
+  const auto sent = pump();
+  BOOST_REQUIRE(sent.size() == 2U);  // a quarter of the window
+  BOOST_TEST((sent[0].full == key_of(3) && sent[1].full == key_of(2)));
+  BOOST_TEST((sent[0].missed && *sent[0].missed <= now));
+  answer(sent, transfer_result::done);
+  BOOST_TEST((hand_all_on() == std::vector<full_key>{key_of(1)}));
+  BOOST_TEST(at.tier->end_handing_on(false)->taken == 3U);
+  BOOST_TEST(!at.tier->begin_catching_up(0));
+}
+
+BOOST_FIXTURE_TEST_CASE(what_has_had_no_turn_when_the_tier_goes_away_again_is_offered_later, forgetful_tier) {
+  back();
+  BOOST_TEST(at.tier->begin_catching_up(0));
+  const auto sent = pump();
+  BOOST_REQUIRE(sent.size() == 2U);
+  away();
+  answer(sent, transfer_result::done);
+  back();
+  BOOST_TEST(at.tier->begin_catching_up(0));
+  const auto rest = pump();
+  BOOST_REQUIRE(rest.size() == 1U);
+  BOOST_TEST((rest[0].full == key_of(1)));
+  BOOST_TEST((rest[0].missed == sent[0].missed));
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_removed_while_the_tier_is_away_is_not_offered, forgetful_tier) {
+  BOOST_TEST(a.remove(key_of(2)).value == 1U);
+  back();
+  BOOST_TEST(at.tier->begin_catching_up(0));
+  auto keys = hand_all_on();
+  BOOST_TEST((keys == std::vector<full_key>{key_of(3), key_of(1)}));
 }
 
 BOOST_AUTO_TEST_CASE(a_tier_that_takes_only_what_leaves_is_offered_nothing_when_it_is_back) {

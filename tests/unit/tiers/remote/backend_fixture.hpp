@@ -88,6 +88,12 @@ class backend_under_test {
     backend_->get({{.token = ++token_, .name = name_of(number, identity), .memory = memory}});
     return token_;
   }
+  /// Offers what was stored at `since` or later, when the place was away.
+  item_result put_missed(std::uint64_t number, std::chrono::steady_clock::time_point since) {
+    auto bytes = block_of(number, 4096);
+    backend_->put({{.token = ++token_, .name = name_of(number), .memory = bytes, .missed = since}});
+    return put_outcome(token_);
+  }
   item_result put_outcome(std::uint64_t token) { return outcome(puts_, token); }
   item_result get_outcome(std::uint64_t token) { return outcome(gets_, token); }
 

@@ -29,9 +29,115 @@ std::string epoch_key_of(const instance_identity& identity = some_identity) {
   return "cenote:" + identity_text(identity) + ":epoch";
 }
 
+std::string stamp_key() {
+  return "cenote:" + identity_text(some_identity) + ":removals";
+}
+
+/// From a moment on that this gives, the node knows whether others remove something.
+std::chrono::steady_clock::time_point watched_since(const test::redis_server& server, backend_under_test& node) {
+  node.wait_until(true);
+  node->look_for_clear(some_identity);
+  while (server.say({"EXISTS", stamp_key()}) != "1") std::this_thread::yield();
+  BOOST_TEST(node.put(0) == item_result::done);  // behind the look: its answer is there, too
+  return std::chrono::steady_clock::now();
+}
+
+/// All connections of all nodes end; this one has its own again.
+void cut_all(const test::redis_server& server, backend_under_test& node) {
+  const auto before = node->counts().connections;
+  server.say({"CLIENT", "KILL", "TYPE", "normal"});
+  BOOST_TEST(node.counts_until([&](const auto& counts) { return counts.connections >= before + 3; }));
+  node.wait_until(true);
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(real_redis_servers)
+
+BOOST_AUTO_TEST_CASE(what_was_missed_is_taken_as_long_as_nobody_removes_anything) {
+  const test::redis_server server;
+  backend_under_test node(server.url());
+  const auto since = watched_since(server, node);
+  BOOST_TEST(node.put_missed(1, since) == item_result::done);
+  BOOST_TEST(node.get(1) == item_result::done);
+  BOOST_TEST(node.put_missed(1, since) == item_result::done);
+  BOOST_TEST(node.drop({1}).value() == 1U);
+  BOOST_TEST(node.put_missed(2, since) == item_result::done);  // its own removals are known to it
+  BOOST_TEST(node.put_missed(3, since - 1h) == item_result::refused);
+  BOOST_TEST(node.get(3) == item_result::missing);
+}
+
+BOOST_AUTO_TEST_CASE(what_was_missed_before_another_node_removed_something_is_refused) {
+  const test::redis_server server;
+  backend_under_test node(server.url());
+  backend_under_test other(server.url());
+  const auto since = watched_since(server, node);
+  BOOST_TEST(other.drop({5}).value() == 0U);
+  BOOST_TEST(node.put_missed(1, since) == item_result::refused);
+  cut_all(server, node);
+  BOOST_TEST(node.put_missed(1, since) == item_result::refused);
+  BOOST_TEST(node.get(1) == item_result::missing);
+  BOOST_TEST(node.gets_to_be(item_result::done, [&] { return node.put_missed(2, std::chrono::steady_clock::now()); }));
+}
+
+BOOST_AUTO_TEST_CASE(what_was_missed_while_a_server_lost_its_memory_is_taken) {
+  test::redis_server server;
+  backend_under_test node(server.url());
+  const auto since = watched_since(server, node);
+  server.kill();
+  node.wait_until(false);
+  server.start();
+  node.wait_until(true);
+  BOOST_TEST(node.gets_to_be(item_result::done, [&] { return node.put_missed(1, since); }));
+}
+
+BOOST_AUTO_TEST_CASE(a_stamp_that_a_server_has_evicted_counts_as_a_removal) {
+  const test::redis_server server;
+  backend_under_test node(server.url());
+  const auto since = watched_since(server, node);
+  server.say({"DEL", stamp_key()});
+  BOOST_TEST(node.put_missed(1, since) == item_result::refused);
+  server.say({"LPUSH", stamp_key(), "of somebody else"});
+  BOOST_TEST(node.put_missed(1, since) == item_result::refused);
+  cut_all(server, node);
+  BOOST_TEST(node.put_missed(1, since) == item_result::refused);
+  BOOST_TEST(node.drop({1}).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_has_a_stamp_of_its_own_at_a_server_that_is_full_too) {
+  const test::redis_server server({"--maxmemory-policy", "noeviction"});
+  backend_under_test node(server.url());
+  const auto since = watched_since(server, node);
+  BOOST_TEST(node.put(1) == item_result::done);
+  const std::string before = server.say({"GET", stamp_key()});
+  server.say({"CONFIG", "SET", "maxmemory", "1"});
+  BOOST_TEST(node.drop({1}).value() == 1U);
+  BOOST_TEST(server.say({"GET", stamp_key()}) != before);
+  server.say({"CONFIG", "SET", "maxmemory", "0"});
+  backend_under_test other(server.url());
+  other.wait_until(true);
+  BOOST_TEST(other.put_missed(1, since) == item_result::refused);
+}
+
+BOOST_AUTO_TEST_CASE(what_was_removed_is_removed_once_more_at_another_run_of_a_server_unless_it_was_stored_anew) {
+  test::redis_server server({"--appendonly", "yes", "--appendfsync", "always"});
+  backend_under_test node(server.url());
+  node.wait_until(true);
+  BOOST_TEST(node.put(1) == item_result::done);
+  const std::string key = key_on(server);
+  BOOST_TEST(node.put(2) == item_result::done);
+  BOOST_TEST(node.drop({1, 2}).value() == 2U);
+  BOOST_TEST(node.put(2) == item_result::done);
+  server.say({"SET", key, "put again by a node that has not heard of it"});
+  cut_all(server, node);
+  BOOST_TEST(node.get(2) == item_result::done);
+  BOOST_TEST(server.say({"EXISTS", key}) == "1");
+  server.kill();
+  server.start();
+  while (server.say({"EXISTS", key}) != "0") std::this_thread::yield();
+  node.wait_until(true);
+  BOOST_TEST(node.get(2) == item_result::done);
+}
 
 BOOST_AUTO_TEST_CASE(what_is_put_is_there_and_comes_back_also_for_another_node) {
   const test::redis_server server;

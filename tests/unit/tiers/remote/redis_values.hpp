@@ -53,6 +53,17 @@ struct redis_values {
     if (what == "DEL") return values.erase(words[1]) > 0 ? ":1\r\n" : ":0\r\n";
     if (what == "SET") return values[words[1]] = words[2], "+OK\r\n";
     if (what == "SETNX") return values.emplace(words[1], words[2]).second ? ":1\r\n" : ":0\r\n";
+    if (what == "EVAL" && words[2] == "2") {
+      if (values[words[4]] != words[5]) return ":-1\r\n";
+      return answer({"SETNX", words[3], words[6]});
+    }
+    if (what == "EVAL" && words[3].ends_with(":removals")) {
+      std::string& now = values[words[3]];
+      const bool is_removal = words[1].contains("'DEL'");
+      const std::string before = now;
+      if (is_removal || now.empty()) now = words[4];
+      return bulk(is_removal ? before : now);
+    }
     if (what == "EVAL") {
       std::string& now = values[words[3]];
       if (now == words[4]) now = words[5];

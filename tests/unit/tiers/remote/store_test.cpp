@@ -190,6 +190,22 @@ BOOST_AUTO_TEST_CASE(answers_of_others_and_second_answers_are_ignored) {
   BOOST_TEST(of.take_outcomes().empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_block_that_is_missed_is_counted_and_not_answered_and_once_it_is_offered_not_counted_again) {
+  transfer missed = one(1);
+  missed.memory = {};
+  of.put(std::span(&missed, 1), now);
+  BOOST_TEST(of.take_calls().empty());
+  BOOST_TEST(of.take_outcomes().empty());
+  BOOST_TEST(of.counters.dropped == 1U);
+  transfer later = one(1);
+  later.missed = now;
+  of.put(std::span(&later, 1), now);
+  BOOST_TEST((of.take_calls().at(0).items.at(0).missed == now));
+  answer(0, call::kind::put, 1, item_result::refused);
+  BOOST_TEST((only_outcome() == transfer_result::dropped));
+  BOOST_TEST(of.counters.dropped == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(blocks_of_an_instance_that_stays_here_are_not_sent) {
   of.bind(1, spec, false);
   put(1);

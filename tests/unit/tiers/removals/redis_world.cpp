@@ -45,7 +45,8 @@ struct value_place {
 std::optional<value_place> place_in(const std::string& key) {
   const auto last = key.rfind(':');
   const auto before = key.rfind(':', last - 1);
-  if (last == std::string::npos || before == std::string::npos || key.ends_with(":epoch")) return std::nullopt;
+  if (last == std::string::npos || before == std::string::npos || key.ends_with(":epoch") || key.ends_with(":removals"))
+    return std::nullopt;
   return value_place{key.substr(before + 1, last - before - 1), key.substr(last + 1)};
 }
 
@@ -60,6 +61,7 @@ std::array<std::uint64_t, 2> words_in(std::string_view bytes) {
 redis_world_figures& redis_world_figures::operator+=(const redis_world_figures& other) {
   done += other.done, pending += other.pending, fetched += other.fetched;
   repeated += other.repeated, restarts += other.restarts, failovers += other.failovers;
+  made_up += other.made_up;
   return *this;
 }
 
@@ -121,6 +123,7 @@ class redis_world::server {
   std::map<std::uint64_t, connection> connections_;
   std::uint64_t next_ = 1;
   time_point frozen_until_{};
+  std::uint64_t run_ = 1;  ///< of its process
   bool is_down_ = false;
 };
 
@@ -195,6 +198,7 @@ std::string redis_world::server::run(connection& client, const redis_words& word
   const bool is_look = words[0] == "GET" && words[1].ends_with(":epoch");
   if (is_look || words[0] == "SET" || words[0] == "SETNX") client.is_behind_look = is_look;
   if (is_left) return ":0\r\n";
+  if (words[0] == "INFO") return remote::bulk("# Server\r\nrun_id:" + std::to_string(run_) + "\r\nuptime:1\r\n");
   if (words[0] == "DEL") (void)replica_.answer(words);
   const std::string before = words[0] == "EVAL" ? epoch() : "";
   const std::string reply = values_.answer(words);
@@ -248,6 +252,7 @@ void redis_world::server::go_down() {
 
 void redis_world::server::come_back() {
   if (!std::exchange(is_down_, false)) return;
+  ++run_;
   for (auto& [node, each] : doors_) open(each);
 }
 
@@ -261,6 +266,7 @@ void redis_world::server::cut_one() {
 void redis_world::server::fail_over() {
   while (!connections_.empty()) end(connections_.begin()->first, world_.wire_.chance() < 0.5);
   values_ = replica_;
+  ++run_;
 }
 
 std::string redis_world::server::epoch() const {
@@ -300,6 +306,7 @@ struct redis_world::worker {
   struct flight {
     std::uint64_t key = 0;
     bool is_up = false;
+    bool is_late = false;  ///< missed when it was stored
     std::array<std::byte, value_bytes> bytes{};
   };
 
@@ -308,6 +315,9 @@ struct redis_world::worker {
   std::map<std::uint64_t, std::unique_ptr<flight>> flights{};  ///< by token
   remote::store tier{1};
   time_point to_backend{}, to_tier{};  ///< arrival of the last message
+  bool is_away = true;
+  time_point away_since{};
+  std::map<std::uint64_t, std::pair<std::uint64_t, time_point>> missed{};  ///< copies and since when, by key
   const remote::backend::events events;
   remote::redis_servers servers;
 };
@@ -419,6 +429,7 @@ void redis_world::kill(machine& target, bool is_farewell) {
     target.now->servers.answer_removals();
   }
   figures_.repeated += target.now->servers.figures().repeated;
+  for (order& each : orders_) each.is_forgotten |= each.is_lost && !each.is_clear && each.name == target.name;
   target.now.reset();
   server_->pump(target.name);
   ++figures_.restarts;
@@ -486,7 +497,9 @@ void redis_world::flush(worker& home) {
   }
   for (const transfer_outcome& each : home.tier.take_outcomes()) {
     const auto ended = home.flights.extract(each.token);
-    if (ended.empty() || !ended.mapped()->is_up || each.what != transfer_result::done) continue;
+    if (ended.empty() || each.what != transfer_result::done) continue;
+    if (ended.mapped()->is_late) ++figures_.made_up;
+    if (!ended.mapped()->is_up) continue;
     const auto& over = *ended.mapped();
     const auto words = words_in({reinterpret_cast<const char*>(over.bytes.data()), value_bytes});
     ++figures_.fetched;
@@ -498,7 +511,27 @@ void redis_world::flush(worker& home) {
 
 void redis_world::take_standing(worker& home, bool stands) {
   show(home.host.name + (stands ? ": the server answers" : ": the server is away"));
-  if (stands) call(home, [this](worker& node) { node.servers.look_for_clear(identity_of(spec_)); });
+  if (!stands && !home.is_away) home.away_since = wire_.now();
+  home.is_away = !stands;
+  if (!stands) return;
+  call(home, [this](worker& node) { node.servers.look_for_clear(identity_of(spec_)); });
+  constexpr int tries = 4;
+  for (int i = 0; i < tries; ++i) {
+    const auto pause = 300ms * i;
+    wire_.at(wire_.now() + pause + 1ms, [this, &target = home.host, life = home.life] {
+      if (target.now && target.now->life == life) offer_missed(*target.now);
+    });
+  }
+}
+
+void redis_world::offer_missed(worker& home) {
+  for (const auto& [key, what] : home.missed) {
+    const auto& [number, since] = what;
+    const auto found = home.host.memory.find(key);
+    if (home.is_away || found == home.host.memory.end() || found->second != number) continue;
+    show(home.host.name + " offers " + std::to_string(key) + " as " + std::to_string(number));
+    send_put(home.host, key, number, since);
+  }
 }
 
 void redis_world::take_clear(worker& home) {
@@ -546,16 +579,24 @@ void redis_world::put(machine& target, std::uint64_t key) {
   copies_[number] = {.key = key, .owner = target.name};
   target.memory[key] = number;
   show(target.name + " stores " + std::to_string(key) + " as " + std::to_string(number));
+  if (target.now->is_away && target.now->away_since != time_point{})
+    target.now->missed[key] = {number, target.now->away_since};
+  send_put(target, key, number, {});
+}
+
+void redis_world::send_put(machine& target, std::uint64_t key, std::uint64_t number, std::optional<time_point> missed) {
   const std::uint64_t token = next_token_++;
   auto& made = *(target.now->flights[token] = std::make_unique<worker::flight>());
   made.key = key;
+  made.is_late = missed.has_value();
   const std::array words{number, key};
   std::memcpy(made.bytes.data(), words.data(), sizeof words);
   const transfer whole{.instance = model_number,
                        .token = token,
                        .full = key_of(key),
                        .key = reduce_key(key_of(key).view(), 0),
-                       .memory = made.bytes};
+                       .memory = made.bytes,
+                       .missed = options_.rules.names_missing ? missed : std::nullopt};
   target.now->tier.put(std::span(&whole, 1), wire_.now());
   flush(*target.now);
 }
@@ -590,6 +631,7 @@ void redis_world::remove(machine& target, const std::vector<std::uint64_t>& targ
   const std::size_t number = orders_.size();
   order& made = orders_.emplace_back();
   made.name = target.name;
+  made.life = target.life;
   made.is_clear = target_keys.empty();
   const auto is_meant = [&](std::uint64_t key) {
     return target_keys.empty() || std::ranges::find(target_keys, key) != target_keys.end();
@@ -632,7 +674,7 @@ void redis_world::take_answer(std::size_t number, const std::string& reason) {
   for (const std::uint64_t each : home.copies) {
     copy& removed = copies_.at(each);
     removed.gone_at.insert(home.name);
-    removed.is_gone |= reason.empty() && !home.is_reverted;
+    removed.is_gone |= reason.empty() && !home.is_reverted && !removed.is_exposed;
     removed.is_cleared |= home.is_clear;
   }
   check_all();
@@ -650,7 +692,10 @@ void redis_world::fault() {
   } else if (draw < 0.45) {
     show("the server goes away");
     server_->go_down();
-    if (wire_.chance() < 0.1) server_->empty();
+    if (wire_.chance() < 0.1) {
+      server_->empty();
+      note_loss();
+    }
     if (wire_.chance() < 0.6) {
       wire_.at(wire_.now() + absence / 2, [this, &one] { kill(one, false); });
       wire_.at(wire_.now() + absence * 2 / 3, [this, &one] { start(one); });
@@ -670,11 +715,27 @@ void redis_world::fault() {
   }
 }
 
+/// What a node missed to put may come to a server that has lost memory although it was removed there, until the node
+/// comes that asked for it. A removal that was confirmed is known to that node's worker alone.
+void redis_world::note_loss() {
+  for (const auto& each : machines_) {
+    if (!each->now) continue;
+    for (const auto& [key, what] : each->now->missed) copies_.at(what.first).is_exposed = true;
+  }
+  for (auto& [number, each] : copies_) each.is_gone = each.is_gone && !each.is_exposed;
+  for (order& each : orders_) {
+    each.is_lost = true;
+    const auto home = std::ranges::find(machines_, each.name, [](const auto& node) { return node->name; });
+    each.is_forgotten |= !each.is_clear && (!(*home)->now || (*home)->life != each.life);
+  }
+}
+
 /// The epochs that it forgets are known to nodes alone: until one of those comes, the others find what was removed.
 void redis_world::fail_over() {
   const std::string before = server_->epoch();
   server_->fail_over();
   ++figures_.failovers;
+  note_loss();
   show("a copy of the server takes over, from epoch " + before + " to " + server_->epoch());
   if (server_->epoch() >= before) return;
   for (auto& [number, each] : copies_) each.is_gone = false;
@@ -727,7 +788,7 @@ void redis_world::check_peace() {
     wire_.run_until(wire_.now() + 5s);
   }
   for (const order& order_of : orders_) {
-    if (!order_of.is_answered) continue;  // its worker has died
+    if (!order_of.is_answered || order_of.is_forgotten) continue;  // its worker has died
     for (const std::uint64_t one : order_of.copies) copies_.at(one).is_gone = true;
   }
   check_all();

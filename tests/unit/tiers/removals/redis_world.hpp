@@ -5,6 +5,8 @@
 // files, and the decisions of the remote tier (remote::store). The test plays the server at the level of its wire, the
 // threads and actors between them, and memory: a map that outlives a worker as the keeper's does.
 //
+// Each node offers what it stored while the server was away, as the block tier does, once it is back.
+//
 // Assumed: what a connection left at the server is carried out before the first command of a later one of that node, or
 // never; a server that fails over loses puts and epochs, and no deletion.
 #pragma once
@@ -29,6 +31,7 @@ struct redis_rules {
   bool repeats_stale_drops = true;  ///< a removal behind a look that was over is sent again
   bool follows_puts = true;         ///< a deletion goes behind a put of its key that may still land
   bool keeps_book = true;           ///< removals that wait outlive the worker
+  bool names_missing = true;        ///< what is offered later says since when it was missed
 };
 
 struct redis_world_options {
@@ -39,7 +42,7 @@ struct redis_world_options {
 /// Events of one world, so that a test can see that the worlds are no idle ones.
 struct redis_world_figures {
   std::uint64_t done = 0, pending = 0;  ///< removals and clears, by their answer
-  std::uint64_t fetched = 0, repeated = 0, restarts = 0, failovers = 0;
+  std::uint64_t fetched = 0, repeated = 0, restarts = 0, failovers = 0, made_up = 0;
 
   redis_world_figures& operator+=(const redis_world_figures& other);
 };
@@ -70,9 +73,10 @@ class redis_world {
   /// A block as one engine computed it: its bytes name it.
   struct copy {
     std::uint64_t key = 0;
-    std::string owner{};              ///< the node that stored it
-    bool is_gone = false;             ///< the server has it for no node
-    bool is_cleared = false;          ///< no node has it in peace
+    std::string owner{};      ///< the node that stored it
+    bool is_gone = false;     ///< the server has it for no node
+    bool is_exposed = false;  ///< a node may offer it, and the server has lost memory: it may be there until peace
+    bool is_cleared = false;  ///< no node has it in peace
     std::set<std::string> gone_at{};  ///< these do not find it
   };
   /// An engine's order to remove.
@@ -81,7 +85,10 @@ class redis_world {
     bool is_clear = false;
     std::set<std::uint64_t> copies;  ///< that it can reach
     bool is_answered = false;
-    bool is_reverted = false;  ///< the server has forgotten an epoch since it began
+    bool is_reverted = false;   ///< the server has forgotten an epoch since it began
+    bool is_lost = false;       ///< the server has lost memory since it began
+    bool is_forgotten = false;  ///< it has, and the worker that asked for it has ended
+    std::uint64_t life = 0;     ///< of its node
   };
   using time_point = fake_wire::time_point;
   using action = std::function<void(worker&)>;
@@ -99,11 +106,13 @@ class redis_world {
   void call(worker& home, action message);
   void flush(worker& home);
   void take_standing(worker& home, bool stands);
+  void offer_missed(worker& home);
   void take_clear(worker& home);
 
   // The engine.
   void work(machine& target);
   void put(machine& target, std::uint64_t key);
+  void send_put(machine& target, std::uint64_t key, std::uint64_t number, std::optional<time_point> missed);
   void get(machine& target, std::uint64_t key);
   void locate(machine& target);
   void remove(machine& target, const std::vector<std::uint64_t>& target_keys);
@@ -111,6 +120,7 @@ class redis_world {
   void take_answer(std::size_t number, const std::string& reason);
   void fault();
   void fail_over();
+  void note_loss();
 
   void check(const machine& target);
   void check_server();

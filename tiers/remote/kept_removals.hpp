@@ -1,0 +1,59 @@
+// Removals that a server has confirmed, kept for the case that it forgets them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+
+#include "core/block_key.hpp"
+#include "core/instance_identity.hpp"
+
+namespace cenote::remote {
+
+/// A server that comes back with less than it had may get a removed block again from a node that has not heard of the
+/// removal: whoever removed it does so once more when the server is another process. The latest most_keys keys. In
+/// memory alone; not thread-safe.
+class kept_removals {
+ public:
+  static constexpr std::size_t most_keys = 65536;
+  using keys_of_instance = std::map<block_key, std::uint64_t>;  ///< with the number of each removal
+
+  void add(const instance_identity& identity, std::span<const block_key> keys) {
+    for (const block_key& each : keys) {
+      keys_[identity][each] = ++last_;
+      order_.push_back({identity, each, last_});
+    }
+    for (; order_.size() > most_keys; order_.pop_front()) {
+      const entry& oldest = order_.front();
+      const auto found = keys_.find(oldest.identity);
+      if (found == keys_.end()) continue;
+      const auto key = found->second.find(oldest.key);
+      if (key != found->second.end() && key->second == oldest.number) erase(oldest.identity, oldest.key);
+    }
+  }
+  /// It is stored anew.
+  void erase(const instance_identity& identity, const block_key& key) {
+    const auto found = keys_.find(identity);
+    if (found == keys_.end()) return;
+    found->second.erase(key);
+    if (found->second.empty()) keys_.erase(found);
+  }
+  [[nodiscard]] bool empty() const noexcept { return keys_.empty(); }
+  [[nodiscard]] std::size_t size() const noexcept { return order_.size(); }
+  [[nodiscard]] const std::map<instance_identity, keys_of_instance>& keys() const noexcept { return keys_; }
+
+ private:
+  struct entry {
+    instance_identity identity{};
+    block_key key{};
+    std::uint64_t number = 0;
+  };
+
+  std::map<instance_identity, keys_of_instance> keys_;
+  std::deque<entry> order_;  ///< the oldest first; also of what was removed once more or stored anew
+  std::uint64_t last_ = 0;
+};
+
+}  // namespace cenote::remote

@@ -1,0 +1,58 @@
+// Which blocks a server may still be offered that it missed while it was away: none of an instance of which another
+// node has removed something there since.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "core/instance_identity.hpp"
+#include "tiers/remote/steady_time.hpp"
+
+namespace cenote::remote {
+
+/// What this node knows of the removal stamps on a server. The stamp of an instance is a random number beside its
+/// epoch: the first node that looks makes one, an even one, and each removal begins with another one, an odd one. As
+/// long as it is the same, nobody has removed anything. A server that has lost its memory, which its run tells, has
+/// lost removals as well: they are carried out once more by the nodes that asked for them (kept_removals), and count as
+/// none here. Not thread-safe.
+class removal_stamps {
+ public:
+  using stamp = std::uint64_t;  ///< 0: none
+  /// Instances that are known at once. Of one more, all are forgotten, and nothing that was missed before is offered.
+  static constexpr std::size_t most_instances = 4096;
+
+  [[nodiscard]] static stamp make_for_look() noexcept;
+  [[nodiscard]] static stamp make_for_removal() noexcept { return make_for_look() | 1U; }
+
+  /// The server's run, as it says on each connection; empty: it does not say.
+  void note_run(std::string_view run) { run_ = run; }
+  [[nodiscard]] const std::string& run() const noexcept { return run_; }
+  /// A look found this stamp, or has made it.
+  void note_look(const instance_identity& identity, stamp seen, steady_time now);
+  /// A removal of this node has put `made` in the place of `before`; 0: of none.
+  void note_removal(const instance_identity& identity, stamp before, stamp made, steady_time now);
+  /// What is there is not known.
+  void forget(const instance_identity& identity) { sights_.erase(identity); }
+  /// With this stamp on the server, nobody else has removed anything of the instance since `missed`. Nothing: that is
+  /// not known.
+  [[nodiscard]] std::optional<stamp> since(const instance_identity& identity, steady_time missed) const noexcept;
+
+ private:
+  struct sight {
+    stamp number = 0;
+    steady_time since{};  ///< nobody else has removed anything from then on
+    std::string run{};    ///< of the server, that said so
+  };
+
+  [[nodiscard]] bool is_undisturbed(const instance_identity& identity, stamp seen) const noexcept;
+  void note(const instance_identity& identity, stamp seen, stamp number, steady_time now);
+
+  std::unordered_map<instance_identity, sight> sights_;
+  std::string run_;
+};
+
+}  // namespace cenote::remote
