@@ -58,7 +58,6 @@ constexpr std::array keys{
          .fallback = "0s",
          .minimum = "0s",
          .maximum = "24h",
-         .reloadable = true,
          .about = "How long what stops this node waits before it kills it: the grace period of a pod, the stop timeout "
                   "of a container. Nothing waits by it: `cenote doctor`, `config check` and the start compare it with "
                   "what a stop in order needs. 0s: not known here; under systemd the unit has it."}),

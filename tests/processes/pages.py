@@ -5,7 +5,9 @@ A fenced block of a page is one of these:
 - ``` and ```sh: commands;
 - ```LANGUAGE NAME: a file, which the commands behind it find under that name;
 - ```LANGUAGE: something else to read.
-Commands run, in the order of the page and in one shell, unless `<!-- not run: REASON -->` stands above the block."""
+Commands run, in the order of the page and in one shell, unless `<!-- not run: REASON -->` stands above the block. Behind
+one that leaves a node in the background, the next waits until that node answers. For a page that runs beside others, ports
+of 127.0.0.1 are free ones, and /tmp/ is a folder of its own."""
 
 from __future__ import annotations
 
@@ -18,13 +20,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from node import BINARY, LIMIT, ROOT, node_environment, until
+from node import BINARY, LIMIT, ROOT, free_ports, node_environment, until
 
 OMITTED = "…"
 COMMANDS = ("", "sh", "console")
 MARK = re.compile(r"<!-- not run: (.*) -->")
 END = "=== end of command "  # and its number
-READY = 'timeout 60 bash -c \'until cenote status --socket "$0" >/dev/null 2>&1; do sleep 0.05; done\' {}'
+READY = """socket="$(cenote config check {} 2>&1 | sed -n "s/^the configuration is valid; the node's socket is //p")"
+timeout {} bash -c 'until cenote status --socket "$0" >/dev/null 2>&1; do sleep 0.05; done' "$socket"
+"""
 
 
 @dataclass(frozen=True)
@@ -91,12 +95,18 @@ def expression(lines: list[str]) -> str:
     )
 
 
-def started_node(command: str) -> str:
-    """The socket of a node that the command leaves in the background, as the shell has it; else nothing."""
-    if not re.search(r"^cenote node\b.*&\s*(#.*)?$", command, re.MULTILINE):
-        return ""
-    folder = re.search(r"node\.runtime_dir=(\S+)", command)
-    return f"{folder[1] if folder else '$XDG_RUNTIME_DIR/cenote'}/cenote.sock"
+def node_options(command: str) -> str | None:
+    """The options of a node that the command leaves in the background."""
+    found = re.search(r"^cenote node\b([^>&|#]*)(?:>.*)?&\s*(?:#.*)?$", command, re.MULTILINE)
+    return found[1] if found else None
+
+
+def apart(page: str, folder: Path) -> str:
+    """The page with free ports in the place of those of 127.0.0.1, wherever they stand, and `folder` in that of /tmp."""
+    ports = sorted(set(re.findall(r"\b127\.0\.0\.1:(\d+)", page)))
+    for port, free in zip(ports, free_ports(len(ports)), strict=False):
+        page = re.sub(rf"\b{port}\b", str(free), page)
+    return page.replace("/tmp/", f"{folder}/")
 
 
 def script_of(page: str) -> tuple[str, list[Command]]:
@@ -108,8 +118,8 @@ def script_of(page: str) -> tuple[str, list[Command]]:
         for each in commands_of(block) if block.is_run else []:
             lines.append(each.text)
             lines.append(f'echo; echo "{END}{len(commands)}"')
-            if socket := started_node(each.text):
-                lines.append(READY.format(socket))
+            if (options := node_options(each.text)) is not None:
+                lines.append(READY.format(options, LIMIT))
             commands.append(each)
     return "\n".join(lines) + "\n", commands
 
@@ -159,16 +169,16 @@ def end_group(group: int) -> None:
 
 def run_page(page: str, place: Path) -> None:
     """Runs it in the folder, which is empty. Fails by the first command that fails, or prints something else."""
-    script, commands = script_of(page)
-    (place / "script").write_text(script)
     environment = make_place(place)
+    script, commands = script_of(apart(page, place / "run"))
+    (place / "script").write_text(script)
     with (place / "output").open("wb") as output:
         shell = subprocess.Popen(
             ["bash", str(place / "script")], cwd=place / "work", env=environment, stdin=subprocess.DEVNULL,
             stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
-            shell.wait(4 * LIMIT)
+            shell.wait(LIMIT)
         finally:
             shell.kill()
             shell.wait()
