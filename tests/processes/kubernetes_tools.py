@@ -1,5 +1,6 @@
 """Programs that render and check resources of Kubernetes, from scripts/requirements-kubernetes.txt: helm, kubectl,
-kubernetes-validate, hadolint. Where that cannot be installed, helm and kubectl of the PATH render, and nothing checks."""
+kubernetes-validate, hadolint. Where they cannot be installed, helm and kubectl of the PATH render, and no tests of
+validity and style run."""
 
 from __future__ import annotations
 

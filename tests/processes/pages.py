@@ -5,12 +5,13 @@ A fenced block of a page is one of these:
 - ``` and ```sh: commands;
 - ```LANGUAGE NAME: a file, which the commands behind it find under that name;
 - ```LANGUAGE: something else to read.
-Commands run, in the order of the page and in one shell, unless `<!-- not run: REASON -->` stands above the block. Behind
-one that leaves a node in the background, the next waits until that node answers. For a page that runs beside others, ports
-of 127.0.0.1 are free ones, and /tmp/ is a folder of its own."""
+Commands run, in the order of the page and in one shell, unless `<!-- not run: REASON -->` stands above the block. After
+one that leaves a node in the background, the next waits until that node answers. Pages run side by side: ports of
+127.0.0.1 are free ones, and /tmp/ is a folder of the page's own."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -102,7 +103,7 @@ def node_options(command: str) -> str | None:
 
 
 def apart(page: str, folder: Path) -> str:
-    """The page with free ports in the place of those of 127.0.0.1, wherever they stand, and `folder` in that of /tmp."""
+    """The page with free ports in the place of those of 127.0.0.1, wherever they stand, and `folder` for /tmp."""
     ports = sorted(set(re.findall(r"\b127\.0\.0\.1:(\d+)", page)))
     for port, free in zip(ports, free_ports(len(ports)), strict=False):
         page = re.sub(rf"\b{port}\b", str(free), page)
@@ -178,7 +179,8 @@ def run_page(page: str, place: Path) -> None:
             stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
-            shell.wait(LIMIT)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the command that hangs has not ended, as one that fails
+                shell.wait(2 * LIMIT)
         finally:
             shell.kill()
             shell.wait()
@@ -186,5 +188,5 @@ def run_page(page: str, place: Path) -> None:
     printed = (place / "output").read_text(errors="replace")
     pieces = re.split(rf"\n?^{END}\d+\n", printed, flags=re.MULTILINE)
     for number, command in enumerate(commands):
-        assert number + 1 < len(pieces), f"{command.text}\nfails:\n{pieces[number]}"
+        assert number + 1 < len(pieces), f"{command.text}\nfails, or hangs:\n{pieces[number]}"
         assert re.search(expression(command.shown), pieces[number] + "\n"), f"{command.text}\nprints\n{pieces[number]}"
