@@ -57,7 +57,7 @@ void reconfigure(keeper_options& keeper, const std::string& running) {
   [[maybe_unused]] const auto set = set_levels(config->log.level);
 }
 
-// What is in use refuses a start, or is tried again; this alone shows at the end of a node's life.
+// Other warnings refuse a start, or end by themselves; this one would show at the end of the node's life alone.
 void log_short_stop(std::span<const finding> findings) {
   for (const finding& one : findings) {
     if (one.severity != finding::level::warn || one.key != stop_limit_key) continue;

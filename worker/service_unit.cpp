@@ -100,13 +100,13 @@ std::string systemd_group(const fs::path& file) {
   return unified;
 }
 
-using settings = std::vector<std::pair<std::string, std::string>>;
+using assignments = std::vector<std::pair<std::string, std::string>>;
 
 /// The assignments of one section, lines that go on joined.
-settings read_section(const fs::path& file, std::string_view section) {
+assignments read_section(const fs::path& file, std::string_view section) {
   const auto text = read_whole(file, longest_unit_file);
   if (!text || !*text) return {};
-  settings found;
+  assignments found;
   std::string_view current;
   std::string pending;
   for (const auto line : std::views::split(**text, '\n')) {
@@ -135,7 +135,8 @@ std::vector<fs::path> drop_ins(const std::vector<fs::path>& folders) {
       if (entry.path().extension() == ".conf") by_name.try_emplace(entry.path().filename(), entry.path());
   }
   std::vector<fs::path> files;
-  std::ranges::copy(by_name | std::views::values, std::back_inserter(files));
+  files.reserve(by_name.size());
+  for (auto& [name, file] : by_name) files.push_back(std::move(file));
   return files;
 }
 
@@ -158,11 +159,11 @@ std::optional<fs::path> unit_file(const std::string& name, const fs::path& root)
 }
 
 /// [Service] of the unit and its drop-ins, in the order in which they hold.
-settings unit_settings(const std::string& name, const fs::path& root) {
+assignments unit_assignments(const std::string& name, const fs::path& root) {
   auto file = unit_file(name, root);
   if (!file) file = unit_file(template_of(name), root);
   if (!file) return {};
-  settings all = read_section(*file, "Service");
+  assignments all = read_section(*file, "Service");
   std::vector<fs::path> folders;
   for (const std::string& unit : {name, template_of(name), std::string("service")})
     for (const char* folder : unit_folders) folders.push_back(root / folder / (unit + ".d"));
@@ -172,7 +173,7 @@ settings unit_settings(const std::string& name, const fs::path& root) {
 }
 
 /// The last value that is a time span, where 0 is none.
-std::optional<nanoseconds> stop_timeout(const settings& all, std::initializer_list<std::string_view> keys) {
+std::optional<nanoseconds> stop_timeout(const assignments& all, std::initializer_list<std::string_view> keys) {
   std::optional<nanoseconds> limit;
   for (const auto& [key, value] : all) {
     if (std::ranges::find(keys, key) == keys.end()) continue;
@@ -182,7 +183,7 @@ std::optional<nanoseconds> stop_timeout(const settings& all, std::initializer_li
 }
 
 nanoseconds default_stop_timeout(const fs::path& root) {
-  settings all = read_section(root / "etc/systemd/system.conf", "Manager");
+  assignments all = read_section(root / "etc/systemd/system.conf", "Manager");
   const std::vector<fs::path> folders{root / "etc/systemd/system.conf.d", root / "run/systemd/system.conf.d",
                                       root / "usr/lib/systemd/system.conf.d"};
   for (const fs::path& each : drop_ins(folders))
@@ -191,12 +192,12 @@ nanoseconds default_stop_timeout(const fs::path& root) {
 }
 
 std::optional<nanoseconds> stop_limit_in_files(const std::string& name, const fs::path& root) {
-  const auto all = unit_settings(name, root);
+  const auto all = unit_assignments(name, root);
   if (all.empty()) return std::nullopt;
   return stop_timeout(all, {"TimeoutStopSec", "TimeoutSec"}).value_or(default_stop_timeout(root));
 }
 
-/// What the program prints; empty where it fails or takes too long.
+/// The output of a program; empty where it fails or takes too long.
 std::string output_of(const std::vector<std::string>& command) {
   const unique_fd output(::memfd_create("cenote-output", MFD_CLOEXEC));
   auto child = child_process::start({.command = command,
@@ -242,7 +243,7 @@ bool is_node_command(const std::string& command) {
   return false;
 }
 
-bool runs_node(const settings& all) {
+bool runs_node(const assignments& all) {
   return std::ranges::any_of(
       all, [](const auto& setting) { return setting.first == "ExecStart" && is_node_command(setting.second); });
 }
@@ -293,7 +294,7 @@ std::vector<service_unit> node_units(const fs::path& root) {
   }
   std::vector<service_unit> units;
   for (const std::string& name : names)
-    if (runs_node(unit_settings(name, root))) units.push_back({service_unit::owner::system, name});
+    if (runs_node(unit_assignments(name, root))) units.push_back({service_unit::owner::system, name});
   return units;
 }
 

@@ -29,7 +29,7 @@ struct stop_limit {
   std::string source;  ///< a unit, or the key
 };
 
-/// What to change for a stop of so many seconds.
+/// A remedy that allows a stop of so many seconds.
 std::string longer(const stop_limit& limit, std::int64_t seconds) {
   if (limit.source != stop_limit_key)
     return fmt::format("set TimeoutStopSec={} in a drop-in of {}", seconds, limit.source);

@@ -50,7 +50,7 @@ class Block:
 @dataclass
 class Command:
     text: str
-    shown: list[str]  # what the page has below it
+    output: list[str]  # what the page has below it
 
 
 def blocks_of(page: str) -> list[Block]:
@@ -85,7 +85,7 @@ def commands_of(block: Block) -> list[Command]:
         if line.startswith("$ "):
             found.append(Command(line[2:], []))
         else:
-            found[-1].shown.append(line)
+            found[-1].output.append(line)
     return found
 
 
@@ -102,7 +102,7 @@ def node_options(command: str) -> str | None:
     return found[1] if found else None
 
 
-def apart(page: str, folder: Path) -> str:
+def isolated(page: str, folder: Path) -> str:
     """The page with free ports in the place of those of 127.0.0.1, wherever they stand, and `folder` for /tmp."""
     ports = sorted(set(re.findall(r"\b127\.0\.0\.1:(\d+)", page)))
     for port, free in zip(ports, free_ports(len(ports)), strict=False):
@@ -171,7 +171,7 @@ def end_group(group: int) -> None:
 def run_page(page: str, place: Path) -> None:
     """Runs it in the folder, which is empty. Fails by the first command that fails, or prints something else."""
     environment = make_place(place)
-    script, commands = script_of(apart(page, place / "run"))
+    script, commands = script_of(isolated(page, place / "run"))
     (place / "script").write_text(script)
     with (place / "output").open("wb") as output:
         shell = subprocess.Popen(
@@ -179,7 +179,9 @@ def run_page(page: str, place: Path) -> None:
             stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
-            with contextlib.suppress(subprocess.TimeoutExpired):  # the command that hangs has not ended, as one that fails
+            with contextlib.suppress(
+                subprocess.TimeoutExpired
+            ):  # the command that hangs has not ended, as one that fails
                 shell.wait(2 * LIMIT)
         finally:
             shell.kill()
@@ -189,4 +191,4 @@ def run_page(page: str, place: Path) -> None:
     pieces = re.split(rf"\n?^{END}\d+\n", printed, flags=re.MULTILINE)
     for number, command in enumerate(commands):
         assert number + 1 < len(pieces), f"{command.text}\nfails, or hangs:\n{pieces[number]}"
-        assert re.search(expression(command.shown), pieces[number] + "\n"), f"{command.text}\nprints\n{pieces[number]}"
+        assert re.search(expression(command.output), pieces[number] + "\n"), f"{command.text}\nprints\n{pieces[number]}"

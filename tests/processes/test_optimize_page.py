@@ -23,7 +23,7 @@ TOKEN_BYTES = 2 * LAYERS * KV_HEADS * HEAD_DIM * NUMBER
 def steps() -> list[tuple[list[str], list[str]]]:
     """Each command of the example without its program's name, and the lines shown below it."""
     blocks = [each for each in blocks_of(PAGE) if each.language == "console"]
-    return [(shlex.split(each.text)[1:], each.shown) for block in blocks for each in commands_of(block)]
+    return [(shlex.split(each.text)[1:], each.output) for block in blocks for each in commands_of(block)]
 
 
 def step(command: str) -> tuple[dict[str, str], list[str]]:

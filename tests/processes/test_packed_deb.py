@@ -225,16 +225,16 @@ def test_a_node_of_the_unit_serves_and_finds_its_blocks_again(system: System) ->
 def test_the_doctor_of_an_installed_system_compares_a_stop_with_the_limit_of_the_unit(system: System) -> None:
     disk = "--set nvme.paths=['/var/lib/cenote/nvme'] --set nvme.capacity=64MiB"
 
-    def found(*options: str) -> str:
+    def finding(*options: str) -> str:
         command = f"cenote doctor {' '.join(options)} | grep 'stop limit'"
         return " ".join(system.run("sh", "-c", command).split())
 
-    assert found(disk) == "ok stop limit 45s by cenote.service; a stop in order may take 27s"
-    assert found(disk, "--set node.flush_timeout=39s").startswith("warn stop limit 45s by cenote.service;")
+    assert finding(disk) == "ok stop limit 45s by cenote.service; a stop in order may take 27s"
+    assert finding(disk, "--set node.flush_timeout=39s").startswith("warn stop limit 45s by cenote.service;")
     drop_in = system.place / "etc/systemd/system/cenote.service.d/stop.conf"
     drop_in.parent.mkdir(parents=True)
     drop_in.write_text("[Service]\nTimeoutStopSec=1min 30s\n")
-    assert found(disk, "--set node.flush_timeout=39s").startswith("ok stop limit 90s by cenote.service;")
+    assert finding(disk, "--set node.flush_timeout=39s").startswith("ok stop limit 90s by cenote.service;")
     drop_in.unlink()
     drop_in.parent.rmdir()
 

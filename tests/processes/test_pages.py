@@ -1,4 +1,4 @@
-"""Commands of tutorials and how-to pages: each runs as the page has it, or a mark above it says why it does not."""
+"""Commands of tutorials and how-to pages: each runs as the page has it, or a mark above it has the reason."""
 
 from __future__ import annotations
 

@@ -31,7 +31,9 @@ struct node_machine : testing::machine_root {
     file("lib/systemd/system/" + name,
          "[Service]\nExecStart=/usr/bin/cenote node $OPTIONS\nTimeoutStopSec=" + seconds + "\n");
   }
-  void own(const std::string& group) const { file("proc/" + std::to_string(::getpid()) + "/cgroup", "0::" + group); }
+  void set_group(const std::string& group) const {
+    file("proc/" + std::to_string(::getpid()) + "/cgroup", "0::" + group);
+  }
 
   config::node_config config = config::default_config();
 };
@@ -86,18 +88,18 @@ BOOST_AUTO_TEST_CASE(is_that_of_the_running_nodes_unit_and_of_no_other) {
   machine.unit("cenote-b.service", "infinity");
   const auto listener = local::listen_at(config::socket_path(machine.config));
   BOOST_REQUIRE(listener.has_value());
-  machine.own("/system.slice/cenote-b.service");
+  machine.set_group("/system.slice/cenote-b.service");
   BOOST_TEST(machine.check().state == "none, by cenote-b.service");
-  machine.own("/system.slice/cenote.service");
+  machine.set_group("/system.slice/cenote.service");
   BOOST_TEST((machine.check().severity == level::warn));
-  machine.own("/user.slice/session-1.scope");
+  machine.set_group("/user.slice/session-1.scope");
   BOOST_TEST((machine.check().severity == level::unknown));
 }
 
 BOOST_AUTO_TEST_CASE(is_that_of_this_processs_unit_only_if_systemd_executed_it) {
   const node_machine machine;
   machine.unit("cron.service", "2");
-  machine.own("/system.slice/cron.service");
+  machine.set_group("/system.slice/cron.service");
   BOOST_TEST((machine.check().severity == level::unknown));
   ::setenv("SYSTEMD_EXEC_PID", "1", 1);
   BOOST_TEST((machine.check().severity == level::unknown));
