@@ -104,6 +104,8 @@ using assignments = std::vector<std::pair<std::string, std::string>>;
 
 /// The assignments of one section, lines that go on joined.
 assignments read_section(const fs::path& file, std::string_view section) {
+  std::error_code why;
+  if (!fs::is_regular_file(file, why)) return {};  // a link to /dev/null masks it
   const auto text = read_whole(file, longest_unit_file);
   if (!text || !*text) return {};
   assignments found;

@@ -297,6 +297,14 @@ def test_a_value_that_the_chart_does_not_know_or_a_word_that_is_missing_is_named
         assert refused.returncode != 0 and why in refused.stderr
 
 
+@pytest.mark.parametrize("name", VALUES)
+def test_helm_finds_nothing_wrong_with_the_chart(name: str) -> None:
+    values = itertools.chain.from_iterable(("--set", each) for each in VALUES[name])
+    command = [program("helm"), "lint", "--strict", str(CHART), "--kube-version", KUBERNETES, *values]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 def test_two_releases_are_two_clusters_with_names_of_their_own() -> None:
     made = [list(yaml.safe_load_all(helm(*VALUES["all"], release=each).stdout)) for each in ("one", "two")]
     names = [{(each["kind"], each["metadata"]["name"]) for each in resources if each} for resources in made]

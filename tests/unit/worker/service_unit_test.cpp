@@ -96,6 +96,18 @@ BOOST_AUTO_TEST_CASE(has_the_limit_of_its_file_and_of_the_drop_in_that_comes_las
   BOOST_TEST((machine.limit() == unlimited_stop));
 }
 
+BOOST_AUTO_TEST_CASE(has_nothing_of_a_drop_in_that_is_masked_or_no_file) {
+  const systemd_machine machine;
+  machine.file("lib/systemd/system/cenote.service", node_service);
+  machine.file("lib/systemd/system/cenote.service.d/10.conf", "[Service]\nTimeoutStopSec=5");
+  BOOST_TEST((machine.limit() == 5s));
+  const fs::path own = machine.path / "etc/systemd/system/cenote.service.d";
+  fs::create_directories(own / "30.conf");
+  fs::create_symlink("/dev/null", own / "10.conf");
+  BOOST_REQUIRE(::mkfifo((own / "20.conf").c_str(), 0600) == 0);
+  BOOST_TEST((machine.limit() == 45s));
+}
+
 BOOST_AUTO_TEST_CASE(without_a_limit_has_the_managers) {
   const systemd_machine machine;
   machine.file("lib/systemd/system/cenote.service", "[Service]\nExecStart=/usr/bin/cenote node");
@@ -127,7 +139,8 @@ BOOST_AUTO_TEST_CASE(is_asked_of_systemd_where_that_runs) {
 BOOST_AUTO_TEST_CASE(is_read_from_files_where_systemd_does_not_answer) {
   const systemd_machine machine;
   machine.file("lib/systemd/system/cenote.service", node_service);
-  for (const char* answer : {"exit 1", "echo", "echo unset", "kill -9 $$", "echo 9s; exit 4"}) {
+  // The last one takes longer than its 3 s.
+  for (const char* answer : {"exit 1", "echo", "echo unset", "kill -9 $$", "echo 9s; exit 4", "exec sleep 600"}) {
     machine.systemctl("cenote.service", answer);
     BOOST_TEST((machine.limit() == 45s), answer);
   }
