@@ -7,7 +7,9 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "commands/common.hpp"
 #include "commands/refusal.hpp"
@@ -16,6 +18,7 @@
 #include "keeper/keeper.hpp"
 #include "memory/process_limits.hpp"
 #include "worker/prerequisites.hpp"
+#include "worker/stop_limit.hpp"
 #include "worker/worker.hpp"
 
 namespace cenote {
@@ -38,8 +41,8 @@ void configure(keeper_options& keeper, const config::node_config& config) {
   keeper.runtime_dir = config::runtime_dir(config);
   keeper.hang_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(config.node.hang_timeout);
   // Whoever asks for a longer drain than 10 s gets it, and time to write blocks down behind it.
-  const auto end = config.node.drain_timeout + config::flush_time(config) + 2s;
-  keeper.stop_limit = std::max(keeper_options{}.stop_limit, std::chrono::duration_cast<std::chrono::milliseconds>(end));
+  keeper.stop_limit = std::max(keeper_options{}.stop_limit,
+                               std::chrono::duration_cast<std::chrono::milliseconds>(config::stop_time(config)));
 }
 
 // After an upgrade, or when a worker accepted an edited one. It cannot be broken: the worker has read it as well.
@@ -54,14 +57,24 @@ void reconfigure(keeper_options& keeper, const std::string& running) {
   [[maybe_unused]] const auto set = set_levels(config->log.level);
 }
 
+// Other warnings refuse a start, or end by themselves; this one would show at the end of the node's life alone.
+void log_short_stop(std::span<const finding> findings) {
+  for (const finding& one : findings) {
+    if (one.severity != finding::level::warn || one.key != stop_limit_key) continue;
+    log_warn(logger("keeper"), "a stop in order may be cut short", {{"limit", one.state}, {"remedy", one.remedy}});
+  }
+}
+
 exit_code run_node(const node_options& options) {
   const auto loaded = options.config.load();
   if (!loaded) return failed_with(loaded.error());
   const bool resumed = options.resume_fd >= 0;
   // A successor has memory, paths and ports already.
-  if (const auto refused = resumed ? std::nullopt : refuse(check_prerequisites(*loaded))) return *refused;
+  const auto findings = resumed ? std::vector<finding>() : check_prerequisites(*loaded);
+  if (const auto refused = refuse(findings)) return *refused;
   memory::raise_process_limits(loaded->dram.capacity);
   if (auto logging = init_logging(loaded->log.level, loaded->log.format); !logging) return failed_with(logging.error());
+  log_short_stop(findings);
   keeper_options how;
   configure(how, *loaded);
   how.running = config::running_text(*loaded);

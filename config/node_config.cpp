@@ -326,6 +326,11 @@ std::chrono::nanoseconds flush_time(const node_config& config) {
   return has_lower ? config.node.flush_timeout : std::chrono::nanoseconds(0);
 }
 
+std::chrono::nanoseconds stop_time(const node_config& config) {
+  constexpr auto rest = std::chrono::seconds(2);
+  return config.node.drain_timeout + flush_time(config) + rest;
+}
+
 std::string socket_path(const node_config& config) {
   return config.node.socket.empty() ? socket_in(runtime_dir(config)) : config.node.socket;
 }

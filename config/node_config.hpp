@@ -29,6 +29,7 @@ struct node_section {
   unsigned threads = 0;     ///< 0: chosen from the machine
   std::chrono::nanoseconds drain_timeout{};
   std::chrono::nanoseconds flush_timeout{};  ///< see flush_time()
+  std::chrono::nanoseconds stop_limit{};     ///< of what stops the node; 0: not known here
   std::uint32_t max_sessions = 0;
   std::chrono::nanoseconds hang_timeout{};  ///< 0: a worker that hangs is left alone
 };
@@ -266,6 +267,9 @@ struct node_config {
 [[nodiscard]] std::string socket_path(const node_config& config);
 /// The time in which a stopping node writes down what DRAM alone has; 0: none, or no tier below could take it.
 [[nodiscard]] std::chrono::nanoseconds flush_time(const node_config& config);
+/// The time after which a stop in order has ended at the latest: node.drain_timeout, flush_time(), and 2 s for the
+/// rest.
+[[nodiscard]] std::chrono::nanoseconds stop_time(const node_config& config);
 
 /// One line of `cenote config show`.
 struct config_value {

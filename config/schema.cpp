@@ -52,6 +52,15 @@ constexpr std::array keys{
          .about = "How long a stopping node writes down blocks that DRAM alone has, most recently used first, to the "
                   "tier that takes what leaves DRAM. What is not written by then is lost; the log counts it. 0: "
                   "nothing is written."}),
+    bound<&node_config::node, &node_section::stop_limit>(
+        {.name = "node.stop_limit",
+         .type = duration,
+         .fallback = "0s",
+         .minimum = "0s",
+         .maximum = "24h",
+         .about = "How long what stops this node waits before it kills it: the grace period of a pod, the stop timeout "
+                  "of a container. Nothing waits by it: `cenote doctor`, `config check` and the start compare it with "
+                  "what a stop in order needs. 0s: not known here; under systemd the unit has it."}),
     bound<&node_config::node, &node_section::hang_timeout>(
         {.name = "node.hang_timeout",
          .type = duration,

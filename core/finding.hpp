@@ -11,7 +11,7 @@ namespace cenote {
 
 /// One thing that was looked at.
 struct finding {
-  enum class level { ok, warn, fail } severity = level::ok;
+  enum class level { ok, unknown, warn, fail } severity = level::ok;
   std::string subject;
   std::string state;        ///< "64 KiB", "7000 is in use"
   std::string remedy = {};  ///< what to change, if something should change; a failure's is a whole sentence

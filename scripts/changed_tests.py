@@ -51,7 +51,8 @@ READERS = {
     "packaging/kubernetes": ("tests/processes/test_kubernetes.py", "tests/python/test_version.py"),
     "packaging/helm": ("tests/processes/test_kubernetes.py", "tests/python/test_version.py"),
     "setup.py": ("tests/processes/test_packed_wheel.py", "tests/processes/test_release.py"),
-    "docs/how-to": ("tests/python/test_version.py",),
+    "docs/how-to": ("tests/processes/test_pages.py", "tests/python/test_version.py"),
+    "docs/tutorials": ("tests/processes/test_pages.py",),
     "CHANGELOG.md": ("tests/processes/test_earlier_release.py", "tests/processes/test_release.py"),
     ".github/workflows": ("tests/python/test_workflows.py",),
 }

@@ -71,7 +71,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("tier_stack",),
     ),
     "worker": (
-        ("metrics_place",),
+        ("metrics_place", "service_unit"),
+        ("stop_limit",),
         (
             "admin_request",
             "connection",

@@ -20,6 +20,7 @@
 #include "memory/segment.hpp"
 #include "transport/http/server.hpp"
 #include "transport/local/socket.hpp"
+#include "worker/stop_limit.hpp"
 
 namespace cenote {
 
@@ -145,6 +146,7 @@ std::vector<finding> check_prerequisites(const config::node_config& config, cons
   const bool is_elsewhere = !config.node.socket.empty();
   if (is_elsewhere || all.back().severity == level::ok) all.push_back(check_socket(config));
   if (config.metrics.listen && config.metrics.listen->port != 0) all.push_back(check_metrics(*config.metrics.listen));
+  all.push_back(check_stop_limit(config, root));
   std::ranges::move(check_lower_tiers(config), std::back_inserter(all));
   if (!config.cluster.name.empty()) std::ranges::move(check_cluster(config.cluster, root), std::back_inserter(all));
   return all;

@@ -149,6 +149,7 @@ finding check_pid_namespace(const fs::path& root) {
 std::string_view word_of(level severity) {
   switch (severity) {
     case level::ok: return "ok";
+    case level::unknown: return "?";
     case level::warn: return "warn";
     case level::fail: return "FAIL";
   }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <unordered_set>
 
@@ -15,6 +16,7 @@
 #include "commands/replay/input.hpp"
 #include "commands/replay/line.hpp"
 #include "core/count_text.hpp"
+#include "simulation/formats/members.hpp"
 
 namespace cenote::traces {
 
@@ -72,9 +74,15 @@ bool is_event_name(const json& name) {
   return name.is_string() && std::ranges::find(names, name.get_ref<const std::string&>()) != names.end();
 }
 
+/// Whether it has the tokens of a prompt, as requests with hashes of blocks have, and events have not.
+bool has_prompt(const json& value) {
+  return std::ranges::any_of(formats::token_names, [&](std::string_view name) { return value.contains(name); });
+}
+
 bool is_event(const json& value) {
   if (value.is_array()) return !value.empty() && is_event_name(value.front());
-  return value.is_object() && (value.contains("block_hashes") || is_event_name(member(value, "type")));
+  if (!value.is_object()) return false;
+  return is_event_name(member(value, "type")) || (value.contains("block_hashes") && !has_prompt(value));
 }
 
 /// An event, or a batch of them: an object with `events`, or a list of a time and events.

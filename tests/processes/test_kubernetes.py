@@ -1,6 +1,5 @@
 """Resources that packaging/kubernetes and packaging/helm render: does the node accept its part, and do limits, times
-and probes fit the node's own? The chart's tests need `helm` on the PATH (`go install
-helm.sh/helm/v3/cmd/helm@v3.19.0`)."""
+and probes fit the node's own?"""
 
 from __future__ import annotations
 
@@ -9,7 +8,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,8 +17,8 @@ from typing import Any
 import pytest
 import tomllib
 import yaml
-from kustomization import Resource, accumulate, documents, render
-from node import FULL, ROOT, GiB, MiB, free_ports, node_environment, run_cenote
+from kubernetes_tools import Resource, checker, documents, program, render
+from node import ROOT, GiB, MiB, free_ports, node_environment, run_cenote
 
 KUSTOMIZE = ROOT / "packaging" / "kubernetes"
 CHART = ROOT / "packaging" / "helm" / "cenote"
@@ -38,7 +36,10 @@ VALUES: dict[str, tuple[str, ...]] = {
     "huge pages": ("hugepages.enabled=true",),
     "manager": SOME_MANAGER,
     "no policy, no annotations": ("networkPolicy=false", "metrics.annotations=false"),
-    "settings of one's own": ('config=[auth]\nallow_uids = [1000]\n[node]\nflush_timeout = "15s"\n',),
+    "settings of one's own": ('config=[auth]\nallow_uids = [1000]\n[dram]\npolicy = "lru"\n',),
+    "a long stop": ("node.flushTimeoutSeconds=600", "node.drainTimeoutSeconds=30", "nvme.enabled=true"),
+    "a long stop of a cluster that drains": (*SOME_CLUSTER, "cluster.drainSeconds=40", "node.flushTimeoutSeconds=120"),
+    "a short stop": ("node.flushTimeoutSeconds=0", "node.drainTimeoutSeconds=0", "terminationGracePeriodSeconds=30"),
     "all": (
         *(*SOME_CLUSTER, *SOME_MANAGER, "cluster.drainSeconds=20", "nvme.enabled=true", "hugepages.enabled=true"),
         *("seccomp.localhostProfile=cenote.json", "metrics.serviceMonitor=true", "image.tag=1.2.3"),
@@ -47,11 +48,9 @@ VALUES: dict[str, tuple[str, ...]] = {
 
 
 def helm(*values: str, release: str = "cenote") -> subprocess.CompletedProcess[str]:
-    if not shutil.which("helm"):
-        pytest.skip("helm is not installed")
     words = itertools.chain.from_iterable(("--set", each) for each in values)
-    command = ["helm", "template", release, str(CHART), "--namespace", "kv", "--kube-version", KUBERNETES, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ["template", release, str(CHART), "--namespace", "kv", "--kube-version", KUBERNETES, *words]
+    return subprocess.run([program("helm"), *command], capture_output=True, text=True, check=False)
 
 
 @functools.cache
@@ -172,13 +171,13 @@ def test_capacity_fits_the_limit_of_memory_with_a_gib_to_spare(pod: NodePod) -> 
     assert huge is None or number_of(huge) >= capacity
 
 
-def test_the_kubelet_waits_longer_than_an_end_in_order_takes(pod: NodePod) -> None:
-    times = pod.config["node"]
+def test_the_kubelet_waits_longer_than_an_end_in_order_takes_and_the_node_knows_how_long(pod: NodePod) -> None:
+    times = {name: number_of(pod.config["node"][name]) for name in ("drain_timeout", "flush_timeout", "stop_limit")}
     drain = [
         int(each) for each in pod.node.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", [])[-1:]
     ]
-    needed = number_of(times["drain_timeout"]) + number_of(times["flush_timeout"]) + 2 + sum(drain)
-    assert pod.spec["terminationGracePeriodSeconds"] >= needed
+    assert times["drain_timeout"] + times["flush_timeout"] + 2 <= times["stop_limit"]
+    assert times["stop_limit"] == pod.spec["terminationGracePeriodSeconds"] - sum(drain)
 
 
 def test_probes_ask_the_node_and_are_more_patient_than_its_keeper(pod: NodePod) -> None:
@@ -289,9 +288,21 @@ def test_a_value_that_the_chart_does_not_know_or_a_word_that_is_missing_is_named
         (("cluster.enabled=true", "cluster.trustedNetwork=true"), "cluster.existingSecret"),
         (("cluster.enabled=true", "cluster.existingSecret=s"), "cluster.trustedNetwork"),
         (("manager.enabled=true",), "manager.trustedNetwork"),
+        (('config=[node]\nflush_timeout = "60s"\n',), "node.flushTimeoutSeconds"),
+        (("config=node.drain_timeout = '60s'",), "node.drainTimeoutSeconds"),
+        (("env[0].name=CENOTE_NODE__STOP_LIMIT", "env[0].value=1h"), "node.flushTimeoutSeconds"),
+        (("node.flushTimeoutSeconds=3601",), "flushTimeoutSeconds"),
     ):
         refused = helm(*values)
         assert refused.returncode != 0 and why in refused.stderr
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_helm_finds_nothing_wrong_with_the_chart(name: str) -> None:
+    values = itertools.chain.from_iterable(("--set", each) for each in VALUES[name])
+    command = [program("helm"), "lint", "--strict", str(CHART), "--kube-version", KUBERNETES, *values]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_two_releases_are_two_clusters_with_names_of_their_own() -> None:
@@ -358,50 +369,20 @@ def test_the_engine_of_the_example_gets_the_folder_of_the_socket_and_the_client_
     assert "class CenoteConnector" in (ROOT / "python" / "cenote" / "vllm.py").read_text()
 
 
-def test_the_tests_own_merge_makes_what_kustomize_makes(tmp_path: Path) -> None:
-    if not (shutil.which("kustomize") or shutil.which("kubectl")):
-        pytest.skip("neither kustomize nor kubectl is installed")
-
-    def plain(resources: list[Resource]) -> dict[tuple[str, str], Resource]:
-        text = re.sub(r"cenote-config-\w{10}\b", "cenote-config", json.dumps(resources))
-        return {(each["kind"], each["metadata"]["name"]): each for each in json.loads(text)}
-
-    def sorted_lists(part: Any) -> Any:
-        if isinstance(part, dict):
-            return {name: sorted_lists(each) for name, each in part.items()}
-        return (
-            sorted(map(sorted_lists, part), key=functools.partial(json.dumps, sort_keys=True))
-            if isinstance(part, list)
-            else part
-        )
-
-    for folder in (KUSTOMIZE / "base", KUSTOMIZE / "overlays" / "production"):
-        assert sorted_lists(plain(accumulate(folder, []))) == sorted_lists(plain(render(folder)))
-
-
-@functools.cache
-def tools() -> Path:
-    """The folder of what checks resources and Containerfiles."""
-    if not FULL:
-        pytest.skip("its tools, 35 MB, are installed with CENOTE_TEST_FULL=1 only")
-    made = subprocess.run(
-        [ROOT / "scripts" / "engine-venv", "kubernetes", "--path"], capture_output=True, text=True, check=False
-    )
-    if made.returncode != 0:
-        pytest.skip(f"scripts/requirements-kubernetes.txt cannot be installed here: {made.stderr[-300:]}")
-    return Path(made.stdout.splitlines()[-1]).parent
-
-
-def test_resources_are_valid_by_the_schema_of_kubernetes(resources: list[Resource], tmp_path: Path) -> None:
-    known = [each for each in resources if each["kind"] != "ServiceMonitor"]  # the Prometheus operator's
-    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all([*known, *documents(KUSTOMIZE / "examples" / "vllm.yaml")]))
-    command = [tools() / "kubernetes-validate", "--strict", "-k", KUBERNETES, tmp_path / "all.yaml"]
+def test_resources_are_valid_by_the_schema_of_kubernetes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    distinct = {json.dumps(each): each for each in documents(KUSTOMIZE / "examples" / "vllm.yaml")}
+    for rendering in RENDERINGS.values():
+        distinct |= {json.dumps(each): each for each in rendering(tmp_path_factory.mktemp("rendering"))}
+    known = [each for each in distinct.values() if each["kind"] != "ServiceMonitor"]  # the Prometheus operator's
+    everything = tmp_path_factory.mktemp("all") / "all.yaml"
+    everything.write_text(yaml.safe_dump_all(known))
+    command = [checker("kubernetes-validate"), "--strict", "-k", KUBERNETES, everything]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert (checked.stdout + checked.stderr).count(" passed for resource ") == len(known) + 1
+    assert (checked.stdout + checked.stderr).count(" passed for resource ") == len(known)
 
 
 def test_the_containerfile_is_without_faults_of_style() -> None:
-    command = [tools() / "hadolint", ROOT / "packaging" / "Containerfile"]
+    command = [checker("hadolint"), ROOT / "packaging" / "Containerfile"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stdout) == (0, "")

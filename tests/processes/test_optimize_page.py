@@ -11,29 +11,19 @@ from pathlib import Path
 import lru_model
 import pytest
 from node import ROOT, run_cenote
+from pages import OMITTED, blocks_of, commands_of, expression
 
 PAGE = (ROOT / "docs/optimize.md").read_text()
 TRACE = ROOT / "tests/data/optimizer/mooncake.jsonl"
 SIZE = 16
 LAYERS, HEADS, KV_HEADS, HEAD_DIM, NUMBER = 32, 32, 8, 128, 2  # of llama-3-8b, in bf16
 TOKEN_BYTES = 2 * LAYERS * KV_HEADS * HEAD_DIM * NUMBER
-OMITTED = "…"
-
-
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def steps() -> list[tuple[list[str], list[str]]]:
     """Each command of the example without its program's name, and the lines shown below it."""
-    made: list[tuple[list[str], list[str]]] = []
-    for block in blocks("console"):
-        for line in block.replace("\\\n", " ").splitlines():
-            if line.startswith("$ cenote "):
-                made.append((shlex.split(line)[2:], []))
-            else:
-                made[-1][1].append(line)
-    return made
+    blocks = [each for each in blocks_of(PAGE) if each.language == "console"]
+    return [(shlex.split(each.text)[1:], each.output) for block in blocks for each in commands_of(block)]
 
 
 def step(command: str) -> tuple[dict[str, str], list[str]]:
@@ -41,11 +31,6 @@ def step(command: str) -> tuple[dict[str, str], list[str]]:
     [(words, lines)] = [each for each in steps() if each[0][1] == command]
     options = {name: value for name, value in itertools.pairwise(words) if name.startswith("--")}
     return options, lines
-
-
-def expression(lines: list[str]) -> str:
-    """Matches output that has these lines in a row; any lines may stand where some are omitted."""
-    return "".join(r"(?:.*\n)*?" if line == OMITTED else re.escape(line) + r"\n" for line in lines)
 
 
 def seconds(text: str) -> float:
@@ -112,7 +97,7 @@ def milliseconds(time: float) -> str:
 
 def test_each_command_of_the_example_prints_what_the_page_shows(tmp_path: Path) -> None:
     (tmp_path / "tests").symlink_to(ROOT / "tests")
-    [table] = blocks("csv measured.csv")
+    [table] = [each.text for each in blocks_of(PAGE) if each.name == "measured.csv"]
     (tmp_path / "measured.csv").write_text(table)
     for words, lines in steps():
         ended = run_cenote(*words, cwd=tmp_path)

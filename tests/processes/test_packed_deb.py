@@ -222,6 +222,23 @@ def test_a_node_of_the_unit_serves_and_finds_its_blocks_again(system: System) ->
         node.client(READER)
 
 
+def test_the_doctor_of_an_installed_system_compares_a_stop_with_the_limit_of_the_unit(system: System) -> None:
+    disk = "--set nvme.paths=['/var/lib/cenote/nvme'] --set nvme.capacity=64MiB"
+
+    def finding(*options: str) -> str:
+        command = f"cenote doctor {' '.join(options)} | grep 'stop limit'"
+        return " ".join(system.run("sh", "-c", command).split())
+
+    assert finding(disk) == "ok stop limit 45s by cenote.service; a stop in order may take 27s"
+    assert finding(disk, "--set node.flush_timeout=39s").startswith("warn stop limit 45s by cenote.service;")
+    drop_in = system.place / "etc/systemd/system/cenote.service.d/stop.conf"
+    drop_in.parent.mkdir(parents=True)
+    drop_in.write_text("[Service]\nTimeoutStopSec=1min 30s\n")
+    assert finding(disk, "--set node.flush_timeout=39s").startswith("ok stop limit 90s by cenote.service;")
+    drop_in.unlink()
+    drop_in.parent.rmdir()
+
+
 def test_the_unit_leaves_a_node_nothing_to_write_but_its_directories(system: System) -> None:
     refused = subprocess.run(
         [*system.command("unshare", "--mount", "sh", "-c", UNIT, "sh"), "touch", "/etc/cenote/more"],

@@ -365,3 +365,25 @@ def test_a_port_of_metrics_that_is_taken_is_tried_again(start_node: StartNode, t
     assert (checked.returncode, examined.returncode) == (0, 0)
     assert "cenote: warning: metrics.listen: " in checked.stderr
     assert f"127.0.0.1:{busy_port}" in node.status()["node"]["metrics_problem"]
+
+
+def test_a_limit_that_is_too_short_for_a_stop_is_a_warning_of_the_check_the_doctor_and_the_start(
+    start_node: StartNode,
+) -> None:
+    node = start_node("node.stop_limit=6s", capacity="16MiB")
+    assert "a stop in order may be cut short" in node.log_text()
+    checked, examined = checks_for(node)
+    assert (checked.returncode, examined.returncode) == (0, 0)
+    sentence = "6s by node.stop_limit; a stop in order may take 7s"
+    assert f"cenote: warning: node.stop_limit: {sentence}: " in checked.stderr
+    assert re.search(rf"^warn +stop limit +{sentence}$", examined.stdout, re.MULTILINE)
+
+
+def test_a_limit_that_nothing_states_is_not_known_and_no_warning(start_node: StartNode) -> None:
+    if ".service" in Path("/proc/self/cgroup").read_text():
+        pytest.skip("these tests belong to a unit of systemd, which states one")
+    node = start_node(capacity="16MiB")
+    assert "cut short" not in node.log_text()
+    checked, examined = checks_for(node)
+    assert "stop" not in checked.stderr
+    assert re.search(r"^\? +stop limit +not known; a stop in order may take 7s$", examined.stdout, re.MULTILINE)

@@ -183,8 +183,12 @@ def test_the_notes_are_the_version_s_part_of_the_changelog(checkout: Path) -> No
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("target", "file"), [("libcenote", "libcenote.so"), ("cenote", "cenote")])
-def test_a_build_in_another_folder_has_the_same_bytes(checkout: Path, tmp_path: Path, target: str, file: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "files"), [("libcenote", ["libcenote.so"]), ("cenote", ["cenote", "cenote-services"])]
+)
+def test_a_build_in_another_folder_has_the_same_bytes(
+    checkout: Path, tmp_path: Path, target: str, files: list[str]
+) -> None:
     builds = []
     for root in (tmp_path / "a", tmp_path / "another" / "folder"):
         run("git", "clone", "--quiet", checkout, root)
@@ -195,7 +199,7 @@ def test_a_build_in_another_folder_has_the_same_bytes(checkout: Path, tmp_path: 
             subprocess.run(command, cwd=root, env=os.environ | {"CCACHE_DISABLE": "1"}, capture_output=True, check=True)
     objects = [each.relative_to(builds[0]) for each in builds[0].rglob("*.o")]
     assert objects
-    for name in (*objects, Path(file)):
+    for name in (*objects, *map(Path, files)):
         assert (builds[0] / name).read_bytes() == (builds[1] / name).read_bytes(), name
 
 

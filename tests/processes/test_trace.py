@@ -159,6 +159,16 @@ def test_events_of_a_cache_are_no_requests(line: object, tmp_path: Path) -> None
     assert "only show what was cached, not what was asked" in refused(1, "trace", "info", events)
 
 
+@pytest.mark.parametrize("tokens", ["prompt_tokens", "input_length", "isl"])
+def test_requests_with_hashes_of_blocks_are_no_events(tokens: str, tmp_path: Path) -> None:
+    log = tmp_path / "requests.jsonl"
+    lines = [{"created_time": time, tokens: 32, "block_hashes": ["a", "b"]} for time in range(3)]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shown = run_cenote("trace", "info", log, "--block-tokens", "16")
+    assert shown.returncode == 0, shown.stderr
+    assert "3 requests" in shown.stdout
+
+
 @pytest.mark.parametrize("arguments", [("convert",), ("anonymise", "in.jsonl"), ("info",), ("merge",), ()])
 def test_a_wrong_command_line_ends_with_2(arguments: tuple[str, ...]) -> None:
     refused(2, "trace", *arguments)

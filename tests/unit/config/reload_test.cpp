@@ -37,6 +37,7 @@ const std::map<std::string, reader> readers{
     {"worker/recovery.cpp", {2, "a tier is opened once: dram_tier::reload()"}},
     {"worker/server.cpp", {2, "nothing is kept: current_config"}},
     {"worker/status_json.cpp", {3, "nothing is kept: current_config"}},
+    {"worker/stop_limit.cpp", {1, "nothing is kept: a check of a machine has one configuration"}},
     {"worker/worker.cpp", {11, "worker::reload(); the pool, where guests and hand-overs look each time"}},
 };
 
@@ -50,7 +51,7 @@ std::regex read_of_reloadable() {
   return std::regex("(?:\\.|->)(?:" + members +
                     ")\\b|config\\w*(?:\\.|->)groups\\b|"
                     "\\b(?:group_options_of|limit_options_of|life_options_of|prefetch_options_of|store_options_of|"
-                    "nvme_ttls_of|group_rights_of|groups_kept_here|tell_groups)\\(");
+                    "nvme_ttls_of|group_rights_of|groups_kept_here|tell_groups|stop_time)\\(");
 }
 
 std::ptrdiff_t reads_in(const std::string& text, const std::regex& read) {

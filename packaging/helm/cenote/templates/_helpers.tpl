@@ -23,6 +23,11 @@ image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end -}}
 
+{{/* Seconds from SIGTERM on after which the kubelet kills the node: at least node.drain_timeout + node.flush_timeout + 2 s. */}}
+{{- define "cenote.stopLimit" -}}
+{{ max (int .Values.terminationGracePeriodSeconds) (add .Values.node.drainTimeoutSeconds .Values.node.flushTimeoutSeconds 2) }}
+{{- end -}}
+
 {{- define "cenote.unprivileged" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
