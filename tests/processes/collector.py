@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
+from certificates import Identity
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -62,9 +64,14 @@ def spans_of(body: bytes) -> list[Span]:
 
 
 class Collector:
-    """Ends with `close`. `answer`: the status of a request, by its number from 0."""
+    """Ends with `close`. `answer`: the status of a request, by its number from 0. `identity`: it has TLS."""
 
-    def __init__(self, answer: Callable[[int], int] = lambda number: 200, body: bytes = b"{}") -> None:
+    def __init__(
+        self,
+        answer: Callable[[int], int] = lambda number: 200,
+        body: bytes = b"{}",
+        identity: Identity | None = None,
+    ) -> None:
         self.spans: list[Span] = []
         self.paths: list[str] = []
         self.batches: list[int] = []
@@ -91,7 +98,12 @@ class Collector:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1/traces"
+        if identity is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(identity.certificate, identity.key)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        scheme = "http" if identity is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_port}/v1/traces"
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
 

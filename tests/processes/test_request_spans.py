@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import self_signed
 from collector import Collector, Span, Stopped
 from conftest import StartNode
-from node import LIMIT, KiB, Node, free_port, run_cenote, until
+from node import LIMIT, KiB, Node, free_port, preloading, run_cenote, until
 from test_nvme import serving
-from test_nvme_faults import only_below
+from test_nvme_faults import SHIM, Faults, faults, only_below
+
+__all__ = ["faults"]  # a fixture: pytest finds it by its name here
 
 Attach = Callable[..., Any]
 BLOCK = 256 * KiB
@@ -129,15 +130,16 @@ def test_a_prefetch_that_its_client_gives_up_says_so(start: Start, attach: Attac
 
 
 def test_a_prefetch_whose_worker_died_is_a_failed_span_of_the_next_one(
-    start: Start, attach: Attach, collector: Collector
+    start: Start, attach: Attach, collector: Collector, faults: Faults
 ) -> None:
-    node = start(collector.url)
+    node = start(collector.url, environment=preloading(SHIM) | {"CENOTE_TEST_FAULTS": str(faults.file)})
     session = attach(node, "i", block=BLOCK)
     keys = only_below(session, node, count=COUNT)
-    with node.worker_stopped() as pid:
-        ticket = session.prefetch(keys, "wait_complete", threshold_tokens=0, traceparent=SAMPLED)
-        node.announced_deaths += 1
-        os.kill(pid, signal.SIGKILL)
+    faults.give("store", "hold")
+    ticket = session.prefetch(keys, "wait_complete", threshold_tokens=0, traceparent=SAMPLED)
+    until("it waits for the disk", lambda: node.status()["prefetch"]["bytes_in_flight"] > 0)
+    node.worker_dies()
+    faults.end()
     ticket.wait(LIMIT)
     ticket.release()
     span = one_span(collector, "cenote.prefetch")
@@ -259,6 +261,26 @@ def test_what_waits_at_a_stop_is_handed_over(start: Start, attach: Attach, colle
     until("they are there", lambda: traces(node)["waiting"] + traces(node)["exported"] == 3)
     assert node.stop() == 0
     assert len(collector.spans) == 3
+
+
+# ---- TLS
+
+
+def test_a_collector_with_tls_is_trusted_by_its_authority_alone(start: Start, attach: Attach, tmp_path: Path) -> None:
+    own, other = self_signed(tmp_path, "own"), self_signed(tmp_path, "other")
+    secured = Collector(identity=own)
+    try:
+        node = start(secured.url, f"trace.ca={own.certificate}")
+        spans(attach(node, "i", block=BLOCK), 2)
+        until("it has them", lambda: len(secured.spans) == 2)
+        assert node.stop() == 0
+        node = start(secured.url, f"trace.ca={other.certificate}")
+        spans(attach(node, "j", block=BLOCK), 2)
+        (line,) = until("it refuses", lambda: node.logged("the collector does not take spans", since_start=True))
+        assert "certificate" in line["reason"]
+        assert len(secured.spans) == 2
+    finally:
+        secured.close()
 
 
 # ---- configuration

@@ -435,8 +435,8 @@ void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_po
         lose(*job, key, reason::absent);
         continue;
       }
+      if (job->places[key].what != place::present) ++job->loaded[found->second.edge];  // a load may name it twice
       job->places[key].what = place::present;
-      ++job->loaded[found->second.edge];
       if (!job->named[key]) job->kept = std::min(job->kept, key);
     }
     loads_in_flight_.erase(found);

@@ -43,10 +43,7 @@ struct post_outcome {
 };
 
 post_outcome judge(const result<http::service_answer>& answer, std::string_view body) {
-  if (!answer) {
-    const bool answers_nonsense = answer.error().code() == error_code::malformed;
-    return {answers_nonsense ? post_result::refused : post_result::away, 0, answer.error().describe()};
-  }
+  if (!answer) return {post_result::away, 0, answer.error().describe()};
   const int status = answer->status;
   const std::string reason = "status " + std::to_string(status);
   if (status >= 200 && status < 300) return {post_result::taken, rejected_spans(body), {}};
@@ -175,9 +172,9 @@ class trace_exporter::exporting_loop : public std::enable_shared_from_this<expor
       return said.size() < most_answer_bytes;
     };
     try {
-      return judge(http::follow_service(options_.collector, {.method = "POST", .target = options_.target, .body = body},
-                                        limit, take, stop),
-                   said);
+      const auto answer = http::follow_service(
+          options_.collector, {.method = "POST", .target = options_.target, .body = body}, limit, take, stop);
+      return judge(answer, said);
     } catch (const std::exception& thrown) {  // out of descriptors or memory: later there may be some
       return {post_result::away, 0, thrown.what()};
     }
