@@ -282,7 +282,8 @@ typedef struct cenote_load_span {
 /* 1 when the node hands spans to a collector; else 0, and calls about spans do nothing. No system call. */
 CENOTE_API int cenote_wants_spans(cenote_session* session, uint32_t* out);
 /* Makes a span of the load where its request is sampled and the node has a collector. Never waits; a span that the node
- * does not take in time is dropped and counted there. CENOTE_INVALID_ARGUMENT: it ends before it begins. */
+ * does not take in time is dropped and counted there. CENOTE_INVALID_ARGUMENT: it ends before it begins, or a
+ * number is 2^63 or more. */
 CENOTE_API int cenote_trace_load(cenote_session* session, const cenote_load_span* load);
 
 /* ---- hand-over between nodes: since 1.6 ---------------------------------------------------------------------- */

@@ -270,7 +270,7 @@ class session {
   /// Whether the node hands spans of sampled requests to a collector. No system call.
   [[nodiscard]] bool wants_spans() const noexcept;
   /// Sends the span of a load, if the node wants it and its request is sampled. Never waits. Errors: invalid_argument
-  /// (a load that ends before it begins).
+  /// (a load that ends before it begins, numbers beyond 2^63).
   result<void> trace_load(const traced_load& load);
 
   // ---- groups of ranks

@@ -54,6 +54,7 @@ result<void> session::trace_load(const traced_load& load) {
                          .blocks = load.blocks,
                          .ready = load.loaded,
                          .bytes = load.bytes};
+  if (!local::is_sane(made)) return fail(error_code::invalid_argument, "a number of a load is too large");
   spans_.add(made);
   return {};
 }

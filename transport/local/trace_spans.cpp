@@ -39,7 +39,9 @@ trace_span get(byte_reader& input) {
   return made;
 }
 
-/// Refuses numbers beyond the signed range, which a collector could read as others.
+}  // namespace
+
+// Refuses numbers beyond the signed range, which a collector could read as others.
 bool is_sane(const trace_span& span) noexcept {
   constexpr std::uint64_t latest = std::numeric_limits<std::int64_t>::max();
   const bool is_known = span.kind == span_kind::prefetch || span.kind == span_kind::load;
@@ -48,8 +50,6 @@ bool is_sane(const trace_span& span) noexcept {
   return is_known && span.end <= span_end::refused && is_valid(span.parent) && has_time && has_counts &&
          span.outcome.duration.count() >= 0;
 }
-
-}  // namespace
 
 std::vector<std::byte> encode(const span_batch& batch) {
   byte_writer out;
@@ -61,7 +61,7 @@ std::vector<std::byte> encode(const span_batch& batch) {
 
 result<span_batch> decode_spans(std::span<const std::byte> payload) {
   byte_reader input(payload);
-  span_batch made{.spans = {}, .dropped = input.get<std::uint64_t>()};
+  span_batch made{.spans = {}, .dropped = input.get<std::uint32_t>()};
   const auto count = input.get<std::uint32_t>();
   if (count > span_batch::capacity) return fail(error_code::malformed, "a frame has too many spans");
   made.spans.reserve(count);

@@ -38,10 +38,13 @@ struct trace_span {
 /// Spans of one frame.
 struct span_batch {
   std::vector<trace_span> spans;
-  std::uint64_t dropped = 0;  ///< by the client since its last frame, for want of room
+  std::uint32_t dropped = 0;  ///< by the client since its last frame, for want of room
 
   static constexpr std::size_t capacity = 256;
 };
+
+/// False: the node refuses it, with all others of its frame.
+[[nodiscard]] bool is_sane(const trace_span& span) noexcept;
 
 [[nodiscard]] std::vector<std::byte> encode(const span_batch& batch);
 /// Errors: malformed.
