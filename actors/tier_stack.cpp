@@ -25,6 +25,14 @@ std::vector<blocks::edge_options> edges_of(const config::node_config& config) {
   return all;
 }
 
+std::vector<std::string_view> edge_names(const config::node_config& config) {
+  std::vector<std::string_view> all;
+  for (const lower_tier_kind& each : lower_tier_kinds()) {
+    if (each.is_wanted(config)) all.push_back(each.name);
+  }
+  return all;
+}
+
 std::vector<finding> check_lower_tiers(const config::node_config& config) {
   std::vector<finding> all;
   for (const lower_tier_kind& each : lower_tier_kinds()) {

@@ -18,6 +18,8 @@ namespace cenote {
 [[nodiscard]] std::span<const lower_tier_kind> lower_tier_kinds();
 /// What the block tier does with those that the configuration wants.
 [[nodiscard]] std::vector<blocks::edge_options> edges_of(const config::node_config& config);
+/// Names of those tiers, in that order.
+[[nodiscard]] std::vector<std::string_view> edge_names(const config::node_config& config);
 /// Obstacles to opening those; see lower_tier_kind::check.
 [[nodiscard]] std::vector<finding> check_lower_tiers(const config::node_config& config);
 /// Makes those, in the same order.

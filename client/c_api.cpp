@@ -159,6 +159,7 @@ result<client::prefetch_options> prefetch_options_of(const cenote_prefetch_optio
   if ((in->given & CENOTE_PREFETCH_PER_KI_TOKEN) != 0) out.per_ki_token = milliseconds_of(in->per_ki_token_ns);
   if ((in->given & CENOTE_PREFETCH_PREFILL_RATE) != 0) out.prefill_rate = in->prefill_tokens_per_s;
   if ((in->given & CENOTE_PREFETCH_THRESHOLD) != 0) out.threshold_tokens = in->threshold_tokens;
+  out.trace = cenote::parse_traceparent(text_of(in->traceparent));
   return out;
 }
 
@@ -351,6 +352,29 @@ int cenote_prefetch_cancel(cenote_prefetch* prefetch) {
 
 void cenote_prefetch_free(cenote_prefetch* prefetch) {
   free_handle(prefetch);
+}
+
+int cenote_wants_spans(cenote_session* session, uint32_t* out) {
+  return call(session, [&](session_object& target) {
+    if (out == nullptr) return null_argument("out");
+    *out = target.impl->wants_spans() ? 1 : 0;
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
+int cenote_trace_load(cenote_session* session, const cenote_load_span* load) {
+  return call(session, [&](session_object& target) {
+    if (load == nullptr) return null_argument("load");
+    const auto given = versioned(*load, "cenote_load_span");
+    if (!given) return failed(given.error());
+    const auto parent = cenote::parse_traceparent(text_of(given->traceparent));
+    return finish(target.impl->trace_load({.parent = parent.value_or(cenote::trace_context()),
+                                           .begin_ns = given->begin_ns,
+                                           .end_ns = given->end_ns,
+                                           .blocks = given->blocks_asked,
+                                           .loaded = given->blocks_loaded,
+                                           .bytes = given->bytes}));
+  });
 }
 
 int cenote_publish(cenote_session* session, const void* request, size_t request_size, cenote_keys keys, uint32_t group,

@@ -35,9 +35,9 @@ extern "C" {
 /* 1.1: prefetch options, length, stop, cancel; keep. 1.2: gather, scatter, copy. 1.3: a prefetch's threshold_tokens.
  * 1.4: devices, streams, events; stream and block_offset of copies. 1.5: locate. 1.6: publish, follow.
  * 1.7: groups of ranks. 1.8: sessions whose blocks lie on a device. 1.9: unconfirmed.
- * 1.10: bytes_registered and registration_ns of cenote_stats. */
+ * 1.10: bytes_registered and registration_ns of cenote_stats. 1.11: spans of sampled requests. */
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR 10
+#define CENOTE_ABI_MINOR 11
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {
@@ -239,6 +239,9 @@ typedef struct cenote_prefetch_options {
   uint64_t per_ki_token_ns;
   uint64_t
       prefill_tokens_per_s; /* of this engine: what recomputing would bring sooner is not loaded. 0: no comparison */
+  /* Since 1.11. The request's W3C trace context, "00-<trace>-<parent>-01": where it is sampled, and the node has a
+   * collector, the prefetch becomes a span of that trace. Null, or a text that is no trace context: no span. */
+  const char* traceparent;
 } cenote_prefetch_options;
 
 /* Asks the node to bring the chain's blocks up, in order; returns at once. A hint: acquire or get_into take what came.
@@ -261,6 +264,27 @@ CENOTE_API int cenote_prefetch_cancel(cenote_prefetch* prefetch);
 /* Frees the handle; one that is not done is cancelled. Beside another call it takes effect when that has ended. NULL is
  * allowed. */
 CENOTE_API void cenote_prefetch_free(cenote_prefetch* prefetch);
+
+/* ---- spans of requests: since 1.11 --------------------------------------------------------------------------- */
+
+/* The time that the engine took to load a request's blocks. */
+typedef struct cenote_load_span {
+  uint32_t struct_size;
+  uint32_t reserved;       /* 0 */
+  const char* traceparent; /* as in cenote_prefetch_options */
+  uint64_t begin_ns;       /* since 1970 */
+  uint64_t end_ns;
+  uint64_t blocks_asked;
+  uint64_t blocks_loaded;
+  uint64_t bytes; /* loaded */
+} cenote_load_span;
+
+/* 1 when the node hands spans to a collector; else 0, and calls about spans do nothing. No system call. */
+CENOTE_API int cenote_wants_spans(cenote_session* session, uint32_t* out);
+/* Makes a span of the load where its request is sampled and the node has a collector. Never waits; a span that the node
+ * does not take in time is dropped and counted there. CENOTE_INVALID_ARGUMENT: it ends before it begins, or a
+ * number is 2^63 or more. */
+CENOTE_API int cenote_trace_load(cenote_session* session, const cenote_load_span* load);
 
 /* ---- hand-over between nodes: since 1.6 ---------------------------------------------------------------------- */
 

@@ -197,6 +197,7 @@ session::session(attachment parts, session_options options, std::shared_ptr<devi
       lookup_(memory::index_reader(index_.tables), versions_, memory_, pin_slots_, memory::hint_reader(index_.hints)),
       grants_(memory_),
       socket_(options_.socket, std::move(parts.socket), ids_),
+      spans_(socket_.descriptor()),
       channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, reservations_,
                options_.check_interval),
       watch_(versions_, slabs_),
@@ -559,6 +560,7 @@ result<prefetch_ticket> session::prefetch(key_batch keys, std::uint32_t group, c
                          .group = group,
                          .epoch = channel_.epoch(),
                          .chain = terms->chain};
+  begin_span(ticket, options);
   const time_point until = deadline();
   std::vector<memory::submission> batch;
   for (std::size_t first = 0; first < keys.count; first += channel::max_batch) {
@@ -580,6 +582,7 @@ result<prefetch_ticket> session::prefetch(key_batch keys, std::uint32_t group, c
     ticket.requests.push_back(std::move(*sent));
   }
   ticket.done = ticket.told = ticket.requests.empty();
+  if (ticket.done) ticket.trace.reset();  // of no blocks
   return ticket;
 }
 
@@ -611,6 +614,7 @@ result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
   while (!ticket.done) {
     if (channel_.epoch() != ticket.epoch) {
       ticket.length = prefix_of(ticket);
+      end_span(ticket, local::span_end::worker_replaced);
       drop(ticket);
       ticket.done = true;
       break;
@@ -638,6 +642,7 @@ result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
       continue;
     }
     if ((*outcome)->code != 0) {
+      end_span(ticket, local::span_end::refused, &**outcome);
       drop(ticket);
       ticket.done = true;
       if (static_cast<error_code>((*outcome)->code) == error_code::limit_exceeded) {
@@ -662,6 +667,7 @@ result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
     ticket.length = (*outcome)->value;
     ticket.done = ticket.requests.empty();
     if (ticket.done && ticket.length == 0) ticket.told = true;  // nothing is kept
+    if (ticket.done) end_span(ticket, local::span_end::answered, &**outcome);
   }
   return true;
 }
@@ -803,6 +809,7 @@ result<void> session::cancel(prefetch_ticket& ticket) {
 
 void session::drop(prefetch_ticket& ticket) {
   if (in_child()) return;
+  end_span(ticket, local::span_end::cancelled);
   for (const request_ptr& each : ticket.requests) channel_.forget(*each);
   ticket.requests.clear();
   // Should the word not arrive, the node ends it by its own limits.
@@ -968,6 +975,7 @@ result<void> session::close() {
   if (reservations_.size() == 0 && may_be_written_.load(std::memory_order_acquire) == 0) {
     memory_.header().device_writes.store(0, std::memory_order_release);
   }
+  if (alive) spans_.flush();
   if (alive) static_cast<void>(leave_node());
   return {};
 }

@@ -29,10 +29,12 @@
 #include "client/grant_pool.hpp"
 #include "client/slab_map.hpp"
 #include "client/slab_watch.hpp"
+#include "client/span_outbox.hpp"
 #include "client/use_rate.hpp"
 #include "core/block_key.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
+#include "core/trace_context.hpp"
 #include "memory/lookup.hpp"
 #include "memory/pin_slots.hpp"
 #include "memory/prefetch_terms.hpp"
@@ -140,6 +142,22 @@ struct prefetch_options {
   std::optional<std::chrono::milliseconds> per_ki_token;  ///< … for each 1,024 tokens that are not in DRAM
   std::optional<std::uint64_t> prefill_rate;              ///< tokens/s of this engine; 0: recomputing is no alternative
   std::optional<std::uint32_t> threshold_tokens;          ///< fewer tokens in lower tiers are not brought up
+  std::optional<trace_context> trace{};                   ///< of the request; with a sampled one a span is made
+};
+
+/// When something began that is to have a span.
+struct trace_start {
+  trace_context parent{};
+  std::uint64_t at_ns = 0;  ///< since 1970
+  time_point began{};
+};
+
+/// A load of an engine, for its span.
+struct traced_load {
+  trace_context parent{};
+  std::uint64_t begin_ns = 0, end_ns = 0;  ///< since 1970
+  std::uint64_t blocks = 0, loaded = 0;    ///< in all, and of them those that are in place
+  std::uint64_t bytes = 0;
 };
 
 /// A chain on its way up from the lower tiers. Used by one thread at a time; must not outlive its session.
@@ -152,8 +170,9 @@ struct prefetch_ticket {
   std::vector<request_ptr> requests{};  ///< one for each max_batch keys; the last is answered when the prefetch ends
   std::uint64_t length = 0;             ///< when done: blocks of the prefix that were resident then
   bool done = false;
-  bool told = false;     ///< the node was told that the prefetch and its hold are not wanted any more
-  bool follows = false;  ///< a request: `keys` grows as its blocks come
+  bool told = false;                   ///< the node was told that the prefetch and its hold are not wanted any more
+  bool follows = false;                ///< a request: `keys` grows as its blocks come
+  std::optional<trace_start> trace{};  ///< its span is not sent yet
 
   [[nodiscard]] key_batch batch() const noexcept { return {keys.data(), width == 0 ? 0 : keys.size() / width, width}; }
 };
@@ -247,6 +266,12 @@ class session {
   result<void> cancel(prefetch_ticket& ticket);
   /// Ends the prefetch, or its hold. For a ticket that nobody waits for any more.
   void drop(prefetch_ticket& ticket);
+
+  /// Whether the node hands spans of sampled requests to a collector. No system call.
+  [[nodiscard]] bool wants_spans() const noexcept;
+  /// Sends the span of a load, if the node wants it and its request is sampled. Never waits. Errors: invalid_argument
+  /// (a load that ends before it begins, numbers beyond 2^63).
+  result<void> trace_load(const traced_load& load);
 
   // ---- groups of ranks
 
@@ -389,6 +414,9 @@ class session {
   result<void> leave_node();
   std::size_t ask_reach(key_batch keys, std::uint32_t group, time_point until);
   result<void> tell(memory::operation what, const prefetch_ticket& ticket);
+  // session_trace.cpp
+  void begin_span(prefetch_ticket& ticket, const prefetch_options& options) const;
+  void end_span(prefetch_ticket& ticket, local::span_end end, const memory::completion* answer = nullptr);
 
   // session_group.cpp
   [[nodiscard]] bool knows(const group_ticket& group) const noexcept;
@@ -445,6 +473,7 @@ class session {
   grant_pool grants_;
   reservations reservations_;
   connection socket_;
+  span_outbox spans_;
   channel channel_;
 
   const call_gate* gate_ = nullptr;  ///< set before the session is shared; null: active_ counts

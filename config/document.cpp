@@ -34,6 +34,7 @@ std::string_view about_section(std::string_view section) {
   if (section == "node") return "The daemon itself.";
   if (section == "dram") return "The DRAM tier.";
   if (section == "publish") return "Events about what the node holds, for an index of many: see events.md.";
+  if (section == "trace") return "Spans of requests for a collector of OpenTelemetry: see `how-to/observe.md`.";
   if (section == "prefetch") return "What is brought up from lower tiers, and for how long: see `prefetch.md`.";
   if (section == "optimize") return "Estimates from the requests of a running node: see `optimize.md`.";
   if (section == "session") return "Limits of each attached process.";

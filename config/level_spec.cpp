@@ -21,9 +21,9 @@ const std::vector<std::string>& level_names() {
 
 /// Whoever writes a line: the names that the sources give to logger(), in their order.
 const std::vector<std::string>& component_names() {
-  static const std::vector<std::string> names{"cluster",  "dram",   "gpu",      "indexer",  "keeper",
-                                              "manager",  "nvme",   "optimize", "prefetch", "publisher",
-                                              "recovery", "remote", "server",   "session",  "worker"};
+  static const std::vector<std::string> names{"cluster", "dram",     "gpu",      "indexer",   "keeper",   "manager",
+                                              "nvme",    "optimize", "prefetch", "publisher", "recovery", "remote",
+                                              "server",  "session",  "trace",    "worker"};
   return names;
 }
 

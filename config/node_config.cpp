@@ -17,6 +17,7 @@
 #include "config/cluster_rules.hpp"
 #include "config/level_spec.hpp"
 #include "config/toml_reader.hpp"
+#include "config/trace_rules.hpp"
 #include "core/device_spec.hpp"
 #include "core/runtime_paths.hpp"
 
@@ -159,6 +160,20 @@ result<> check_gpu(const node_config& config) {
   return {};
 }
 
+result<> check_trace(const node_config& config) {
+  const trace_section& trace = config.trace;
+  if (trace.otlp.empty())
+    return trace.ca.empty() ? result<>() : refuse(config.settings, "trace.ca", "needs trace.otlp, the collector");
+  const auto collector = parse_collector(trace.otlp);
+  if (!collector) return refuse(config.settings, "trace.otlp", collector.error().message());
+  if (collector->server.has_tls && trace.ca.empty())
+    return refuse(config.settings, "trace.otlp",
+                  "needs trace.ca, which the collector's certificate is checked against");
+  if (!collector->server.has_tls && !trace.ca.empty())
+    return refuse(config.settings, "trace.ca", "is for https:// in trace.otlp alone");
+  return {};
+}
+
 /// The kernel takes no longer name for a socket.
 result<> check_socket(const node_config& config) {
   constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;
@@ -252,6 +267,7 @@ result<> check_together(const node_config& config) {
   if (auto checked = check_gpu(config); !checked) return checked;
   if (const auto fault = cluster_fault(config.cluster)) return refuse(settings, fault->key, fault->why);
   if (auto checked = check_publish(config); !checked) return checked;
+  if (auto checked = check_trace(config); !checked) return checked;
   if (auto checked = check_quotas(config); !checked) return checked;
   if (const auto levels = parse_level_spec(config.log.level); !levels)
     return refuse(settings, "log.level", levels.error().message());

@@ -117,6 +117,11 @@ struct publish_section {
   std::string name;      ///< of the node in topics; empty: cluster_section::name
 };
 
+struct trace_section {
+  std::string otlp;  ///< the collector of spans, "http://HOST:PORT/v1/traces"; empty: none are made
+  std::string ca;    ///< PEM file of authorities, for https
+};
+
 struct prefetch_section {
   prefetch_policy policy = prefetch_policy::timeout;
   std::chrono::nanoseconds base{};
@@ -229,6 +234,7 @@ struct node_config {
   remote_section remote;
   cluster_section cluster;
   publish_section publish;
+  trace_section trace;
   prefetch_section prefetch;
   optimize_section optimize;
   session_section session;

@@ -444,6 +444,15 @@ constexpr std::array keys{
          .type = string,
          .about = "The node's name in topics, `kv@node:<name>@<model>`: 1 to 64 letters, digits, `.`, `_`, `-`. Empty: "
                   "`cluster.name`."}),
+    bound<&node_config::trace, &trace_section::otlp>(
+        {.name = "trace.otlp",
+         .type = string,
+         .about = "Collector of OpenTelemetry that takes spans of sampled requests, as OTLP in JSON over HTTP: "
+                  "`http://127.0.0.1:4318/v1/traces`, or `https://` with `trace.ca`. Empty: none are made."}),
+    bound<&node_config::trace, &trace_section::ca>(
+        {.name = "trace.ca",
+         .type = string,
+         .about = "PEM file of the authorities that the collector's certificate is checked against, for `https://`."}),
     bound<&node_config::prefetch, &prefetch_section::policy>(
         {.name = "prefetch.policy",
          .type = choice,

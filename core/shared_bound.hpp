@@ -36,8 +36,9 @@ enum class node_bound : std::uint8_t {
   guest_instances,
   device_sessions,
   blank_blocks,
+  trace_spans,
 };
-inline constexpr std::size_t node_bounds = static_cast<std::size_t>(node_bound::blank_blocks) + 1;
+inline constexpr std::size_t node_bounds = static_cast<std::size_t>(node_bound::trace_spans) + 1;
 
 /// The holders that share a bound.
 enum class share_kind : std::uint8_t {
@@ -68,6 +69,7 @@ inline constexpr std::array<node_bound_row, node_bounds> node_bound_table{{
     {node_bound::guest_instances, "instances of other nodes", 1024, share_kind::user, "most_instances"},
     {node_bound::device_sessions, "sessions on one device", 0, share_kind::user_and_group, "node.max_sessions"},
     {node_bound::blank_blocks, "blank blocks", 0, share_kind::user_and_group, "dram.capacity"},
+    {node_bound::trace_spans, "spans that wait", 8192, share_kind::user_and_group, "most_spans"},
 }};
 
 [[nodiscard]] constexpr const node_bound_row& row_of(node_bound bound) noexcept {

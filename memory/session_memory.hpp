@@ -103,7 +103,8 @@ struct asked_ids {
 static_assert(sizeof(asked_ids) == max_key_bytes);
 
 enum class completion_kind : std::uint16_t {
-  done = 1,      ///< `value`: how many took effect; `code`, `index`: the first refusal of the batch and where
+  done = 1,      ///< `value`: how many took effect; `code`, `index`: the first refusal of the batch and where; of a
+                 ///< prefetch: see prefetch_outcome
   reserved = 2,  ///< parts `value` of `block`, `grant_version`: yours to write
   present = 3,   ///< reserve: the key is complete already; do not write
   pending = 4,   ///< reserve: another session writes these parts; do not write
@@ -179,6 +180,7 @@ struct session_header {
   std::atomic<std::uint32_t> asks_tiers;                ///< worker: a tier below says what it holds only when asked
   std::atomic<std::uint32_t> wrong_blocks;              ///< worker: blocks that did not have the bytes of their sums
   std::atomic<std::uint64_t> machine_choice[3];         ///< worker: choice_words; 0: no choice
+  std::atomic<std::uint32_t> wants_spans;               ///< worker: it takes frames of spans; 0 from older ones
   alignas(64) std::atomic<std::uint64_t> submit_tail;   ///< client
   std::atomic<std::uint32_t> client_sleeps;             ///< client: ring the completion doorbell; who rings clears it
   std::atomic<std::uint64_t> touches_dropped;           ///< client: touch records it had no room for

@@ -879,6 +879,10 @@ ERRORS = Row(
                 per_second("cenote_remote_dropped_total{@}", "blocks not put"),
                 per_second("cenote_dram_touches_dropped_total{@}", "uses"),
                 per_second("cenote_curve_requests_dropped_total{@}", "requests of curves"),
+                Query(
+                    "sum by (instance, reason) (rate(cenote_trace_spans_dropped_total{@}[~]))",
+                    "{{instance}} spans, {{reason}}",
+                ),
                 per_second("cenote_log_dropped_total{@}", "lines of the log"),
             ],
             "What was left out a second since there was too much of it, or no room.",

@@ -18,6 +18,8 @@
 #include "core/random_number.hpp"
 #include "core/shared_bound.hpp"
 #include "core/stored_identity.hpp"
+#include "core/text.hpp"
+#include "transport/local/trace_spans.hpp"
 #include "worker/access.hpp"
 
 namespace cenote {
@@ -403,6 +405,8 @@ void attachments::prepare(const session_resources& session) const {
   const bool asks = context_.asks_tiers || tier_of(session.instance) != 0;
   memory::shared_store(session.view.header().asks_tiers, asks ? 1 : 0, std::memory_order_relaxed,
                        "session.asks_tiers"_point);
+  memory::shared_store(session.view.header().wants_spans, context_.exporter ? 1 : 0, std::memory_order_relaxed,
+                       "session.wants_spans"_point);
   session.view.hand_over(words_in_use());
 }
 
@@ -560,6 +564,23 @@ result<void> attachments::send_unconfirmed(connection& connection, const local::
                                local::encode(local::unconfirmed_reply{counted.removals, counted.places}));
       });
   context_.count_unconfirmed(session->second.resources->identity, take);
+  return {};
+}
+
+result<void> attachments::take_spans(const connection& connection, const local::frame& frame) {
+  const auto found = sessions_.find(connection.session);
+  if (found == sessions_.end()) return fail(error_code::malformed, "spans before attach");
+  const auto batch = local::decode_spans(frame.payload);
+  if (!batch) return std::unexpected(batch.error());
+  if (!context_.exporter) return {};  // the client read the word of an earlier worker
+  const session_resources& session = *found->second.resources;
+  const auto origin = std::make_shared<traces::span_origin>(traces::span_origin{
+      .session = session.number,
+      .client = std::string(cut_text(session.client_name, traces::most_text_bytes)),
+      .instance_group = std::string(cut_text(session.instance_group, traces::most_text_bytes)),
+      .tiers = tier_of(session.instance) == 0 ? context_.tiers : std::vector<std::string_view>{"dram"}});
+  context_.exporter->add({.uid = static_cast<std::uint32_t>(session.uid), .group = session.instance_group}, origin,
+                         *batch);
   return {};
 }
 

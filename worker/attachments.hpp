@@ -57,6 +57,8 @@ class attachments {
   result<void> send_slabs(connection& connection, const local::frame& frame);
   /// Success: it is answered later.
   result<void> send_unconfirmed(connection& connection, const local::frame& frame);
+  /// Nothing is answered but a refusal.
+  result<void> take_spans(const connection& connection, const local::frame& frame);
   /// Success: it is answered when what the session held is free.
   result<void> detach(connection& connection, const local::frame_header& request);
   /// Frees what the session holds; what a device may still be writing for it only after its quarantine.

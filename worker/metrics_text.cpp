@@ -117,6 +117,7 @@ metric_families collect(const node_facts& facts) {
   all.gauge("cenote_build_info", "1, with the version.", 1.0, {{"version", std::string(product_version())}});
   all.figures(facts.figures);
   all.figures(facts.server);
+  all.figures(facts.trace);
   all.figures(report.dram);
   all.figures(report.dram.counters);
   all.figures(facts.populated);

@@ -11,6 +11,7 @@
 #include "tiers/prefetch/status.hpp"
 #include "worker/metrics_place.hpp"
 #include "worker/node_figures.hpp"
+#include "worker/trace_exporter/trace_report.hpp"
 
 namespace cenote {
 
@@ -21,6 +22,8 @@ struct node_facts {
   metrics_place metrics{};
   config::dram_section dram;  ///< as the node runs with it
   server_report server;
+  trace_report trace{};
+  std::string collector{};  ///< of spans; empty: none
   blocks::populate_status populated;
   std::shared_ptr<const machine_decisions> copies = std::make_shared<const machine_decisions>();  ///< never null
   report_ptr report;                                                                              ///< never null
@@ -50,6 +53,7 @@ static_assert(rows_are_complete<watch_figures>(), "a figure has no row");
 void for_each_figure_table(auto&& see) {
   see(figure_table<node_figures>::rows);
   see(figure_table<server_report>::rows);
+  see(figure_table<trace_report>::rows);
   see(figure_table<blocks::store_status>::rows);
   see(figure_table<blocks::store_counters>::rows);
   see(figure_table<blocks::populate_status>::rows);

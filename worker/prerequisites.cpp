@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -119,6 +120,15 @@ finding check_metrics(const endpoint& address) {
   return {level::ok, "metrics port", address.text()};
 }
 
+/// The node serves without spans.
+finding check_collector(const config::trace_section& trace) {
+  if (!trace.ca.empty() && ::access(trace.ca.c_str(), R_OK) != 0) {
+    return {level::warn, "collector", trace.otlp, fmt::format("{} cannot be read, so no span is handed over", trace.ca),
+            "trace.ca"};
+  }
+  return {level::ok, "collector", trace.otlp};
+}
+
 }  // namespace
 
 // "6.1.0-13-amd64" -> {6, 1}
@@ -147,6 +157,7 @@ std::vector<finding> check_prerequisites(const config::node_config& config, cons
   if (is_elsewhere || all.back().severity == level::ok) all.push_back(check_socket(config));
   if (config.metrics.listen && config.metrics.listen->port != 0) all.push_back(check_metrics(*config.metrics.listen));
   all.push_back(check_stop_limit(config, root));
+  if (!config.trace.otlp.empty()) all.push_back(check_collector(config.trace));
   std::ranges::move(check_lower_tiers(config), std::back_inserter(all));
   if (!config.cluster.name.empty()) std::ranges::move(check_cluster(config.cluster, root), std::back_inserter(all));
   return all;

@@ -516,6 +516,7 @@ result<void> server::dispatch(connection& connection, local::frame& frame) {
     case local::frame_type::reattach: return sessions_->reattach(connection, frame);
     case local::frame_type::slabs: return sessions_->send_slabs(connection, frame);
     case local::frame_type::unconfirmed: return sessions_->send_unconfirmed(connection, frame);
+    case local::frame_type::spans: return sessions_->take_spans(connection, frame);
     case local::frame_type::detach: return sessions_->detach(connection, frame.header);
     case local::frame_type::admin: return admin(connection, frame);
     default:
@@ -557,6 +558,8 @@ node_facts server::facts_of(const report_ptr& report) {
           .metrics = context_.metrics(),
           .dram = config_.get()->dram,
           .server = own_report(),
+          .trace = context_.exporter ? context_.exporter->report() : trace_report(),
+          .collector = config_.get()->trace.otlp,
           .populated = context_.populated(),
           .copies = context_.copies(),
           .report = report};

@@ -6,7 +6,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "actors/cluster_messages.hpp"
 #include "actors/data_path.hpp"
@@ -17,6 +19,7 @@
 #include "tiers/remote/backend.hpp"
 #include "transport/local/keeper_link.hpp"
 #include "worker/metrics_place.hpp"
+#include "worker/trace_exporter/trace_exporter.hpp"
 
 namespace cenote {
 
@@ -49,6 +52,8 @@ struct server_context {
   std::shared_ptr<cluster::pool> blocks{};  ///< of a cluster's nodes; null: the node is alone
   consensus_actor groups{};                 ///< of ranks
   live_curves_actor curves{};               ///< none: no request is watched
+  std::shared_ptr<traces::trace_exporter> exporter{};  ///< null: clients make no spans
+  std::vector<std::string_view> tiers{};               ///< below DRAM, by edge
 };
 
 /// The configuration that holds now. Thread-safe.

@@ -213,6 +213,8 @@ std::string status_json(const node_facts& facts, const status_reader& reader) {
   if (!facts.metrics.problem.empty()) all["node"]["metrics_problem"] = facts.metrics.problem;
   put_figures(all, facts.figures);
   put_figures(all, facts.server);
+  put_figures(all, facts.trace);
+  if (!facts.collector.empty()) all["trace"]["collector"] = facts.collector;
   put_dram(all, facts);
   all["copies"] = copies_of(*facts.copies);
   for (const tier_report_ptr& each : facts.report->described()) put_described(all, *each, reader);

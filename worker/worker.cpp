@@ -31,7 +31,10 @@
 #include "cluster/handovers.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
+#include "config/trace_rules.hpp"
 #include "core/device_spec.hpp"
+#include "core/machine.hpp"
+#include "core/version.hpp"
 #include "transport/http/server.hpp"
 #include "worker/copy_watch.hpp"
 #include "worker/device_host.hpp"
@@ -40,6 +43,7 @@
 #include "worker/publisher/publisher.hpp"
 #include "worker/recovery.hpp"
 #include "worker/server.hpp"
+#include "worker/trace_exporter/trace_exporter.hpp"
 
 namespace cenote {
 
@@ -200,6 +204,7 @@ class worker {
         tiers_.top, tiers_.planner, [this](const std::string& reason) { fatal(reason); }, tiers_.lower, others, groups_,
         curves_);
     bind_http();
+    if (auto exporting = export_spans(); !exporting) return exporting;
     server_context context{
         system_,
         keeper_,
@@ -220,7 +225,9 @@ class worker {
         others,
         blocks_,
         groups_,
-        curves_};
+        curves_,
+        exporter_,
+        edge_names(*config_)};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
@@ -431,6 +438,25 @@ class worker {
     return {};
   }
 
+  /// Spans of requests, to a collector.
+  result<void> export_spans() {
+    const config::trace_section& trace = config_->trace;
+    if (trace.otlp.empty()) return {};
+    auto collector = config::parse_collector(trace.otlp);
+    if (!collector) return std::unexpected(collector.error().in("trace.otlp"));
+    std::string name = config_->publish.name.empty() ? config_->cluster.name : config_->publish.name;
+    traces::resource_texts resource{{"service.name", "cenote"},
+                                    {"service.version", std::string(product_version())},
+                                    {"host.name", first_line("/proc/sys/kernel/hostname").value_or("")}};
+    if (!name.empty()) resource.emplace_back("service.instance.id", std::move(name));
+    auto made = traces::trace_exporter::start({.collector = {.address = collector->server.address, .ca = trace.ca},
+                                               .target = std::move(collector->target),
+                                               .resource = std::move(resource)});
+    if (!made) return std::unexpected(made.error().in("trace.otlp"));
+    exporter_ = std::move(*made);
+    return {};
+  }
+
   /// How many of the configured ones an earlier worker had open.
   [[nodiscard]] std::uint32_t devices_taken_over(
       const std::map<tier_number, std::vector<local::registry_entry>>& entries) const {
@@ -624,6 +650,7 @@ class worker {
     server_->stop();
     for (const auto& each : devices_) each->end_actors();
     server_.reset();
+    exporter_.reset();  // now that no client hands in spans
     caf::anon_send_exit(node_, caf::exit_reason::user_shutdown);
     node_ = nullptr;
     tiers_ = {};
@@ -681,6 +708,7 @@ class worker {
   quota_mover_actor mover_;   ///< none: quotas stay
   node_actor node_;
   std::shared_ptr<health> alive_ = std::make_shared<health>();
+  std::shared_ptr<traces::trace_exporter> exporter_;  ///< null: clients make no spans
   std::unique_ptr<server> server_;
   std::unique_ptr<http::server> http_;
   std::unique_ptr<publishing::publisher> publisher_;  ///< null: nothing is published

@@ -9,6 +9,7 @@
 //                 "candidates": {"memcpy": number}}},
 //    "gpu":      {"devices": [{"device", "state", "why", "capacity", "used", "blocks", "commits", "demoted",
 //                 "promoted", "evicted", "demotions_dropped"}]},
+//    "trace":    {"collector", "exported", "waiting", "dropped": {"reason": number}},
 //    "instances":[{"id", "group", "blocks", "bytes", "sessions", "index_slots"}],
 //    "groups":   [{"name", "quota", "used"}],
 //    "rank_groups": [{"name", "uid", "instance_group", "state", "epoch", "size", "here", "ranks", "coordinator",
@@ -32,6 +33,7 @@
 #include "core/text.hpp"
 #include "core/units.hpp"
 #include "tiers/remote/counters.hpp"
+#include "worker/trace_exporter/trace_report.hpp"
 
 namespace cenote {
 
@@ -182,6 +184,17 @@ std::string loads_text(const json& status) {
       from.probes, from.recompute_s, from.saved_s, from.waited_s, from.lost_s);
 }
 
+/// Of nodes with a collector.
+std::string traces_text(const json& status) {
+  const std::string collector = text_of(member(status, "trace"), "collector");
+  if (collector.empty() || collector == "-") return {};
+  const auto spans = figures_in<trace_report>(status);
+  const std::uint64_t dropped =
+      spans.dropped_by_client + spans.dropped_full + spans.dropped_away + spans.dropped_refused + spans.dropped_at_stop;
+  return fmt::format("traces    {} spans to {}, {} waiting, {} dropped\n", spans.exported, collector, spans.waiting,
+                     dropped);
+}
+
 std::string section(std::string_view title, const table& rows) {
   return rows.empty() ? std::string() : fmt::format("\n{}\n{}", title, rows.text());
 }
@@ -252,7 +265,7 @@ exit_code run_status(const std::string& socket, bool as_json) {
 
 std::string status_text(const json& status) {
   return node_text(status) + gpu_text(status) + dram_text(status) + populate_text(status) + copies_text(status) +
-         nvme_text(status) + remote_text(status) + cluster_line(status) + loads_text(status) +
+         nvme_text(status) + remote_text(status) + cluster_line(status) + loads_text(status) + traces_text(status) +
          instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
          rank_groups_text(member(status, "rank_groups")) + sessions_text(member(status, "sessions")) +
          counters_text(member(status, "counters"));

@@ -12,7 +12,7 @@ from pathlib import Path
 from . import errors
 
 ABI_MAJOR = 1
-ABI_MINOR = 10  # the oldest that has all we call
+ABI_MINOR = 11  # the oldest that has all we call
 WHOLE_BLOCK = -1
 WRITABLE, PRESENT, PENDING = 1, 2, 3
 APPEND = (1 << 64) - 1
@@ -118,6 +118,20 @@ class PrefetchOptions(ctypes.Structure):
         ("base_ns", c_uint64),
         ("per_ki_token_ns", c_uint64),
         ("prefill_tokens_per_s", c_uint64),
+        ("traceparent", c_char_p),
+    )
+
+
+class LoadSpan(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("reserved", c_uint32),
+        ("traceparent", c_char_p),
+        ("begin_ns", c_uint64),
+        ("end_ns", c_uint64),
+        ("blocks_asked", c_uint64),
+        ("blocks_loaded", c_uint64),
+        ("bytes", c_uint64),
     )
 
 
@@ -168,6 +182,8 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_prefetch_stop": (c_void_p,),
     "cenote_prefetch_cancel": (c_void_p,),
     "cenote_prefetch_keys": (c_void_p, POINTER(Keys)),
+    "cenote_wants_spans": (c_void_p, POINTER(c_uint32)),
+    "cenote_trace_load": (c_void_p, POINTER(LoadSpan)),
     "cenote_publish": (c_void_p, c_void_p, c_size_t, Keys, c_uint32, c_uint64, c_int, POINTER(c_uint64)),
     "cenote_follow": (c_void_p, c_void_p, c_size_t, c_char_p, c_uint32, c_uint64, POINTER(c_void_p)),
     "cenote_put": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_uint64)),

@@ -27,12 +27,18 @@ def _time(value: float | None, name: str) -> int:
     return int(value * 1e9)
 
 
+def as_traceparent(text: str | None) -> bytes | None:
+    """For the library, to which anything but a trace context is none."""
+    return None if text is None else text.encode("ascii", "replace")
+
+
 def raw_options(
     policy: str | None,
     base: float | None,
     per_ki_token: float | None,
     prefill_tokens_per_s: float | None,
     threshold_tokens: int | None,
+    traceparent: str | None = None,
 ) -> lib.PrefetchOptions:
     """Checked; what is None is left to the node."""
     if policy not in POLICIES:
@@ -61,6 +67,7 @@ def raw_options(
         base_ns=_time(base, "base"),
         per_ki_token_ns=_time(per_ki_token, "per_ki_token"),
         prefill_tokens_per_s=int(rate or 0),
+        traceparent=as_traceparent(traceparent),
     )
 
 

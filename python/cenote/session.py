@@ -7,7 +7,7 @@ import dataclasses
 import os
 from array import array
 from collections.abc import Mapping, Sequence
-from ctypes import byref, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p, sizeof
 from types import TracebackType
 from typing import Literal, NamedTuple, TypedDict, TypeVar, cast, overload
 
@@ -17,7 +17,7 @@ from .blocks import Block, BlockState, Core, Held, Layout
 from .device import Device, Stream
 from .errors import Closed, InvalidArgument
 from .groups import Group, join
-from .prefetch import Follow, Policy, Prefetch, raw_options
+from .prefetch import Follow, Policy, Prefetch, as_traceparent, raw_options
 
 Groups = Mapping[str, Mapping[str, Mapping[str, int]]]
 Slot = Block | BlockState
@@ -396,6 +396,7 @@ class Session:
         prefill_tokens_per_s: float | None = None,
         threshold_tokens: int | None = None,
         group: str | None = None,
+        traceparent: str | None = None,
     ) -> Prefetch:
         """Asks the node to bring the chain up from its lower tiers, in order. Returns at once.
 
@@ -416,6 +417,9 @@ class Session:
         threshold_tokens : int, optional
             Fewer tokens than these in lower tiers are not brought up.
         group : str, optional
+        traceparent : str, optional
+            The request's W3C trace context. Where it is sampled and the node has a collector (`trace.otlp`), the
+            prefetch becomes a span of that trace. What is no trace context is ignored.
 
         Returns
         -------
@@ -428,7 +432,7 @@ class Session:
         """
         core = self._core
         chain = [bytes(key) for key in keys]  # the caller may reuse an array of keys
-        options = raw_options(policy, base, per_ki_token, prefill_tokens_per_s, threshold_tokens)
+        options = raw_options(policy, base, per_ki_token, prefill_tokens_per_s, threshold_tokens, traceparent)
         ticket = c_void_p()
         number = self._group(group).number
         start = lib.library.cenote_prefetch_start_with
@@ -439,6 +443,40 @@ class Session:
             lambda _: self.match(chain, group=group).resident,
             lambda _: self.acquire(chain, group=group),
         )
+
+    @property
+    def wants_spans(self) -> bool:
+        """Whether the node hands spans of sampled requests to a collector (`trace.otlp`)."""
+        wants = c_uint32()
+        lib.check(lib.library.cenote_wants_spans(self._core, byref(wants)))
+        return wants.value == 1
+
+    def trace_load(self, traceparent: str, begin: int, end: int, blocks: int, loaded: int, size: int) -> None:
+        """Makes a span of a load into the engine, where its request is sampled and the node has a collector.
+
+        Never waits: a span that the node does not take in time is dropped and counted there. Thread-safe.
+
+        Parameters
+        ----------
+        traceparent : str
+            The request's W3C trace context. What is none is ignored.
+        begin, end : int
+            Nanoseconds since 1970, as time.time_ns() has them.
+        blocks, loaded : int
+            How many were to be loaded, and how many were.
+        size : int
+            Bytes that were loaded.
+
+        Raises
+        ------
+        InvalidArgument
+            The load ends before it begins, or a number is negative.
+        """
+        for number in (begin, end, blocks, loaded, size):
+            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 63:
+                raise InvalidArgument(f"{number!r} is no time, number of blocks or size")
+        span = lib.LoadSpan(sizeof(lib.LoadSpan), 0, as_traceparent(traceparent), begin, end, blocks, loaded, size)
+        lib.check(lib.library.cenote_trace_load(self._core, byref(span)))
 
     def join_group(self, name: str, rank: int, size: int, timeout: float = 0.5, *, wait: float | None = None) -> Group:
         """Joins a group of ranks, in which all use the same length for the same question. Waits for all ranks.

@@ -294,6 +294,7 @@ SCHEDULER_BEFORE_A_NODE = """
         def __init__(self, dram={}, nvme={}, far={}):
             self.tiers = [{name: set(tier.get(name, ())) for name in ("full", "window")} for tier in (dram, nvme, far)]
             self.answers, self.asked, self.wanted, self.asks_tiers = threading.Event(), [], [], True
+            self.traces = []
             self.stuck, self.refused, self.ended = set(), set(), []  # groups; of those that ended, in order
 
         def reach(self, group, keys, depth):
@@ -308,7 +309,8 @@ SCHEDULER_BEFORE_A_NODE = """
             answered = self.answers.wait(timeout)
             return Match(self.reach(group, keys, 1), self.reach(group, keys, 3 if answered else 2))
 
-        def prefetch(self, keys, prefill_tokens_per_s, threshold_tokens, group):
+        def prefetch(self, keys, prefill_tokens_per_s, threshold_tokens, group, traceparent):
+            self.traces.append(traceparent)
             self.wanted.append((group, KEYS.index(keys[0]), len(keys)))
             if group not in self.stuck | self.refused:
                 self.tiers[0][group] |= {KEYS.index(each) for each in keys[:self.reach(group, keys, 3)]}
@@ -476,3 +478,31 @@ def test_a_window_is_not_waited_for_without_its_prefix_nor_longer_than_it_is_wor
     brought = [["full", 0, 30], ["window", 27, 3]]
     given_up = [3, brought, ["full", "window"]]
     assert run_before_a_node(vllm_python, code) == [given_up, given_up, [None] * 5, []]
+
+
+def test_the_trace_of_a_request_of_vllm_goes_with_its_prefetch_and_its_load(vllm_python: str) -> None:
+    code = """
+        from vllm.sampling_params import SamplingParams
+        from vllm.v1.request import Request
+
+        def traced(headers):
+            node = FakeNode({"full": range(3)}, {"full": range(8)}, {"full": range(20)})
+            made = scheduler_of(node)
+            made.describe([Group("full", 0)], BLOCK)
+            asked = asked_by(made, 30)
+            made._requests.clear()
+            made._may_store = made._may_load = True
+            made._settings = types.SimpleNamespace(node="")
+            real = Request("r", [1] * (30 * BLOCK + 1), SamplingParams(max_tokens=1), None, trace_headers=headers)
+            real.block_hashes[:] = asked.block_hashes
+            made.added(real)
+            count, _ = until_answered(made, real)
+            tables = [list(range(1, 41))]
+            made.allocated(real, types.SimpleNamespace(get_block_ids=lambda: tables), count * BLOCK)
+            return [count, node.traces, [each.traceparent for each in made._new_loads]]
+
+        context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        result = [traced({"traceparent": context, "tracestate": "a=b"}), traced(None)]
+    """
+    context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    assert run_before_a_node(vllm_python, code) == [[20, [context], [context]], [20, [None], [None]]]

@@ -1,10 +1,14 @@
 // Frames between a client and its node.
 #include <array>
+#include <span>
+#include <string_view>
 
 #include "core/instance_spec.hpp"
+#include "core/trace_context.hpp"
 #include "tests/fuzz/target.hpp"
 #include "transport/local/attach.hpp"
 #include "transport/local/socket.hpp"
+#include "transport/local/trace_spans.hpp"
 
 namespace {
 
@@ -21,10 +25,18 @@ void decode_minor(bytes_view input) {
   if (first && !Decode(encode(*first, minor), minor)) std::abort();
 }
 
-constexpr std::array<fuzz::codec, 6> codecs{
-    decode_minor<decode_attach>,       decode_minor<decode_reattach>,
-    fuzz::decode<decode_attach_reply>, fuzz::decode<decode_slab_query>,
-    fuzz::decode<decode_slabs>,        [](bytes_view input) { static_cast<void>(decode_failure(input)); }};
+constexpr std::array<fuzz::codec, 8> codecs{
+    decode_minor<decode_attach>,
+    decode_minor<decode_reattach>,
+    fuzz::decode<decode_attach_reply>,
+    fuzz::decode<decode_slab_query>,
+    fuzz::decode<decode_slabs>,
+    [](bytes_view input) { static_cast<void>(decode_failure(input)); },
+    fuzz::decode<decode_spans>,
+    [](bytes_view input) {
+      const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
+      if (const auto found = parse_traceparent(text); found && !is_valid(*found)) std::abort();
+    }};
 
 fuzz::bytes of_minor(std::uint16_t minor, const std::vector<std::byte>& payload) {
   fuzz::bytes made{static_cast<std::byte>(minor)};
@@ -46,6 +58,11 @@ void write_seeds() {
   fuzz::write_seed(3, encode_slab_query({1, 2, 3}));
   fuzz::write_seed(4, encode_slabs({{.index = 1, .bytes = 4096}}));
   fuzz::write_seed(5, encode_failure({error_code::no_space, "full"}));
+  const std::string_view context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  trace_span span{.parent = parse_traceparent(context).value_or(trace_context())};
+  span.blocks = 7;
+  fuzz::write_seed(6, encode(span_batch{.spans = {span, span}}));
+  fuzz::write_seed(7, {std::as_bytes(std::span(context)).begin(), std::as_bytes(std::span(context)).end()});
 }
 
 }  // namespace

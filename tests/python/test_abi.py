@@ -27,6 +27,7 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "cenote_options": lib.Options,
     "cenote_part": lib.Part,
     "cenote_prefetch_options": lib.PrefetchOptions,
+    "cenote_load_span": lib.LoadSpan,
     "cenote_reserved": lib.Reserved,
     "cenote_spec": lib.Spec,
     "cenote_stats": lib.Stats,

@@ -1,7 +1,10 @@
 #include "tiers/prefetch/planner.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
+#include <limits>
+#include <utility>
 
 namespace cenote::prefetch {
 
@@ -187,7 +190,7 @@ void planner::begin_job(request incoming, time_point now) {
   if (made.recompute > 0) {
     find_shared(made);
     share_loads_in_flight(made);
-    open_account(made, now);
+    open_account(made);
   }
   jobs_.emplace(made.number, std::move(made));
 }
@@ -207,6 +210,8 @@ planner::prefetch_job planner::make_job(request& incoming, time_point now) {
 
   const std::uint64_t threshold = incoming.terms.threshold_tokens.value_or(options_.threshold_tokens);
   find_end(made, incoming.asks, incoming.tokens_per_block, threshold);
+  made.since = now;
+  made.first_prefix = made.prefix;
   const std::uint64_t tokens = ((made.asks ? made.asks->reach() : made.end) - made.prefix) * incoming.tokens_per_block;
 
   const double rate = rate_for(incoming);
@@ -430,6 +435,7 @@ void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_po
         lose(*job, key, reason::absent);
         continue;
       }
+      if (job->places[key].what != place::present) ++job->loaded[found->second.edge];  // a load may name it twice
       job->places[key].what = place::present;
       if (!job->named[key]) job->kept = std::min(job->kept, key);
     }
@@ -496,6 +502,7 @@ void planner::on_finish_result(const command_result& result, time_point now) {
   made.completion.request = done.request;
   made.completion.kind = memory::completion_kind::done;
   made.completion.value = result.length;
+  outcome_of(done, now).pack(made.completion);
   answers_.push_back(made);
   if (done.hold && result.length > 0) {
     held_.emplace(done.number, held_job{done.session, done.chain, done.instance, done.charged, now + options_.claim});
@@ -505,6 +512,18 @@ void planner::on_finish_result(const command_result& result, time_point now) {
     refund(done.instance, done.charged);
   }
   jobs_.erase(found);
+}
+
+memory::prefetch_outcome planner::outcome_of(const prefetch_job& job, time_point now) noexcept {
+  static_assert(memory::prefetch_outcome::edges == max_edges);
+  constexpr std::uint32_t most = std::numeric_limits<std::uint16_t>::max();
+  memory::prefetch_outcome made;
+  made.reason = static_cast<std::uint8_t>(std::to_underlying(job.end_reason) + 1);
+  made.resident = static_cast<std::uint32_t>(job.first_prefix);
+  for (std::size_t edge = 0; edge < max_edges; ++edge)
+    made.loaded[edge] = static_cast<std::uint16_t>(std::min(job.loaded[edge], most));
+  made.duration = std::chrono::duration_cast<std::chrono::microseconds>(now - job.since);
+  return made;
 }
 
 void planner::release_hold(std::uint64_t number) {
@@ -620,9 +639,7 @@ void planner::return_allowance(const prefetch_job& job, double gained) {
   if (found != engines_.end()) found->second.losses.close(job.allowance, gained);
 }
 
-void planner::open_account(prefetch_job& job, time_point now) {
-  job.since = now;
-  job.first_prefix = job.prefix;
+void planner::open_account(prefetch_job& job) {
   const std::size_t reach = job.asks ? job.asks->reach() : job.end;
   if (job.prefix >= reach) return;
   job.could_save = static_cast<double>(reach - job.first_prefix) * job.recompute;

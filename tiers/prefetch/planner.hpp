@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "memory/prefetch_outcome.hpp"
 #include "memory/session_memory.hpp"
 #include "tiers/prefetch/commands.hpp"
 #include "tiers/prefetch/continuations.hpp"
@@ -139,14 +140,15 @@ class planner {
     std::optional<edge_number> measures_only;  ///< a probe: loads for no client, which measure the source
     std::bitset<max_edges> waits_for_window;   ///< its first loads measure the source; it is not cut before they have
     by_edge<time_point> measuring_since{};
-    bool holds_back = false;       ///< what is known of the chain does not pay, but what is asked for may
-    edge_number cut_by = 0;        ///< the source that was too slow, where one was
-    time_point since{};            ///< when it was asked for
-    std::size_t first_prefix = 0;  ///< `prefix` at that time
-    double could_save = 0;         ///< seconds of recomputing, if the whole chain came
-    double allowance = 0;          ///< seconds by which it may be slower than recomputing
-    std::uint64_t charged = 0;     ///< bytes that it takes of both budgets
-    bool finishing = false;        ///< its `finish` command is not answered yet
+    bool holds_back = false;          ///< what is known of the chain does not pay, but what is asked for may
+    edge_number cut_by = 0;           ///< the source that was too slow, where one was
+    time_point since{};               ///< when it was asked for
+    std::size_t first_prefix = 0;     ///< `prefix` at that time
+    by_edge<std::uint32_t> loaded{};  ///< blocks that came for it from there
+    double could_save = 0;            ///< seconds of recomputing, if the whole chain came
+    double allowance = 0;             ///< seconds by which it may be slower than recomputing
+    std::uint64_t charged = 0;        ///< bytes that it takes of both budgets
+    bool finishing = false;           ///< its `finish` command is not answered yet
     std::optional<following> follow{};
     /// For keys in flight: bytes that arrive before them, their own included. Computed by note_arrivals().
     std::unordered_map<std::size_t, std::uint64_t> arrivals;
@@ -220,7 +222,7 @@ class planner {
   [[nodiscard]] double rate_for(const request& incoming);
   [[nodiscard]] engine& engine_of(std::uint32_t instance);
   void return_allowance(const prefetch_job& job, double gained);
-  void open_account(prefetch_job& job, time_point now);
+  void open_account(prefetch_job& job);
   void close_account(const prefetch_job& job, std::size_t length, time_point now);
   void compare_with_recompute(prefetch_job& job, const by_edge<std::uint64_t>& ahead, time_point now);
   [[nodiscard]] static bool may_measure(const prefetch_job& job) noexcept;
@@ -250,6 +252,7 @@ class planner {
   void on_load_result(const command_result& result, time_point now);
   void on_finish_result(const command_result& result, time_point now);
   void track_load(const load_answer& load, const command& by, std::uint64_t stride, std::size_t key, time_point now);
+  [[nodiscard]] static memory::prefetch_outcome outcome_of(const prefetch_job& job, time_point now) noexcept;
   void release_hold(std::uint64_t number);
   void expire(time_point now);
   void refund(std::uint32_t instance, std::uint64_t bytes) noexcept;

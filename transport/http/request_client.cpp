@@ -1,19 +1,25 @@
 #include "transport/http/request_client.hpp"
 
-#include <boost/asio/connect.hpp>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
+#include <cerrno>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "core/unique_fd.hpp"
 #include "transport/tls/contexts.hpp"
 
 namespace cenote::http {
@@ -27,6 +33,7 @@ using wire_failure = boost::system::error_code;
 constexpr std::uint64_t most_answer_bytes = std::uint64_t{1} << 30;
 constexpr std::size_t most_refusal_bytes = std::size_t{1} << 20;  // of a followed answer with another status than 200
 
+using address_iterator = asio::ip::tcp::resolver::results_type::const_iterator;
 using wire_request = beast::http::request<beast::http::string_body>;
 using answer_parser = beast::http::response_parser<beast::http::string_body>;
 
@@ -82,28 +89,48 @@ class conversation {
     const auto found =
         asio::ip::tcp::resolver(context_).resolve(service_.address.host, std::to_string(service_.address.port), failed);
     if (failed) return fail(error_code::system, service_.address.host + ": " + failed.message());
-    if (!service_.ca.empty()) return begin_tls(found);
+    addresses_ = found;
+    if (!service_.ca.empty()) return begin_tls();
     auto stream = std::make_shared<asio::ip::tcp::socket>(context_);
-    asio::async_connect(*stream, found, [this, stream](wire_failure refused, const asio::ip::tcp::endpoint&) {
+    connect(*stream, addresses_.begin(), asio::error::host_not_found, [this, stream](wire_failure refused) {
       if (!ends_with(refused)) write(stream);
     });
     return {};
   }
 
-  result<void> begin_tls(const asio::ip::tcp::resolver::results_type& addresses) {
+  /// To the first address that answers. The sockets are closed by exec(): in a node those that are not belong to UCX,
+  /// whose calls send other bytes first (transport/ucx/socket_numbers.hpp).
+  template <class Next>
+  void connect(asio::ip::tcp::socket& socket, address_iterator place, wire_failure last, Next next) {
+    if (place == addresses_.end()) return asio::post(context_, [next, last] { next(last); });
+    const asio::ip::tcp::endpoint address = place->endpoint();
+    unique_fd opened(::socket(address.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
+    wire_failure failed(errno, boost::system::system_category());
+    if (opened) socket.assign(address.protocol(), opened.get(), failed);
+    if (failed || !opened) return connect(socket, std::next(place), failed, next);
+    (void)opened.release();
+    socket.async_connect(address, [this, &socket, place, next](wire_failure refused) {
+      if (!refused) return next(refused);
+      wire_failure ignored;
+      socket.close(ignored);
+      connect(socket, std::next(place), refused, next);
+    });
+  }
+
+  result<void> begin_tls() {
     auto made =
         tls::make_client_context({.authority = service_.ca, .certificate = service_.certificate, .key = service_.key});
     if (!made) return std::unexpected(made.error());
     tls_ = std::move(*made);
     tls_->set_verify_callback(asio::ssl::host_name_verification(service_.address.host));
     auto stream = std::make_shared<asio::ssl::stream<asio::ip::tcp::socket>>(context_, *tls_);
-    asio::async_connect(
-        stream->next_layer(), addresses, [this, stream](wire_failure refused, const asio::ip::tcp::endpoint&) {
-          if (ends_with(refused)) return;
-          stream->async_handshake(asio::ssl::stream_base::client, [this, stream](wire_failure untrusted) {
-            if (!ends_with(untrusted)) write(stream);
-          });
-        });
+    connect(stream->next_layer(), addresses_.begin(), asio::error::host_not_found,
+            [this, stream](wire_failure refused) {
+              if (ends_with(refused)) return;
+              stream->async_handshake(asio::ssl::stream_base::client, [this, stream](wire_failure untrusted) {
+                if (!ends_with(untrusted)) write(stream);
+              });
+            });
     return {};
   }
 
@@ -152,6 +179,7 @@ class conversation {
   wire_request request_;
   const part_visitor* visit_;
   asio::io_context context_{1};
+  asio::ip::tcp::resolver::results_type addresses_;
   std::unique_ptr<tls::context> tls_;
   beast::flat_buffer buffer_;
   answer_parser parser_;

@@ -40,6 +40,7 @@ enum class frame_type : std::uint16_t {
   admin_reply = 11,        ///< text: a JSON object; flag_more: the text goes on in the next frame
   unconfirmed = 12,        ///< since 1.9: removals of the session's instance that wait; no payload
   unconfirmed_reply = 13,  ///< u64 removals that wait, u64 nodes and servers that have not confirmed one
+  spans = 14,  ///< see trace_spans.hpp; no reply. Of any minor: a worker that takes them sets a word in session memory
 };
 
 struct frame_header {

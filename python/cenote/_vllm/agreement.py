@@ -34,10 +34,17 @@ class Agreement:
         """Whether the nodes have met."""
         return self._membership.is_in
 
-    def begin(self, first: int, keys: Sequence[bytes], tokens: int, tokens_per_s: float | None) -> Ballot:
+    def begin(
+        self,
+        first: int,
+        keys: Sequence[bytes],
+        tokens: int,
+        tokens_per_s: float | None,
+        traceparent: str | None = None,
+    ) -> Ballot:
         """`tokens`: that these keys stand for. The other nodes are told with the next step."""
         self._next += 1
-        ask = Ask(self._next, first, list(keys), tokens_per_s, patience_of(tokens, tokens_per_s))
+        ask = Ask(self._next, first, list(keys), tokens_per_s, patience_of(tokens, tokens_per_s), traceparent)
         self._asks.append(ask)
         return Ballot(ask)
 

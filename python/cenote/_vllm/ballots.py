@@ -29,7 +29,7 @@ class Ballot:
         now = time.monotonic()
         self.ask = ask
         self.offer = Offer(ask.first, ask.keys)
-        self.search = Search()
+        self.search = Search(traceparent=ask.traceparent)
         self.result: int | None = None  # blocks
         self.surplus = 0  # blocks that this node had, and another one not
         self._look_until = now + ask.patience / 2

@@ -51,6 +51,7 @@ class Search:
     windows_until: float | None = None  # when windows are waited for no longer
     tiers: Tiers | None = None  # where its blocks were when they began
     prefetched: bool = False  # a second prefetch would bring nothing else
+    traceparent: str | None = None  # of the request
 
 
 class Finder:
@@ -200,7 +201,13 @@ class Finder:
                 keys = prefix.keys[max(prefix.first_of(group, count), here) : count]
                 # A window is short, but nothing of the prefix can be used without it.
                 rate, threshold = (0, 0) if group.window else (tokens_per_s, None)
-                made = session.prefetch(keys, prefill_tokens_per_s=rate, threshold_tokens=threshold, group=group.name)
+                made = session.prefetch(
+                    keys,
+                    prefill_tokens_per_s=rate,
+                    threshold_tokens=threshold,
+                    group=group.name,
+                    traceparent=search.traceparent,
+                )
                 search.prefetches.append(made)
         except CenoteError as why:
             self._end_prefetch(search)

@@ -35,6 +35,7 @@ class Load:
 
     request: str
     groups: list[tuple[int, list[bytes], list[int]]]
+    traceparent: str | None = None  # the request's trace context
 
 
 @dataclasses.dataclass
@@ -66,6 +67,7 @@ class Ask:
     keys: list[bytes]
     tokens_per_s: float | None
     patience: float
+    traceparent: str | None = None  # the request's trace context
 
 
 @dataclasses.dataclass

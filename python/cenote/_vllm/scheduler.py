@@ -30,6 +30,7 @@ from .places import Places, places_of
 from .prefill_rate import PrefillRate
 from .reach import Tiers
 from .settings import Settings
+from .spans import traceparent_of
 from .stats import CenoteStats
 
 logger = logging.getLogger("cenote")
@@ -268,6 +269,7 @@ class Scheduler:
     def added(self, request: Any) -> None:
         """A new request came."""
         tracked = self._requests.setdefault(request.request_id, Tracked(request))
+        tracked.search.traceparent = traceparent_of(request)
         tracked.terms = terms_of(request, self._may_store, self._may_load, self._settings.node)
         session = self._session()
         if tracked.terms is None:
@@ -396,7 +398,9 @@ class Scheduler:
             if not agreement.is_possible:
                 return nothing
             tokens = len(keys) * self._block_size
-            tracked.ballot = ballot = agreement.begin(first, keys, tokens, self._rate.tokens_per_s)
+            tracked.ballot = ballot = agreement.begin(
+                first, keys, tokens, self._rate.tokens_per_s, tracked.search.traceparent
+            )
         try:
             if not agreement.is_over(ballot, self.stats):
                 return None
@@ -463,7 +467,7 @@ class Scheduler:
         dram, nvme, elsewhere = tiers.split(offer.first, count)
         self._requests[name].loaded = (dram, nvme, elsewhere)
         self.stats.add(blocks_offered=count, blocks_prefetched=count - dram, blocks_from_remote=elsewhere)
-        load = Load(name, [])
+        load = Load(name, [], self._requests[name].search.traceparent)
         for number, (group, start) in enumerate(zip(self._groups, offer.starts, strict=True)):
             table = tables[number][offer.first : offer.first + count]
             if len(table) != count:

@@ -34,6 +34,7 @@ from .pinning import Pinning
 from .places import Places, machine
 from .saving import Blanks, Reservation, Reserved, Save, each_once
 from .settings import Settings
+from .spans import LoadSpan
 from .stats import CenoteStats
 from .streams import Streams, streams_for
 from .voter import Voter
@@ -60,6 +61,11 @@ class LayerLoads:
     streams: list[Streams] = dataclasses.field(default_factory=list)  # in which something is, or was
     near: int = 0  # blocks of them that come from the device
     waited: float = 0.0  # seconds, by the engine
+    spec: InstanceSpec | None = None
+    begin: int = 0  # nanoseconds since 1970
+
+
+LoadJob = tuple[InstanceSpec | None, Load | LoadSpan]
 
 
 class _Refused(Exception):
@@ -120,7 +126,7 @@ class Worker:
         self._acknowledged = Acknowledged()
         self.stats = CenoteStats()
         self._full = FullNode(logger)
-        self._loads: queue.SimpleQueue[tuple[InstanceSpec | None, Load] | Pinning | None] = queue.SimpleQueue()
+        self._loads: queue.SimpleQueue[LoadJob | Pinning | None] = queue.SimpleQueue()
         self._stores: queue.SimpleQueue[InstanceSpec | Reservation | Save | None] = queue.SimpleQueue()
         self._step = CenoteMetadata()
         self._updates = 0
@@ -317,13 +323,18 @@ class Worker:
                 self._pin(job)
                 continue
             spec, load = job
-            began = time.perf_counter()
+            if isinstance(load, LoadSpan):
+                self._send(spec, load)
+                continue
+            began, begin = time.perf_counter(), time.time_ns()
             try:
                 loaded = self._load(spec, load) if spec is not None else []
             except Exception:
                 logger.exception("loading blocks of %s", load.request)
                 loaded = []
             self._end_load(load, loaded, time.perf_counter() - began)
+            if load.traceparent is not None:
+                self._send(spec, self._span_of(load, loaded, begin))
 
     def _load(self, spec: InstanceSpec, load: Load) -> list[int]:
         """How many of the first blocks of each group are loaded."""
@@ -409,6 +420,7 @@ class Worker:
         self._by_layer = step = LayerLoads(loads, [0] * len(loads), []) if loads else None
         if step is None:
             return
+        step.spec, step.begin = spec, time.time_ns()
         for _ in range(2):  # again where the device takes no copies of its blocks: from DRAM, if it has them
             pinning = self._pinned(spec, loads) if spec is not None and not self._is_device_lost else None
             if pinning is None or self._begin_copies(pinning, step):
@@ -545,6 +557,18 @@ class Worker:
         for load, count in zip(step.loads, step.counts, strict=True):
             self._end_load(load, [count] if load.groups else [], step.waited, in_step=True)
             step.waited = 0.0
+            if load.traceparent is not None and self._threads:
+                self._loads.put((step.spec, self._span_of(load, [count], step.begin)))
+
+    def _span_of(self, load: Load, counts: Sequence[int], begin: int) -> LoadSpan:
+        jobs = zip(load.groups, counts, strict=False)
+        size = sum(count * self._groups[job[0]].block_bytes for job, count in jobs)
+        return LoadSpan(load, begin, max(begin, time.time_ns()), sum(counts), size)
+
+    def _send(self, spec: InstanceSpec | None, span: LoadSpan) -> None:
+        connection = self._connections.get(spec.id) if spec is not None else None
+        if connection is not None:
+            span.send(connection.session())
 
     def _end_load(self, load: Load, counts: Sequence[int], seconds: float = 0.0, *, in_step: bool = False) -> None:
         """`in_step`: the engine does not wait to hear of it."""

@@ -148,6 +148,22 @@ const std::map<std::string, call_case>& reading_calls() {
       {"cenote_asks_tiers",
        {freed_by::session,
         [](handles& all, call_memory& memory) { return cenote_asks_tiers(all.session, &memory.word); }}},
+      {"cenote_wants_spans",
+       {freed_by::session,
+        [](handles& all, call_memory& memory) { return cenote_wants_spans(all.session, &memory.word); }}},
+      {"cenote_trace_load",
+       {freed_by::session,
+        [](handles& all, call_memory&) {
+          const cenote_load_span load{.struct_size = sizeof(cenote_load_span),
+                                      .reserved = 0,
+                                      .traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                                      .begin_ns = 1,
+                                      .end_ns = 2,
+                                      .blocks_asked = 3,
+                                      .blocks_loaded = 3,
+                                      .bytes = 4};
+          return cenote_trace_load(all.session, &load);
+        }}},
       {"cenote_match_window",
        {freed_by::session,
         [](handles& all, call_memory& memory) {

@@ -79,6 +79,7 @@ BOOST_AUTO_TEST_CASE(every_key_can_be_set_and_shows_up) {
     const bool is_endpoint = key.name == "publish.endpoint" || key.name == "publish.replay";
     const std::string text = key.name == "gpu.devices"     ? "[\"sim:0\"]"
                              : is_endpoint                 ? "tcp://127.0.0.1:1"
+                             : key.name == "trace.otlp"    ? "http://127.0.0.1:4318"
                              : key.name == "optimize.mode" ? "off"
                                                            : other_value(key);
     if (text.empty()) continue;
@@ -94,6 +95,7 @@ BOOST_AUTO_TEST_CASE(every_key_can_be_set_and_shows_up) {
     }
     if (key.name == "publish.replay") sets.emplace_back("publish.endpoint=tcp://127.0.0.1:2");
     if (is_endpoint) sets.emplace_back("publish.name=a");
+    if (key.name == "trace.ca") sets.emplace_back("trace.otlp=https://127.0.0.1:4318/v1/traces");
     const auto config = good(load_sets(sets));
     BOOST_TEST((config.settings.at(name).value != default_of(key)), name);
     BOOST_TEST((changed_unreloadable(default_config(), config).empty() == key.reloadable), name);

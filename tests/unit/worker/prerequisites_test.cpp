@@ -180,6 +180,17 @@ BOOST_AUTO_TEST_CASE(may_be_in_use_by_this_very_node_which_is_a_warning_with_its
   BOOST_TEST((keys == std::set<std::string>{"cluster.listen", "metrics.listen"}));
 }
 
+BOOST_AUTO_TEST_CASE(is_no_collector_of_spans_so_authorities_that_cannot_be_read_are_a_warning) {
+  small_machine machine;
+  machine.config.trace = {.otlp = "https://127.0.0.1:1/v1/traces", .ca = machine.path / "none.pem"};
+  BOOST_TEST(machine.failures().empty());
+  const auto all = check_prerequisites(machine.config, machine.path);
+  const auto found = std::ranges::find(all, "trace.ca", &finding::key);
+  BOOST_REQUIRE((found != all.end()));
+  BOOST_TEST((found->severity == level::warn));
+  BOOST_TEST(found->remedy.find("none.pem") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(has_a_remedy_with_every_finding_that_is_not_well) {
   for (const wrong_setting& wrong : wrong_settings()) {
     small_machine machine;

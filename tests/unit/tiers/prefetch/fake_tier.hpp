@@ -94,6 +94,7 @@ class world {
       plan.plan(now);
       for (const answer& each : plan.take_answers()) {
         lengths[each.completion.request] = each.completion.value;
+        results[each.completion.request] = memory::prefetch_outcome::unpack(each.completion);
         codes[each.completion.request] = each.completion.code;
         ended[each.completion.request] = now;
       }
@@ -180,6 +181,7 @@ class world {
   std::set<std::uint64_t> no_room_for;             ///< the tier answers no_space
   std::set<std::uint64_t> busy;                    ///< the tier says so
   std::map<std::uint32_t, std::uint64_t> lengths;  ///< chain -> answer
+  std::map<std::uint32_t, memory::prefetch_outcome> results{};
   std::map<std::uint32_t, std::uint16_t> codes;
   std::map<std::uint32_t, time_point> begun, ended;
   std::vector<std::uint64_t> read;                        ///< in the order in which the device was asked

@@ -45,6 +45,32 @@ struct two_sources : world {
 
 BOOST_FIXTURE_TEST_SUITE(prefetch_sources_tests, two_sources)
 
+// ---------------------------------------------------------------------------------------------- the outcome
+
+BOOST_AUTO_TEST_CASE(an_answer_has_the_blocks_by_their_tier_and_the_reason_of_the_end) {
+  present = {0, 1, 2};
+  fill(below, 3, 10);
+  fill(server.has, 13, 20);
+  submit({.keys = chain_of(0, 40)});
+  BOOST_TEST(run_until_answered(1));
+  const memory::prefetch_outcome& outcome = results.at(1);
+  BOOST_TEST(outcome.reason == std::to_underlying(reason::absent) + 1);
+  BOOST_TEST(outcome.resident == 3U);
+  BOOST_TEST((outcome.loaded == std::array<std::uint16_t, 4>{10, 20, 0, 0}));
+  BOOST_TEST(outcome.duration.count() == std::chrono::duration_cast<microseconds>(took(1)).count());
+}
+
+BOOST_AUTO_TEST_CASE(loads_that_prefetches_share_count_for_each_of_them) {
+  fill(below, 0, 30);
+  submit({.session = 1, .chain = 1, .keys = chain_of(0, 30), .terms = with_rate(1'000)});
+  submit({.session = 2, .chain = 2, .keys = chain_of(0, 20), .terms = with_rate(1'000)});
+  BOOST_TEST(run_until_answered(1));
+  BOOST_TEST(run_until_answered(2));
+  BOOST_TEST(results.at(1).loaded[0] == 30U);
+  BOOST_TEST(results.at(2).loaded[0] == 20U);
+  BOOST_TEST(results.at(2).resident == 0U);
+}
+
 // ---------------------------------------------------------------------------------------------- the question
 
 BOOST_AUTO_TEST_CASE(a_chain_goes_on_where_a_tier_without_hints_says_to_have_it) {
