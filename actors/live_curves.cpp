@@ -16,7 +16,7 @@ constexpr std::uint64_t largest_factor = 4;
 }  // namespace
 
 live_curve::live_curve(std::uint64_t room)
-    : curve_({.largest = std::max<std::uint64_t>(room * largest_factor, simulation::sampled_curve::most_sampled),
+    : curve_({.largest = std::max<std::uint64_t>(room * largest_factor, simulation::sampled_curve::usual_sampled),
               .half_life = half_life,
               .salt = 1}) {}
 

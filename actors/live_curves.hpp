@@ -16,7 +16,7 @@
 namespace cenote {
 
 /// The curve of an instance. It estimates capacities up to four times `room` blocks, or 8,192; a request counts half
-/// after 50,000 others. About 0.6 MiB. Not thread-safe.
+/// after 50,000 others. About 0.7 MiB. Not thread-safe.
 class live_curve {
  public:
   explicit live_curve(std::uint64_t room);

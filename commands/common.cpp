@@ -30,7 +30,8 @@ int exit_value(const CLI::ParseError& end, int reported) {
 }  // namespace
 
 void socket_option::add_to(CLI::App& command) {
-  path = default_socket_path();
+  static const std::string found = default_socket_path();  // once for all subcommands: it looks at files
+  path = found;
   command.add_option("--socket", path, "The node's socket ($CENOTE_SOCKET, else the one in the runtime directory)")
       ->capture_default_str();
 }

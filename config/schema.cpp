@@ -542,7 +542,7 @@ constexpr std::array keys{
              "watch: estimate from a sample of the requests what each instance would hit with other "
              "capacities, where `dram.policy` follows requests, as `auto` and `tblru` do; watch_all: under any "
              "policy, for up to a sixth of the tier's time; apply: as watch_all, and quotas move between groups that "
-             "have `quota_min` and `quota_max`; see optimize.md. Takes 0.6 MiB for each of at most 16 "
+             "have `quota_min` and `quota_max`; see optimize.md. Takes 0.7 MiB for each of at most 16 "
              "instances."}),
     bound<&node_config::optimize, &optimize_section::interval>(
         {.name = "optimize.interval",

@@ -92,7 +92,7 @@ constexpr std::array<std::string_view, 2> own_policies{"random", "belady"};
 }  // namespace
 
 replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t capacity, replay_order order,
-                     const hit_listener& listener, const lifetime& lifetime) {
+                     const hit_listener& listener, const lifetime& lifetime, const water_levels& levels) {
   eviction::simulated_pool pool(policy, capacity, trace.identities());
   std::optional<living_blocks> living;
   if (lifetime.ms != 0) living.emplace(pool, lifetime, trace.distinct());
@@ -108,6 +108,7 @@ replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t
       if (listener) listener(static_cast<std::size_t>(&each - trace.requests().data()), std::span(&tokens, 1));
     }
     sums.stream_hits += serve(pool, each, blocks, hits, order, living ? &*living : nullptr);
+    for (std::uint32_t left = levels.surplus(pool.size(), capacity); left > 0; --left) pool.evict(each.tenths());
   }
   sums.inserts = pool.inserts();
   sums.evictions = pool.evictions();
@@ -131,17 +132,19 @@ result<void> check_simulated(std::string_view policy_name, replay_order order) {
 }
 
 result<replay_sums> simulate(const trace& trace, std::string_view policy_name, std::uint32_t capacity,
-                             replay_order order, const hit_listener& listener, const lifetime& lifetime) {
+                             replay_order order, const hit_listener& listener, const lifetime& lifetime,
+                             const water_levels& levels) {
   if (auto known = check_simulated(policy_name, order); !known) return std::unexpected(known.error());
   if (policy_name == "random") {
     random_lru drawn;
-    return simulate(trace, drawn, capacity, order, listener, lifetime);
+    return simulate(trace, drawn, capacity, order, listener, lifetime, levels);
   }
   if (policy_name == "belady") {
     if (!trace.stores_all()) {
       return fail(error_code::invalid_argument, "belady is for traces whose requests store what they ask for");
     }
     if (lifetime.ms != 0) return fail(error_code::invalid_argument, "belady knows no time to live");
+    if (levels.are_used()) return fail(error_code::invalid_argument, "belady knows no water levels");
     const std::vector<std::uint32_t> next_uses = trace.next_uses();
     belady bound(next_uses, capacity);
     return simulate(trace, bound, capacity, order, listener);
@@ -150,7 +153,7 @@ result<replay_sums> simulate(const trace& trace, std::string_view policy_name, s
   links.cover(std::min(trace.distinct(), capacity));
   auto by = eviction::make_policy(policy_name, links);
   if (!by) return std::unexpected(by.error());
-  return simulate(trace, **by, capacity, order, listener, lifetime);
+  return simulate(trace, **by, capacity, order, listener, lifetime, levels);
 }
 
 }  // namespace cenote::simulation

@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "simulation/block_lifetimes.hpp"
 #include "simulation/trace.hpp"
+#include "simulation/water_levels.hpp"
 #include "tiers/eviction/policy.hpp"
 
 namespace cenote::simulation {
@@ -42,8 +43,8 @@ using hit_listener = std::function<void(std::size_t request, std::span<const std
 
 /// Runs `trace` through `policy`, which is empty and numbers blocks as the trace does.
 [[nodiscard]] replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t capacity,
-                                   replay_order order, const hit_listener& listener = {},
-                                   const lifetime& lifetime = {});
+                                   replay_order order, const hit_listener& listener = {}, const lifetime& lifetime = {},
+                                   const water_levels& levels = {});
 
 /// "fifo, …, random and belady": the tiers' policies and those that only simulations have.
 [[nodiscard]] std::string simulated_policies();
@@ -52,9 +53,9 @@ using hit_listener = std::function<void(std::size_t request, std::span<const std
 [[nodiscard]] result<void> check_simulated(std::string_view policy_name, replay_order order);
 
 /// The same for a policy by name, one of simulated_policies(). Refused is what check_simulated() refuses. belady knows
-/// no lifetime: with one it is no bound.
+/// no lifetime and no water levels: with them it is no bound.
 [[nodiscard]] result<replay_sums> simulate(const trace& trace, std::string_view policy_name, std::uint32_t capacity,
                                            replay_order order, const hit_listener& listener = {},
-                                           const lifetime& lifetime = {});
+                                           const lifetime& lifetime = {}, const water_levels& levels = {});
 
 }  // namespace cenote::simulation

@@ -68,9 +68,21 @@ struct serving_tiers {
     const std::uint64_t before = target.pool.inserts();
     const std::uint32_t gone = target.pool.insert(block, now, is_forced, is_held);
     target.sums.written += target.pool.inserts() - before;
+    push_down_from(target, gone);
+  }
+  void push_down_from(lower& tier, std::uint32_t gone) {
     if (gone == no_block) return;
-    const bool counts_as_above = upper.holds(gone) && !(upper_is_device && is_first(target));
-    if (!counts_as_above) push_down(gone, static_cast<std::size_t>(&target - lower_tiers.data()) + 1);
+    const bool counts_as_above = upper.holds(gone) && !(upper_is_device && is_first(tier));
+    if (!counts_as_above) push_down(gone, static_cast<std::size_t>(&tier - lower_tiers.data()) + 1);
+  }
+  /// Makes room ahead of need, from the upper tier down, as what leaves one may fill the next.
+  void keep_levels(const water_levels& upper_levels) {
+    for (std::uint32_t left = upper_levels.surplus(upper.size(), upper.capacity()); left > 0; --left)
+      push_down(upper.evict(now));
+    for (lower& each : lower_tiers) {
+      std::uint32_t left = each.options.levels.surplus(each.pool.size(), each.pool.capacity());
+      for (; left > 0; --left) push_down_from(each, each.pool.evict(now));
+    }
   }
   [[nodiscard]] bool is_first(const lower& tier) const noexcept { return &tier == lower_tiers.data(); }
   [[nodiscard]] std::uint8_t bit_of(const lower& tier) const noexcept {
@@ -192,7 +204,8 @@ std::vector<std::size_t> leads_of(serving_tiers& tiers, std::span<const std::uin
   return leads;
 }
 
-void run(const trace& trace, serving_tiers tiers, replay_order order, const hit_listener& listener) {
+void run(const trace& trace, serving_tiers tiers, const water_levels& upper_levels, replay_order order,
+         const hit_listener& listener) {
   tier_sums& sums = tiers.sums;
   std::vector<std::uint64_t> tokens(tiers.lower_tiers.size() + 1);
   sums.all.blocks = trace.stream().size();
@@ -215,6 +228,7 @@ void run(const trace& trace, serving_tiers tiers, replay_order order, const hit_
     tiers.bring_up(blocks.first(leads.back()));
     tiers.upper.begin_request(blocks, each.partial, each.tenths());
     use_request(tiers, blocks, leads.back(), order == replay_order::reverse, tiers.upper.by().order());
+    tiers.keep_levels(upper_levels);
   }
   sums.all.inserts = tiers.upper.inserts();
   sums.all.evictions = tiers.upper.evictions();
@@ -249,7 +263,7 @@ result<tier_sums> simulate(const trace& trace, const tier_stack& tiers, replay_o
     if (auto ok = made.open(trace, options.policy, options.capacity); !ok) return std::unexpected(ok.error());
     serving.lower_tiers.push_back({options, *made.pool, sums.lower[i]});
   }
-  run(trace, std::move(serving), order, listener);
+  run(trace, std::move(serving), tiers.upper_levels, order, listener);
   return sums;
 }
 

@@ -19,11 +19,13 @@ struct lower_tier {
   /// tier is `evicted` is not written here.
   cenote::ingest ingest = cenote::ingest::evicted;
   bool keep_copy = true;  ///< a block that goes up stays below, too. False: only with ingest::evicted
+  water_levels levels{};  ///< what goes by them goes as what is evicted
 };
 
 struct tier_stack {
   std::string upper_policy = "lru";
   std::uint32_t upper_capacity = 0;
+  water_levels upper_levels{};
   std::vector<lower_tier> lower;  ///< in the order in which a node asks them
   /// The first lower tier is DRAM, and a device reaches others through it alone: what comes up from behind DRAM lies
   /// there, too; what the device evicts is DRAM's or nobody's; and what DRAM evicts goes down though the device has it.

@@ -19,6 +19,7 @@ struct cost_options {
   tier_options tiers;
   std::string capacities;  ///< empty: some that double up to all blocks
   std::string order = "rev";
+  std::string water_levels;  ///< by tier; empty: none
   serving_options serving;
   bool as_json = false;
   report_option report;

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "commands/optimize/refusal.hpp"
 #include "commands/optimize/trace_summary.hpp"
 #include "commands/optimize/watched_work.hpp"
+#include "commands/optimize/water_level_options.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/table.hpp"
 #include "core/text.hpp"
@@ -46,6 +48,7 @@ using simulation::trace;
 
 constexpr std::string_view insertion_name = "insertion";
 constexpr std::array shares{0.6, 0.8, 0.9, 0.95, 0.99};
+constexpr double most_capacity = 4294967295.0;
 
 // ---------------------------------------------------------------------------------------------- the command line
 
@@ -65,12 +68,20 @@ result<std::vector<policy_order>> parse_policies(const curve_options& options) {
   return all;
 }
 
+/// What takes blocks though no other one needs their room.
+struct removal_rules {
+  simulation::lifetime lifetime;
+  simulation::water_levels levels;
+
+  [[nodiscard]] bool are_used() const noexcept { return lifetime.ms != 0 || levels.are_used(); }
+};
+
 /// All of the command line but the trace.
 struct curve_request {
   std::vector<policy_order> policies;
   std::vector<std::uint32_t> capacities;  ///< none: doubled up to all distinct blocks
   std::vector<instance_quota> quotas;
-  simulation::lifetime lifetime;
+  removal_rules rules;
 };
 
 // ---------------------------------------------------------------------------------------------- the curves
@@ -95,17 +106,17 @@ struct share_capacity {
 class measured_trace {
  public:
   /// The first `warm_up` requests fill the cache and are left out of the sums.
-  measured_trace(const trace& requests, std::size_t warm_up, const lifetime& lifetime)
-      : requests_(requests), lifetime_(lifetime) {
-    if (lifetime.ms == 0) backward_ = interval_curve::measure(requests);
+  measured_trace(const trace& requests, std::size_t warm_up, const removal_rules& rules)
+      : requests_(requests), rules_(rules) {
+    if (!rules.are_used()) backward_ = interval_curve::measure(requests);
     if (warm_up == 0) return;
     warm_requests_ = std::make_unique<trace>(requests.first(warm_up));
-    warm_ = std::make_unique<measured_trace>(*warm_requests_, 0, lifetime);
+    warm_ = std::make_unique<measured_trace>(*warm_requests_, 0, rules);
   }
 
   /// Before a curve of LRU in the order forward.
   void measure_forward() {
-    if (requests_.stores_all() && lifetime_.ms == 0) forward_.emplace(requests_);
+    if (requests_.stores_all() && !rules_.are_used()) forward_.emplace(requests_);
     if (warm_) warm_->measure_forward();
   }
 
@@ -122,9 +133,12 @@ class measured_trace {
 
   /// The smallest capacity of LRU in the order reverse with so much of the hits of an endless cache.
   [[nodiscard]] share_capacity capacity_for(double share) const {
-    const auto most = static_cast<double>(tokens_at(requests_.distinct()));
+    // With water levels a capacity is endless when all blocks are no more than the high one's part of it.
+    const double endless = std::ceil(requests_.distinct() / rules_.levels.high) + 1;
+    std::uint32_t high =
+        rules_.levels.are_used() ? static_cast<std::uint32_t>(std::min(endless, most_capacity)) : requests_.distinct();
+    const auto most = static_cast<double>(tokens_at(high));
     const auto wanted = static_cast<std::uint64_t>(std::ceil(share * most));
-    std::uint32_t high = requests_.distinct();
     if (backward_) {
       const std::uint32_t longest = std::min(backward_->longest(), high);
       if (tokens_at(longest) < wanted) return {share, halve(longest, high, wanted)};
@@ -146,7 +160,8 @@ class measured_trace {
     }
     const bool passed = lru && policy.order == replay_order::forward && forward_;
     const auto sums = passed ? result<replay_sums>(forward_->at(capacity))
-                             : simulation::simulate(requests_, policy.policy, capacity, policy.order, {}, lifetime_);
+                             : simulation::simulate(requests_, policy.policy, capacity, policy.order, {},
+                                                    rules_.lifetime, rules_.levels);
     if (!sums) return std::unexpected(sums.error());
     point.hit_blocks = sums->prefix_hits;
     point.hit_tokens = sums->prefix_tokens;
@@ -172,7 +187,7 @@ class measured_trace {
   }
 
   const trace& requests_;
-  lifetime lifetime_;
+  removal_rules rules_;
   std::optional<interval_curve> backward_;
   std::optional<lru_curve> forward_;
   std::unique_ptr<trace> warm_requests_;
@@ -204,8 +219,8 @@ struct all_curves {
 };
 
 result<all_curves> measure(const trace& requests, const curve_request& request, std::size_t warm_up) {
-  const auto& [policies, capacities, quotas, lifetime] = request;
-  measured_trace measured(requests, warm_up, lifetime);
+  const auto& [policies, capacities, quotas, rules] = request;
+  measured_trace measured(requests, warm_up, rules);
   const auto is_forward_lru = [](const policy_order& each) {
     return each.policy == "lru" && each.order == replay_order::forward;
   };
@@ -240,7 +255,7 @@ struct instance_curves {
 
 struct curve_answer {
   std::size_t warm_up = 0;  ///< requests
-  simulation::lifetime lifetime;
+  removal_rules rules;
   all_curves all;
   std::vector<instance_curves> by_instance;
 };
@@ -259,10 +274,10 @@ result<std::vector<instance_curves>> measure_instances(const read_trace& read, c
 
 /// Each instance with its own LRU in the order reverse, and one point for all.
 result<curve_answer> measure_quotas(const instance_parts& parts, const std::vector<instance_quota>& quotas,
-                                    const lifetime& lifetime, std::size_t warm_up) {
+                                    const removal_rules& rules, std::size_t warm_up) {
   const policy_order lru{"lru", replay_order::reverse};
   curve_answer answer{.warm_up = warm_up,
-                      .lifetime = lifetime,
+                      .rules = rules,
                       .all = {},
                       .by_instance = std::vector<instance_curves>(parts.instances().size())};
   std::vector<result<policy_point>> points(parts.instances().size());
@@ -270,7 +285,7 @@ result<curve_answer> measure_quotas(const instance_parts& parts, const std::vect
     const trace part = parts.part(place);
     const std::size_t warm = parts.count_within(place, warm_up);
     const std::uint32_t blocks = quotas[parts.instances()[place]].blocks;
-    points[place] = measured_trace(part, warm, lifetime).point_of(lru, blocks);
+    points[place] = measured_trace(part, warm, rules).point_of(lru, blocks);
     answer.by_instance[place] = {quotas[parts.instances()[place]].name,
                                  part.distinct(),
                                  {.counted = counted_behind(part, warm), .curves = {}, .capacity_for = {}}};
@@ -331,10 +346,12 @@ void add_curves(ordered_json& object, const all_curves& all) {
 ordered_json json_of(const read_trace& read, const curve_answer& answer) {
   ordered_json object = summary_json(read);
   if (answer.warm_up > 0) object["warm_up"] = answer.warm_up;
-  if (answer.lifetime.ms > 0) {
-    object["ttl_ms"] = answer.lifetime.ms;
-    object["ttl_from"] = name_of(answer.lifetime.start);
+  const auto& [lifetime, levels] = answer.rules;
+  if (lifetime.ms > 0) {
+    object["ttl_ms"] = lifetime.ms;
+    object["ttl_from"] = name_of(lifetime.start);
   }
+  if (levels.are_used()) object["water_levels"] = {{"high", levels.high}, {"low", levels.low}, {"batch", levels.batch}};
   add_curves(object, answer.all);
   if (answer.by_instance.empty()) return object;
   object["by_instance"] = ordered_json::array();
@@ -367,17 +384,27 @@ std::string shares_text(const all_curves& all) {
   return "\nSMALLEST CAPACITY with a share of what an endless cache hits (lru rev)\n" + rows.text();
 }
 
+std::string rules_text(const removal_rules& rules) {
+  const auto& [lifetime, levels] = rules;
+  std::string text;
+  if (lifetime.ms > 0) {
+    text += fmt::format("Blocks go {} after their {}\n\n", format_duration(std::chrono::milliseconds(lifetime.ms)),
+                        lifetime.start == lifetime_start::insertion ? "insertion" : "last use");
+  }
+  if (levels.are_used()) {
+    text += fmt::format("Above {} of a capacity blocks go{} until {} is full\n\n", percent(levels.high),
+                        levels.batch > 1 ? fmt::format(" in batches of {}", levels.batch) : "", percent(levels.low));
+  }
+  return text;
+}
+
 std::string answer_text(const read_trace& read, const curve_answer& answer) {
   std::string text = summary_text(read) + "\n\n";
   if (answer.warm_up > 0) {
     text += fmt::format("The first {} requests fill the cache and are left out of the sums: {} tokens count\n\n",
                         answer.warm_up, answer.all.counted.tokens);
   }
-  if (answer.lifetime.ms > 0) {
-    text +=
-        fmt::format("Blocks go {} after their {}\n\n", format_duration(std::chrono::milliseconds(answer.lifetime.ms)),
-                    answer.lifetime.start == lifetime_start::insertion ? "insertion" : "last use");
-  }
+  text += rules_text(answer.rules);
   text += "PREFIX-TOKEN HITS by capacity in blocks\n" + curves_text(answer.all) + shares_text(answer.all);
   for (const instance_curves& each : answer.by_instance) {
     text += fmt::format(
@@ -392,7 +419,24 @@ std::string answer_text(const read_trace& read, const curve_answer& answer) {
 
 // ---------------------------------------------------------------------------------------------- the command
 
+/// A sample is of one cache of LRU in the order reverse, and knows neither times nor the number of the requests.
+result<void> check_sample(const curve_options& options) {
+  if (auto size = sample_size(options.sample); !size) return std::unexpected(size.error());
+  if (!options.sample.is_wanted) return {};
+  if (options.policies != "lru" || options.order != "rev")
+    return refuse("--sample estimates lru in the order rev; it goes without --policies and --order");
+  if (!options.quota.empty() || options.by_instance)
+    return refuse("--sample is of one cache for all; it goes without --quota and --by-instance");
+  if (!options.water_levels.empty())
+    return refuse("--sample is of caches whose blocks go where others need their room; it goes without --water-levels");
+  if (!options.ttl.empty()) return refuse("--sample reads no times; it goes without --ttl");
+  if (options.warm_up != 0)
+    return refuse("--sample knows the number of requests at the end alone; it goes without --warm-up");
+  return {};
+}
+
 result<void> check_together(const curve_options& options) {
+  if (auto ok = check_sample(options); !ok) return ok;
   const bool apart = options.by_instance || !options.quota.empty();
   if (apart && options.trace.merge_instances) {
     return refuse(
@@ -404,6 +448,8 @@ result<void> check_together(const curve_options& options) {
   }
   if (!options.ttl.empty() && options.policies.contains("belady"))
     return refuse("--ttl: belady knows no time to live, and with one it is no bound; other policies go with it");
+  if (!options.water_levels.empty() && options.policies.contains("belady"))
+    return refuse("--water-levels: belady knows none, and with some it is no bound; other policies go with them");
   if (options.ttl.empty() && !options.ttl_from.empty())
     return refuse("--ttl-from: it says from when a time to live counts, which --ttl gives, as in --ttl 10m");
   if (options.quota.empty()) return {};
@@ -435,7 +481,9 @@ result<curve_request> parse(const curve_options& options) {
   if (!quotas) return std::unexpected(quotas.error());
   const auto lifetime = parse_lifetime(options);
   if (!lifetime) return std::unexpected(lifetime.error());
-  return curve_request{std::move(*policies), std::move(*capacities), std::move(*quotas), *lifetime};
+  const auto levels = parse_water_levels(options.water_levels);
+  if (!levels) return std::unexpected(levels.error());
+  return curve_request{std::move(*policies), std::move(*capacities), std::move(*quotas), {*lifetime, *levels}};
 }
 
 /// Refused: a trace in which no time passes.
@@ -447,16 +495,16 @@ result<void> check_times(const trace& requests, const lifetime& lifetime) {
 
 result<curve_answer> answer_of(const read_trace& read, curve_request request, const curve_options& options) {
   const trace& requests = read.requests;
-  if (auto ok = check_times(requests, request.lifetime); !ok) return std::unexpected(ok.error());
+  if (auto ok = check_times(requests, request.rules.lifetime); !ok) return std::unexpected(ok.error());
   const auto warm_up =
       static_cast<std::size_t>(options.warm_up / 100 * static_cast<double>(requests.requests().size()));
   if (!request.quotas.empty()) {
     const auto groups = groups_by_quota(request.quotas, read);
     if (!groups) return std::unexpected(groups.error());
-    return measure_quotas(instance_parts(requests, *groups), request.quotas, request.lifetime, warm_up);
+    return measure_quotas(instance_parts(requests, *groups), request.quotas, request.rules, warm_up);
   }
   if (request.capacities.empty()) request.capacities = doubled_points(requests.distinct());
-  curve_answer answer{.warm_up = warm_up, .lifetime = request.lifetime, .all = {}, .by_instance = {}};
+  curve_answer answer{.warm_up = warm_up, .rules = request.rules, .all = {}, .by_instance = {}};
   auto all = measure(requests, request, warm_up);
   if (!all) return std::unexpected(all.error());
   answer.all = std::move(*all);
@@ -469,23 +517,44 @@ result<curve_answer> answer_of(const read_trace& read, curve_request request, co
   return answer;
 }
 
+/// The answer as an object where somebody wants one, and as text.
+exit_code finish(const curve_options& options, const std::function<ordered_json()>& object_of,
+                 const std::function<std::string()>& text_of) {
+  const bool has_object = options.as_json || options.report.is_given();
+  const ordered_json object = has_object ? object_of() : ordered_json();
+  if (options.report.is_given()) {
+    if (auto ok = options.report.write(curve_page(options.trace.path, object)); !ok) return failed_with(ok.error());
+  }
+  fmt::print("{}", options.as_json ? object.dump() + "\n" : text_of());
+  return exit_code::orderly;
+}
+
+exit_code run_sample(const curve_options& options, const curve_request& request) {
+  const auto answer = measure_sample(options.trace, options.sample, request.capacities, {shares.begin(), shares.end()});
+  if (!answer) return failed_with(answer.error());
+  return finish(
+      options, [&] { return answer->json(); }, [&] { return answer->text(); });
+}
+
+/// A trace that memory has no room for may be read in another way.
+error with_remedy(const error& failure) {
+  if (failure.code() != error_code::limit_exceeded) return failure;
+  return {failure.code(), failure.message() + "; --sample estimates the curve in memory of a fixed size"};
+}
+
 }  // namespace
 
 exit_code run_curve(const curve_options& options) {
   auto request = parse(options);
   if (!request) return failed_with(request.error());
   if (auto ok = options.report.check(options.trace.path); !ok) return failed_with(ok.error());
+  if (options.sample.is_wanted) return run_sample(options, *request);
   const auto read = options.trace.read();
-  if (!read) return failed_with(read.error());
+  if (!read) return failed_with(with_remedy(read.error()));
   const auto answer = answer_of(*read, std::move(*request), options);
   if (!answer) return failed_with(answer.error());
-  const bool has_object = options.as_json || options.report.is_given();
-  const ordered_json object = has_object ? json_of(*read, *answer) : ordered_json();
-  if (options.report.is_given()) {
-    if (auto ok = options.report.write(curve_page(options.trace.path, object)); !ok) return failed_with(ok.error());
-  }
-  fmt::print("{}", options.as_json ? object.dump() + "\n" : answer_text(*read, *answer));
-  return exit_code::orderly;
+  return finish(
+      options, [&] { return json_of(*read, *answer); }, [&] { return answer_text(*read, *answer); });
 }
 
 }  // namespace cenote::optimize

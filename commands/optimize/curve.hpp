@@ -4,6 +4,7 @@
 #include <string>
 
 #include "commands/optimize/report.hpp"
+#include "commands/optimize/sampled_answer.hpp"
 #include "commands/optimize/trace_options.hpp"
 #include "keeper/exit_code.hpp"
 
@@ -16,9 +17,11 @@ struct curve_options {
   std::string capacities;  ///< empty: some that double up to all blocks
   std::string quota;       ///< of each instance; empty: one shared capacity
   bool by_instance = false;
-  std::string ttl;       ///< a duration; empty: blocks live until others need their room
-  std::string ttl_from;  ///< "use" or "insertion"; empty: use
-  double warm_up = 0;    ///< percent of the requests
+  std::string ttl;           ///< a duration; empty: blocks live until others need their room
+  std::string ttl_from;      ///< "use" or "insertion"; empty: use
+  std::string water_levels;  ///< empty: none
+  double warm_up = 0;        ///< percent of the requests
+  sample_options sample;
   bool as_json = false;
   report_option report;
 };

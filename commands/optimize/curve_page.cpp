@@ -64,11 +64,18 @@ std::string hits_by_capacity(const ordered_json& answer) {
   return plot_of("Hit ratio by capacity", std::move(lines), usual_capacity(answer));
 }
 
+/// " ± 0.31 points" of a point from a sample.
+std::string error_text(const ordered_json& point) {
+  const auto error = point.find("error");
+  return error == point.end() ? "" : fmt::format(" ± {:.2f} points", error->get<double>() * 100);
+}
+
 std::string shares_table(const ordered_json& answer) {
   if (answer.at("capacity_for").empty()) return "";
   table rows({"SHARE", ">CAPACITY"});
   for (const ordered_json& each : answer.at("capacity_for")) {
-    rows.add({percent(each.at("share").get<double>()), fmt::format("{} blocks", each.at("capacity").dump())});
+    rows.add({percent(each.at("share").get<double>()),
+              fmt::format("{} blocks{}", each.at("capacity").dump(), error_text(each))});
   }
   return "<h2>Smallest capacity with a share of what an endless cache hits (lru rev)</h2>\n" + replay::html_table(rows);
 }
@@ -77,8 +84,9 @@ std::string points_table(const ordered_json& answer) {
   table rows({"POLICY", ">BLOCKS", ">HIT RATIO", ">HIT TOKENS", ">HIT BLOCKS"});
   for (const ordered_json& curve : answer.at("curves")) {
     for (const ordered_json& each : curve.at("points")) {
-      rows.add({line_name(curve), each.at("capacity").dump(), percent(each.at("hit_ratio").get<double>()),
-                each.at("hit_tokens").dump(), each.at("hit_blocks").dump()});
+      rows.add({line_name(curve), each.at("capacity").dump(),
+                percent(each.at("hit_ratio").get<double>()) + error_text(each), each.at("hit_tokens").dump(),
+                each.at("hit_blocks").dump()});
     }
   }
   return "<h2>Figures</h2>\n" + replay::html_table(rows);
@@ -122,6 +130,10 @@ report_sentence curve_sentence(const ordered_json& answer) {
   const auto& largest = *std::ranges::max_element(points, {}, capacity);
   const std::string ratio = percent(largest.at("hit_ratio").get<double>());
   const auto usual = usual_capacity(answer);
+  if (!usual && answer.contains("sample")) {
+    return {fmt::format("{} blocks, the largest capacity asked for, hit {}{} of the tokens (lru rev, from a sample).",
+                        capacity(largest), ratio, error_text(largest))};
+  }
   if (!usual) return {fmt::format("The quotas, {} blocks together, hit {} of the tokens.", capacity(largest), ratio)};
   if (*usual == 0) return {"No capacity helps: no request begins with blocks that came before it.", true};
   const bool is_small = capacity(largest) < *usual;

@@ -22,6 +22,7 @@ namespace cenote {
 namespace {
 
 constexpr std::uint32_t most_top = 1'000'000;
+constexpr std::uint32_t most_seed = 4'294'967'295;
 constexpr std::uint64_t most_token_bytes = std::uint64_t{1} << 32;
 constexpr double most_warm_up = 90;  // percent: something must be left to count
 
@@ -52,6 +53,16 @@ void add_curve(CLI::App& family) {
       ->add_option("--ttl-from", options->ttl_from,
                    "The event from which --ttl counts: use, the last one, or insertion")
       ->check(CLI::IsMember({"use", "insertion"}));
+  command->add_option(
+      "--water-levels", options->water_levels,
+      "HIGH:LOW[:BATCH], as in 97%:94%: when a request leaves more than HIGH of a capacity full, blocks "
+      "go, BATCH at a time, until it is LOW");
+  command->add_flag("--sample", options->sample.is_wanted,
+                    "Estimate from a sample, with standard errors, in memory that does not grow with the trace");
+  command->add_option("--sample-blocks", options->sample.blocks,
+                      "Blocks of the sample, 1,024 to 16,777,216, about 60 bytes each; without it 262,144");
+  command->add_option("--sample-seed", options->sample.seed, "Another number draws another sample; without it 1")
+      ->check(CLI::Range(0U, most_seed));
   command->add_flag("--by-instance", options->by_instance, "Also curves of each instance with a cache of its own");
   command
       ->add_option("--warm-up", options->warm_up,

@@ -10,6 +10,7 @@
 #include "core/choices.hpp"
 #include "core/error.hpp"
 #include "simulation/optimize/cost_model.hpp"
+#include "simulation/water_levels.hpp"
 
 namespace CLI {
 class App;
@@ -23,6 +24,7 @@ struct tier_choice {
   std::string policy = "lru";
   std::optional<cenote::ingest> ingest;
   bool keep_copy = true;
+  simulation::water_levels levels{};  ///< by an option of its own
 };
 
 struct tier_options {

@@ -46,14 +46,24 @@ void trace_options::add_reading_to(CLI::App& command) {
   command.add_flag("--merge-instances", merge_instances, "Let instances share blocks: equal keys are equal blocks");
 }
 
+trace_reading trace_options::reading() const {
+  return {.format = format,
+          .block_tokens = block_tokens,
+          .unit = time_units().at(unit),
+          .allow_left_out = allow_left_out,
+          .full_blocks = full_blocks,
+          .sharing = merge_instances ? formats::key_sharing::among_instances : formats::key_sharing::within_instance};
+}
+
 result<read_trace> trace_options::read() const {
-  auto all = read_trace_file(path, {.format = format,
-                                    .block_tokens = block_tokens,
-                                    .unit = time_units().at(unit),
-                                    .allow_left_out = allow_left_out,
-                                    .full_blocks = full_blocks,
-                                    .sharing = merge_instances ? formats::key_sharing::among_instances
-                                                               : formats::key_sharing::within_instance});
+  auto all = read_trace_file(path, reading());
+  if (!all) return all;
+  for (const std::string& each : all->warnings) complain({error_code::malformed, each});
+  return all;
+}
+
+result<replay::streamed_trace> trace_options::stream(const replay::chain_listener& listener) const {
+  auto all = replay::stream_trace_file(path, reading(), listener);
   if (!all) return all;
   for (const std::string& each : all->warnings) complain({error_code::malformed, each});
   return all;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "commands/replay/streamed_trace.hpp"
 #include "commands/replay/trace.hpp"
 #include "core/error.hpp"
 
@@ -29,6 +30,11 @@ struct trace_options {
   /// The trace, in full blocks unless a command wants all; a warning for each kind of strange line is printed. Errors
   /// as read_trace_file().
   [[nodiscard]] result<read_trace> read() const;
+  /// Hands the requests on instead, in memory of a fixed size. Errors as replay::stream_trace_file().
+  [[nodiscard]] result<replay::streamed_trace> stream(const replay::chain_listener& listener) const;
+
+ private:
+  [[nodiscard]] trace_reading reading() const;
 };
 
 }  // namespace cenote::optimize

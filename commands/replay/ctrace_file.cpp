@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include <span>
 #include <system_error>
 
+#include "commands/replay/sizes.hpp"
 #include "core/huge_vector.hpp"
 #include "core/unique_fd.hpp"
 #include "simulation/formats/ctrace.hpp"
@@ -20,21 +22,14 @@ namespace cenote::replay {
 
 namespace {
 
-/// All that the machine has: what takes more can never be read.
-std::uint64_t machine_bytes() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  const long page = ::sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page) : 0;
-}
-
-result<huge_vector<std::byte>> read_bytes(const std::string& path) {
+result<huge_vector<std::byte>> read_bytes(const std::string& path, std::uint64_t room) {
   const unique_fd opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!opened) return fail_errno("read", path);
   struct stat status {};
   if (::fstat(opened.get(), &status) != 0) return fail_errno("fstat", path);
-  if (static_cast<std::uint64_t>(status.st_size) > machine_bytes()) {
-    return fail(error_code::limit_exceeded, fmt::format("{} has {} bytes, more than this machine's memory", path,
-                                                        static_cast<std::uint64_t>(status.st_size)));
+  if (static_cast<std::uint64_t>(status.st_size) > room) {
+    return fail(error_code::limit_exceeded, fmt::format("{} has {} bytes, more than the memory that is left ({})", path,
+                                                        static_cast<std::uint64_t>(status.st_size), room));
   }
   huge_vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
   std::size_t size = 0;
@@ -49,8 +44,9 @@ result<huge_vector<std::byte>> read_bytes(const std::string& path) {
   return bytes;
 }
 
-/// Refuses options that differ from the facts in the file.
-result<void> check(const std::string& path, const trace_reading& reading) {
+}  // namespace
+
+result<void> check_ctrace_reading(const std::string& path, const trace_reading& reading) {
   if (!reading.format.empty() && reading.format != "auto" && reading.format != own_format) {
     return fail(error_code::invalid_argument,
                 fmt::format("{} is a .ctrace file: --format {} cannot read it; leave it out, or give {}", path,
@@ -69,7 +65,13 @@ result<void> check(const std::string& path, const trace_reading& reading) {
   return {};
 }
 
-}  // namespace
+result<void> check_ctrace_block_tokens(const std::string& path, const trace_reading& reading,
+                                       std::uint64_t block_tokens) {
+  if (reading.block_tokens == 0 || reading.block_tokens == block_tokens) return {};
+  return fail(error_code::invalid_argument,
+              fmt::format("{} has blocks of {} tokens, not of {}: leave --block-tokens out, or convert the log again",
+                          path, block_tokens, reading.block_tokens));
+}
 
 bool is_ctrace_file(const std::string& path) {
   std::error_code unknown;  // a pipe would lose what is read of it here
@@ -82,18 +84,16 @@ bool is_ctrace_file(const std::string& path) {
 }
 
 result<read_trace> read_ctrace_file(const std::string& path, const trace_reading& reading) {
-  if (auto ok = check(path, reading); !ok) return std::unexpected(ok.error());
-  const auto bytes = read_bytes(path);
+  if (auto ok = check_ctrace_reading(path, reading); !ok) return std::unexpected(ok.error());
+  const std::uint64_t room = room_for_trace();
+  const auto bytes = read_bytes(path, room);
   if (!bytes) return std::unexpected(bytes.error());
-  auto decoded = formats::ctrace::decode(
-      *bytes, {.full_blocks = reading.full_blocks, .limit = reading.most, .most_bytes = machine_bytes()});
+  auto decoded = formats::ctrace::decode(*bytes, {.full_blocks = reading.full_blocks,
+                                                  .limit = reading.most,
+                                                  .most_bytes = room - std::min<std::uint64_t>(room, bytes->size())});
   if (!decoded) return std::unexpected(decoded.error().in(path));
-  const std::uint64_t block_tokens = decoded->requests.block_tokens();
-  if (reading.block_tokens != 0 && reading.block_tokens != block_tokens) {
-    return fail(error_code::invalid_argument,
-                fmt::format("{} has blocks of {} tokens, not of {}: leave --block-tokens out, or convert the log again",
-                            path, block_tokens, reading.block_tokens));
-  }
+  if (auto ok = check_ctrace_block_tokens(path, reading, decoded->requests.block_tokens()); !ok)
+    return std::unexpected(ok.error());
   if (decoded->requests.requests().empty()) {
     return fail(error_code::malformed, fmt::format("{} holds no request", path));
   }

@@ -14,4 +14,10 @@ namespace cenote::replay {
 /// Reads it whole. Errors: as read_trace_file().
 [[nodiscard]] result<read_trace> read_ctrace_file(const std::string& path, const trace_reading& reading);
 
+/// Refuses options that differ from what each such file is (invalid_argument).
+[[nodiscard]] result<void> check_ctrace_reading(const std::string& path, const trace_reading& reading);
+/// Refuses another number of tokens than the file has (invalid_argument).
+[[nodiscard]] result<void> check_ctrace_block_tokens(const std::string& path, const trace_reading& reading,
+                                                     std::uint64_t block_tokens);
+
 }  // namespace cenote::replay

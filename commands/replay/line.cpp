@@ -1,5 +1,7 @@
 #include "commands/replay/line.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,7 +22,8 @@ constexpr std::size_t first_size = std::size_t{1} << 18;  // stays in the cache
 
 }  // namespace
 
-line_reader::line_reader(byte_source& source) : from_(source), bytes_(first_size + padding) {}
+line_reader::line_reader(byte_source& source, std::size_t most)
+    : from_(source), most_(most), bytes_(first_size + padding) {}
 
 result<std::optional<std::string_view>> line_reader::next() {
   std::size_t seen = 0;
@@ -32,6 +35,9 @@ result<std::optional<std::string_view>> line_reader::next() {
       const std::string_view line = left.substr(0, size);
       begin_ = std::min(begin_ + line.size() + 1, end_);
       return line;
+    }
+    if (most_ != 0 && left.size() > most_) {
+      return fail(error_code::limit_exceeded, fmt::format("the line has over {} bytes", most_));
     }
     seen = left.size();
     if (auto ok = refill(); !ok) return std::unexpected(ok.error());

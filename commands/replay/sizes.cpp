@@ -14,12 +14,17 @@ constexpr std::uint64_t least_dram = 64 * MiB;
 constexpr std::uint64_t least_nvme = 64 * MiB;
 constexpr std::uint64_t least_disk = 256 * MiB;
 constexpr std::uint64_t least_blocks = 64;
+constexpr std::uint64_t least_room = 64 * MiB;
 
 constexpr std::uint64_t whole_mib(std::uint64_t bytes) {
   return bytes / MiB * MiB;
 }
 
 }  // namespace
+
+std::uint64_t room_for_trace() {
+  return std::max(memory_to_spare(), least_room);
+}
 
 machine_room room_of(const std::string& directory) {
   machine_room room;

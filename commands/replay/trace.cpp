@@ -1,38 +1,30 @@
 #include "commands/replay/trace.hpp"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <span>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 
 #include "commands/replay/ctrace_file.hpp"
 #include "commands/replay/input.hpp"
-#include "commands/replay/line.hpp"
 #include "commands/replay/request_checks.hpp"
-#include "simulation/formats/members.hpp"
+#include "commands/replay/trace_lines.hpp"
 
 namespace cenote {
 
 namespace {
 
-using simdjson::dom::element;
-
 constexpr double hour_us = 3.6e9;
 constexpr std::uint64_t largest_us = 400'000'000'000'000;  // tenths of a second in 32 bits: over twelve years
-constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
-static_assert(line_reader::padding >= simdjson::SIMDJSON_PADDING);
-constexpr std::size_t few = 10;      // too few requests for a usual rate
-constexpr std::size_t many = 1'000;  // …
-constexpr double outlier_gap = 10;   // times the span of all others
-constexpr double densest = 1'000;    // requests a second that somebody may have recorded
+constexpr std::size_t few = 10;                            // too few requests for a usual rate
+constexpr std::size_t many = 1'000;                        // …
+constexpr double outlier_gap = 10;                         // times the span of all others
+constexpr double densest = 1'000;                          // requests a second that somebody may have recorded
 constexpr double us_per_s = 1e6;
 
 struct unit_of_time {
@@ -49,192 +41,34 @@ constexpr std::array<unit_of_time, 4> units{{{time_unit::seconds, "seconds", "s"
 
 using raw_request = formats::line_request;
 using time_source = raw_request::time_source;
-constexpr std::size_t sample_requests = 64;
 
 class reader {
  public:
-  reader(const std::string& path, const trace_reading& reading) : path_(path), reading_(reading) {
-    read_.sharing = reading.sharing;
-    if (const formats::format* given = formats::find(reading.format.empty() ? "mooncake" : reading.format))
-      open(*given);
-  }
+  reader(const std::string& path, const trace_reading& reading)
+      : path_(path), reading_(reading), lines_(path, reading, formats::key_naming::numbered) {}
 
   result<read_trace> read() {
     const auto from = open_packed_file(path_);
     if (!from) return std::unexpected(from.error());
-    if (auto ok = read_lines(**from); !ok) return std::unexpected(ok.error());
-    end_lines();
+    if (auto ok = lines_.read(**from); !ok) return std::unexpected(ok.error());
+    format_ = lines_.format();
     give_times();
     drop_outliers();
     begin_with_the_first();
     sort();
     replay::join_reads_and_writes(read_);
     judge_rate();
-    out_.warnings = complaints_.texts(path_);
-    if (auto ok = judge_left_out(); !ok) return std::unexpected(ok.error());
+    out_.warnings = lines_.complaints().texts(path_);
+    out_.lines = lines_.lines();
+    out_.left_out = lines_.left_out();
+    if (auto ok = lines_.judge(requests_.size()); !ok) return std::unexpected(ok.error());
     add_all();
     return std::move(out_);
   }
 
  private:
-  // ---- lines
-
-  result<void> read_lines(byte_source& source) {
-    reserve_ids();
-    line_reader lines(source);
-    for (std::uint64_t number = 1;; ++number) {
-      const auto next = lines.next();
-      if (!next) return std::unexpected(next.error());
-      if (!*next) return {};
-      std::string_view line = **next;
-      if (number == 1 && line.starts_with(byte_order_mark)) line.remove_prefix(byte_order_mark.size());
-      const std::size_t begin = line.find_first_not_of(" \t\r");
-      if (begin == std::string_view::npos) continue;
-      if (out_.lines++ == 0 && line[begin] == '[') return refuse_array(number);
-      const std::size_t requests = requests_.size();
-      const std::size_t ids = ids_.size();
-      if (parse(line, number) && (!is_decided_ || judge(requests))) {
-        if (!is_decided_ && requests_.size() >= sample_requests) decide();
-        continue;
-      }
-      requests_.resize(requests);
-      ids_.resize(ids);
-      ++out_.left_out;
-    }
-  }
-
-  /// The tokens of a block are those that the first requests fit, unless they are given; then these are judged.
-  void decide() {
-    is_decided_ = true;
-    if (!std::exchange(read_.has_block_tokens, true)) take_fitting_size();
-    const auto read = std::exchange(requests_, {});
-    const auto ids = std::exchange(ids_, {});
-    reserve_ids();
-    for (std::size_t i = 0; i < read.size();) {
-      const std::size_t count = requests_.size();
-      const std::size_t size = ids_.size();
-      const std::uint64_t line = read[i].line;
-      for (; i < read.size() && read[i].line == line; ++i) {
-        requests_.push_back(read[i]);
-        requests_.back().first = ids_.size();
-        const auto first = ids.begin() + static_cast<std::ptrdiff_t>(read[i].first);
-        ids_.insert(ids_.end(), first, first + static_cast<std::ptrdiff_t>(read[i].count));
-      }
-      if (judge(count)) continue;
-      requests_.resize(count);
-      ids_.resize(size);
-      ++out_.left_out;
-    }
-  }
-
-  void take_fitting_size() {
-    const auto size = replay::fitting_block_tokens(requests_, read_.block_tokens);
-    if (!size || *size == read_.block_tokens) return;
-    read_.block_tokens = *size;
-    complain("block tokens", requests_.front().line,
-             fmt::format("ids and tokens fit blocks of {} tokens, which are taken; --block-tokens gives another number",
-                         *size));
-  }
-
-  /// Memory that is not written to costs nothing; growing would write to it twice.
-  void reserve_ids() {
-    constexpr std::uintmax_t usual_bytes_per_id = 8;
-    constexpr std::uintmax_t most = std::uintmax_t{1} << 27;
-    std::error_code unknown;
-    const std::uintmax_t size = std::filesystem::file_size(path_, unknown);
-    if (!unknown) ids_.reserve(std::min(size / usual_bytes_per_id, most));
-  }
-
-  [[nodiscard]] result<void> refuse_array(std::uint64_t line) const {
-    return fail(
-        error_code::malformed,
-        fmt::format("{0}:{1}: this file is one JSON array, but a trace has a JSON object a line; `jq -c '.[]' {0}` "
-                    "writes it like that",
-                    path_, line));
-  }
-
-  void open(const formats::format& format) {
-    format_ = &format;
-    lines_ = format.open();
-    read_.has_block_tokens = reading_.block_tokens != 0;
-    read_.block_tokens = read_.has_block_tokens ? reading_.block_tokens : format.block_tokens;
-    has_usual_lines_ = format.name == "mooncake";
-  }
-
-  static std::string unknown_format_text() {
-    std::string names;
-    for (const auto& each : formats::table()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
-    return fmt::format("this is a line of no format that is known; --format is one of {}", names);
-  }
-
-  bool complain(std::string_view kind, std::uint64_t line, std::string text) {
-    return complaints_.add(kind, line, std::move(text));
-  }
-  bool complain(std::uint64_t line, std::string_view text) { return complaints_.add(line, text); }
-
-  /// Appends the requests of a line.
-  bool parse(std::string_view line, std::uint64_t number) {
-    raw_request request{.line = number, .first = ids_.size()};
-    if (has_usual_lines_) {
-      if (const auto usual = parse_usual_line(line, ids_)) {
-        request.whole = usual->timestamp;
-        request.is_whole = true;
-        request.time = static_cast<double>(request.whole);
-        request.tokens = usual->input_length;
-        request.count = ids_.size() - request.first;
-        requests_.push_back(request);
-        return true;
-      }
-      ids_.resize(request.first);
-    }
-    return parse_json(line, number);
-  }
-
-  /// Any form that JSON allows.
-  bool parse_json(std::string_view line, std::uint64_t number) {
-    element object;
-    const auto parsed = parser_.parse(line.data(), line.size(), false).get(object);
-    if (parsed == simdjson::NUMBER_ERROR) {
-      return complain(number, "a number here is none, or too large");
-    }
-    if (parsed != simdjson::SUCCESS) return complain(number, "this is no JSON");
-    if (!object.is_object()) return complain(number, "a JSON object was expected");
-    if (!lines_) {
-      const formats::format* recognized = formats::recognize(object);
-      if (recognized == nullptr) return complain("no format", number, unknown_format_text());
-      open(*recognized);
-    }
-    if (auto ok = formats::take_block_tokens(object, read_); !ok)
-      return complain(ok.error().kind, number, ok.error().text);
-    if (auto ok = lines_->take(object, number, read_); !ok) return complain(ok.error().kind, number, ok.error().text);
-    return true;
-  }
-
-  /// Whether the requests behind the first `count` make sense.
-  bool judge(std::size_t count) {
-    return std::ranges::all_of(std::span(requests_).subspan(count), [&](raw_request& each) { return judge_one(each); });
-  }
-
-  /// Whether it makes sense; it loses the blocks that are not full, where it shall.
-  bool judge_one(raw_request& request) {
-    if (!checks_.passes(request, read_)) return false;
-    const std::uint64_t full = request.tokens / read_.block_tokens;
-    if (!reading_.full_blocks || request.count <= full) return true;
-    if (request.first + request.count == ids_.size()) ids_.resize(request.first + full);
-    request.count = full;
-    return true;
-  }
-
-  /// Takes the requests that no line completes.
-  void end_lines() {
-    if (!lines_) return;
-    if (!is_decided_) decide();
-    const auto count = static_cast<std::ptrdiff_t>(requests_.size());
-    lines_->end(read_);
-    const auto unsound =
-        std::remove_if(requests_.begin() + count, requests_.end(), [&](raw_request& each) { return !judge_one(each); });
-    out_.left_out += static_cast<std::uint64_t>(requests_.end() - unsound);
-    requests_.erase(unsound, requests_.end());
+  void complain(std::string_view kind, std::uint64_t line, std::string text) {
+    lines_.complaints().add(kind, line, std::move(text));
   }
 
   // ---- times
@@ -299,8 +133,7 @@ class reader {
     if (std::ranges::none_of(requests_, is_timed)) return;
     std::erase_if(requests_, [&](const raw_request& request) {
       if (is_timed(request)) return false;
-      complain(request.line, "`timestamp` is missing");
-      ++out_.left_out;
+      lines_.leave_out("`timestamp` is missing", request.line, "`timestamp` is missing");
       return true;
     });
   }
@@ -352,8 +185,7 @@ class reader {
   void drop(std::uint64_t low, std::uint64_t high, std::string_view kind, std::string_view text) {
     std::erase_if(requests_, [&](const raw_request& request) {
       if (request.time_us >= low && request.time_us <= high) return false;
-      complain(kind, request.line, std::string(text));
-      ++out_.left_out;
+      lines_.leave_out(kind, request.line, std::string(text));
       return true;
     });
   }
@@ -393,17 +225,6 @@ class reader {
   }
 
   // ---- the end
-
-  [[nodiscard]] result<void> judge_left_out() const {
-    if (requests_.empty()) {
-      const std::string first = out_.warnings.empty() ? "it is empty" : "first of all, " + out_.warnings.front();
-      return fail(error_code::malformed, fmt::format("{} holds no request; {}", path_, first));
-    }
-    if (reading_.allow_left_out || out_.left_out * 10 <= out_.lines) return {};
-    return fail(error_code::malformed,
-                fmt::format("{}: {} of {} lines make no sense, first of all {}; --allow-left-out goes on without them",
-                            path_, out_.left_out, out_.lines, out_.warnings.front()));
-  }
 
   void add_all() {
     constexpr std::uint64_t us_per_ms = 1000;
@@ -447,17 +268,12 @@ class reader {
 
   const std::string& path_;
   const trace_reading& reading_;
-  simdjson::dom::parser parser_;
-  const formats::format* format_ = nullptr;  ///< none until a line is recognized
-  std::unique_ptr<formats::line_format> lines_;
-  bool has_usual_lines_ = false;
-  formats::line_requests read_;
+  replay::trace_lines lines_;
+  const formats::format* format_ = nullptr;  ///< none where no line was recognized
+  formats::line_requests& read_ = lines_.requests();
   std::vector<raw_request>& requests_ = read_.requests;
   huge_vector<std::uint64_t>& ids_ = read_.ids;
-  replay::complaint_list complaints_;
-  replay::request_checks checks_{complaints_};
   bool is_absolute_ = false;
-  bool is_decided_ = false;  ///< the tokens of a block are known
   read_trace out_;
 };
 
@@ -479,14 +295,20 @@ std::vector<std::string> format_names() {
   return names;
 }
 
-result<read_trace> read_trace_file(const std::string& path, const trace_reading& reading) {
-  if (replay::is_ctrace_file(path)) return replay::read_ctrace_file(path, reading);
+result<void> check_format(const std::string& path, const trace_reading& reading) {
+  if (replay::is_ctrace_file(path)) return {};
   if (reading.format == own_format) {
     return fail(error_code::malformed, fmt::format("{} is no .ctrace file; --format auto tells what it is", path));
   }
   if (!reading.format.empty() && reading.format != "auto" && formats::find(reading.format) == nullptr) {
     return fail(error_code::invalid_argument, fmt::format("unknown format `{}`", reading.format));
   }
+  return {};
+}
+
+result<read_trace> read_trace_file(const std::string& path, const trace_reading& reading) {
+  if (auto ok = check_format(path, reading); !ok) return std::unexpected(ok.error());
+  if (replay::is_ctrace_file(path)) return replay::read_ctrace_file(path, reading);
   reader one(path, reading);
   return one.read();
 }

@@ -47,6 +47,9 @@ struct read_trace {
 
 constexpr std::string_view own_format = "cenote";
 
+/// Refuses a format that is unknown (invalid_argument), and one that `path` surely has not (malformed).
+[[nodiscard]] result<void> check_format(const std::string& path, const trace_reading& reading);
+
 /// Reads `path`: a `.ctrace`, recognized by its first bytes, whose `lines` are those of the log that it was made of; or
 /// lines of one of formats::table(); members that it does not name are ignored, as are empty lines. Requests come in
 /// the order of their times; a read with the write of the same chain next to it is one request. A line that makes no

@@ -18,10 +18,10 @@ line_result bailian::take(const simdjson::dom::element& object, std::uint64_t li
   if (auto ok = take_tokens(object, "input_length", request.tokens); !ok) return ok;
   if (auto ok = take_ids(object, "hash_ids", target.ids); !ok) return ok;
   request.count = target.ids.size() - request.first;
-  request.session = session_of(object);
+  if (target.naming == key_naming::numbered) request.session = session_of(object);
   std::uint64_t parent_number = 0;
   for (std::uint64_t& id : std::span(target.ids).subspan(request.first)) {
-    id = numbers_.number(parent_number, id);
+    id = numbers_.number(parent_number, id, target.naming);
     parent_number = id;
   }
   target.requests.push_back(request);

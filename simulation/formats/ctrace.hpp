@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -52,5 +53,47 @@ struct reading {
 /// The requests of `file`; whatever its bytes are, memory is taken as they are decoded and up to `most_bytes`. Errors:
 /// malformed, with the place; unsupported: another version; limit_exceeded: it takes more memory than it may.
 [[nodiscard]] result<contents> decode(std::span<const std::byte> file, const reading& reading = {});
+
+/// Bytes that are read and written at places: a file. Errors: system.
+class placed_bytes {
+ public:
+  placed_bytes() = default;
+  placed_bytes(const placed_bytes&) = delete;
+  placed_bytes& operator=(const placed_bytes&) = delete;
+  virtual ~placed_bytes() = default;
+  [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
+  /// All of `target`; they are there.
+  [[nodiscard]] virtual result<void> read(std::uint64_t offset, std::span<std::byte> target) = 0;
+  [[nodiscard]] virtual result<void> write(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
+};
+
+/// Where chains go that later requests may be copies of, but for the latest ones, twice `kept_blocks` references and
+/// `kept_requests` requests at most, which stay in memory.
+struct older_chains {
+  placed_bytes& blocks;  ///< 4 bytes a reference
+  placed_bytes& ends;    ///< 8 bytes a request
+  std::size_t kept_blocks = std::size_t{1} << 22;
+  std::size_t kept_requests = std::size_t{1} << 19;
+  std::uint64_t room = std::numeric_limits<std::uint64_t>::max();  ///< bytes of both
+};
+
+/// The facts of a file whose requests were passed on. Without the names of instances.
+struct passed {
+  std::uint64_t block_tokens = 0;
+  std::uint64_t instances = 0;
+  ctrace::facts facts;
+};
+
+/// Takes a request, whose session is 0, the numbers of its blocks, and the tokens of a block. Its error ends the
+/// reading.
+using request_listener = std::function<result<void>(const simulation::trace::arrival& request,
+                                                    std::span<const std::uint32_t> blocks, std::uint64_t block_tokens)>;
+
+/// Hands all requests of `file` on, in memory that does not depend on their number: a frame, a request, the index (64
+/// MiB at most) and what `older` says. Identities are not looked at. Errors: those of decode(), of `older` and of
+/// `listener`; limit_exceeded: a request has over 16,777,216 blocks, or the chains take more room than there is, which
+/// is said before the first request.
+[[nodiscard]] result<passed> pass_requests(placed_bytes& file, const older_chains& older,
+                                           const request_listener& listener);
 
 }  // namespace cenote::formats::ctrace

@@ -2,11 +2,13 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <numeric>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/checksum.hpp"
 #include "core/text.hpp"
@@ -23,6 +25,7 @@ using simulation::trace;
 
 constexpr std::size_t least_request = 2;  // bytes
 constexpr std::int64_t most_difference = std::int64_t{1} << 56;
+constexpr std::uint64_t most_index_bytes = std::uint64_t{64} << 20;  // where the memory for a file is bounded
 
 /// The bytes of a frame. Behind their end come zeros, and it is exhausted.
 class varint_reader {
@@ -68,32 +71,254 @@ class varint_reader {
   bool exhausted_ = false;
 };
 
-/// Appends the requests of frames. A member that takes something gives the fault of what it took, or nothing.
+/// Where the frames of a file lie.
+class frame_source {
+ public:
+  frame_source() = default;
+  frame_source(const frame_source&) = delete;
+  frame_source& operator=(const frame_source&) = delete;
+  virtual ~frame_source() = default;
+  [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
+  /// Good until the next call. They are there.
+  [[nodiscard]] virtual result<std::span<const std::byte>> at(std::uint64_t offset, std::size_t size) = 0;
+};
+
+class frames_in_memory final : public frame_source {
+ public:
+  explicit frames_in_memory(std::span<const std::byte> file) : file_(file) {}
+  [[nodiscard]] std::uint64_t size() const noexcept override { return file_.size(); }
+  [[nodiscard]] result<std::span<const std::byte>> at(std::uint64_t offset, std::size_t size) override {
+    return file_.subspan(offset, size);
+  }
+
+ private:
+  std::span<const std::byte> file_;
+};
+
+class frames_at_places final : public frame_source {
+ public:
+  explicit frames_at_places(placed_bytes& file) : file_(file) {}
+  [[nodiscard]] std::uint64_t size() const noexcept override { return file_.size(); }
+  [[nodiscard]] result<std::span<const std::byte>> at(std::uint64_t offset, std::size_t size) override {
+    bytes_.resize(std::max(bytes_.size(), size));
+    const auto read = std::span(bytes_).first(size);
+    if (auto ok = file_.read(offset, read); !ok) return std::unexpected(ok.error());
+    return read;
+  }
+
+ private:
+  placed_bytes& file_;
+  std::vector<std::byte> bytes_;
+};
+
+/// All requests of a file, as a trace wants them.
+class whole_chains {
+ public:
+  explicit whole_chains(const file_header& header) {
+    parts_.block_tokens = header.block_tokens;
+    parts_.requests.reserve(header.requests);
+    parts_.blocks.reserve(header.references);
+    parts_.identities.reserve(header.blocks);
+    firsts_.reserve(header.requests);
+  }
+
+  [[nodiscard]] std::uint64_t requests() const noexcept { return parts_.requests.size(); }
+  [[nodiscard]] std::uint64_t references() const noexcept { return parts_.blocks.size(); }
+  [[nodiscard]] std::uint64_t identities() const noexcept { return parts_.identities.size(); }
+  [[nodiscard]] std::uint32_t session_of(std::uint64_t distance) const noexcept {
+    return parts_.requests[parts_.requests.size() - distance].session;
+  }
+  void begin_request() { firsts_.push_back(parts_.blocks.size()); }
+  [[nodiscard]] std::size_t count() const noexcept { return parts_.blocks.size() - firsts_.back(); }
+  /// More places of the request's chain; empty: it may have no more.
+  [[nodiscard]] std::span<std::uint32_t> grow(std::uint64_t length) {
+    parts_.blocks.resize(parts_.blocks.size() + length);
+    return std::span(parts_.blocks).last(length);
+  }
+  /// Goes on as the earlier request does. False: that has no such blocks.
+  [[nodiscard]] bool copy(std::uint64_t distance, std::uint64_t length) {
+    const std::size_t earlier = parts_.requests.size() - distance;
+    const std::size_t at = count();
+    const std::size_t has = parts_.requests[earlier].count;
+    if (at >= has || length > has - at) return false;
+    const auto target = grow(length);
+    std::memcpy(target.data(), &parts_.blocks[firsts_[earlier] + at], target.size_bytes());
+    return true;
+  }
+  [[nodiscard]] bool has_block_twice(std::uint64_t blocks) {
+    const auto request = static_cast<std::uint32_t>(firsts_.size());
+    users_.resize(blocks, 0);
+    for (std::size_t at = firsts_.back(); at < parts_.blocks.size(); ++at) {
+      if (std::exchange(users_[parts_.blocks[at]], request) == request) return true;
+    }
+    return false;
+  }
+  void end_request(const trace::arrival& request) { parts_.requests.push_back(request); }
+
+  void add_identities(std::uint64_t first, std::uint64_t length) {
+    const bool goes_on = !runs_.empty() && first != 0 && runs_.back().first + runs_.back().second == first;
+    if (goes_on) {
+      runs_.back().second += length;
+    } else {
+      runs_.emplace_back(first, length);
+    }
+    parts_.identities.resize(parts_.identities.size() + length);
+    std::iota(parts_.identities.end() - static_cast<std::ptrdiff_t>(length), parts_.identities.end(), first);
+  }
+  void make_identities(std::uint64_t seed, std::uint64_t blocks) {
+    while (parts_.identities.size() < blocks) {
+      parts_.identities.push_back(made_identity(seed, parts_.identities.size()));
+    }
+  }
+  [[nodiscard]] bool has_identity_twice() {
+    if (!std::ranges::is_sorted(runs_)) std::ranges::sort(runs_);
+    for (std::size_t i = 1; i < runs_.size(); ++i) {
+      if (runs_[i].first - runs_[i - 1].first < runs_[i - 1].second) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] result<void> state() const { return {}; }
+
+  [[nodiscard]] trace::numbered take() noexcept { return std::move(parts_); }
+
+ private:
+  trace::numbered parts_;
+  std::vector<std::size_t> firsts_;   ///< the place of each request's first block
+  std::vector<std::uint32_t> users_;  ///< by block: the request that was last seen to have it, counted from 1
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> runs_;  ///< identities one by one: first, count
+};
+
+/// Numbers one behind the other, of which the latest are in memory and all others in a file.
+template <class Number>
+class spilled_numbers {
+ public:
+  spilled_numbers(placed_bytes& file, std::size_t kept) : file_(file), kept_(kept) { recent_.reserve(2 * kept); }
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return spilled_ + recent_.size(); }
+  [[nodiscard]] result<void> append(std::span<const Number> numbers) {
+    if (recent_.size() + numbers.size() > 2 * kept_) {
+      if (auto ok = spill(); !ok) return ok;
+    }
+    recent_.insert(recent_.end(), numbers.begin(), numbers.end());
+    return {};
+  }
+  /// Numbers that are there.
+  [[nodiscard]] result<void> read(std::uint64_t at, std::span<Number> target) const {
+    const std::uint64_t older = at < spilled_ ? std::min<std::uint64_t>(spilled_ - at, target.size()) : 0;
+    if (older > 0) {
+      auto ok = file_.read(at * sizeof(Number), std::as_writable_bytes(target.first(older)));
+      if (!ok) return ok;
+    }
+    const auto rest = target.subspan(older);
+    const auto from = recent_.begin() + static_cast<std::ptrdiff_t>(at + older - spilled_);
+    std::copy_n(from, rest.empty() ? 0 : rest.size(), rest.begin());
+    return {};
+  }
+
+ private:
+  [[nodiscard]] result<void> spill() {
+    const std::size_t count = recent_.size() - std::min(recent_.size(), kept_);
+    const auto oldest = std::span(recent_).first(count);
+    if (auto ok = file_.write(spilled_ * sizeof(Number), std::as_bytes(oldest)); !ok) return ok;
+    recent_.erase(recent_.begin(), recent_.begin() + static_cast<std::ptrdiff_t>(count));
+    spilled_ += count;
+    return {};
+  }
+
+  placed_bytes& file_;
+  std::size_t kept_;
+  std::uint64_t spilled_ = 0;
+  std::vector<Number> recent_;
+};
+
+/// Hands the requests of a file on, one by one, and remembers their chains for later ones.
+class passing_chains {
+ public:
+  passing_chains(const file_header& header, const older_chains& older, const request_listener& listener)
+      : blocks_(older.blocks, older.kept_blocks),
+        ends_(older.ends, older.kept_requests),
+        listener_(listener),
+        block_tokens_(header.block_tokens) {}
+
+  [[nodiscard]] std::uint64_t requests() const noexcept { return ends_.size(); }
+  [[nodiscard]] std::uint64_t references() const noexcept { return blocks_.size() + chain_.size(); }
+  [[nodiscard]] std::uint64_t identities() const noexcept { return identities_; }
+  /// Sessions are not told apart.
+  [[nodiscard]] static std::uint32_t session_of(std::uint64_t /*distance*/) noexcept { return 0; }
+  void begin_request() { chain_.clear(); }
+  [[nodiscard]] std::size_t count() const noexcept { return chain_.size(); }
+  [[nodiscard]] std::span<std::uint32_t> grow(std::uint64_t length) {
+    if (length > most_chain - chain_.size()) {
+      state_ = fail(error_code::limit_exceeded, fmt::format("a request has over {} blocks", most_chain));
+      return {};
+    }
+    chain_.resize(chain_.size() + length);
+    return std::span(chain_).last(length);
+  }
+  [[nodiscard]] bool copy(std::uint64_t distance, std::uint64_t length) {
+    const std::uint64_t earlier = requests() - distance;
+    std::array<std::uint64_t, 2> ends{};  // of the request before it, and its own
+    auto read = earlier == 0 ? ends_.read(0, std::span(ends).last(1)) : ends_.read(earlier - 1, ends);
+    const std::uint64_t at = ends[0] + count();
+    if (!read || at >= ends[1] || length > ends[1] - at) return keep(read);
+    const auto target = grow(length);
+    return !target.empty() && keep(blocks_.read(at, target), true);
+  }
+  [[nodiscard]] bool has_block_twice(std::uint64_t /*blocks*/) {
+    sorted_.assign(chain_.begin(), chain_.end());
+    std::ranges::sort(sorted_);
+    return std::ranges::adjacent_find(sorted_) != sorted_.end();
+  }
+  void end_request(const trace::arrival& request) {
+    const std::uint64_t end = references();
+    if (state_) state_ = blocks_.append(chain_);
+    if (state_) state_ = ends_.append(std::span(&end, 1));
+    if (state_) state_ = listener_(request, chain_, block_tokens_);
+    chain_.clear();
+  }
+  void add_identities(std::uint64_t /*first*/, std::uint64_t length) noexcept { identities_ += length; }
+  void make_identities(std::uint64_t /*seed*/, std::uint64_t blocks) noexcept { identities_ = blocks; }
+  /// Blocks go by their numbers.
+  [[nodiscard]] static bool has_identity_twice() noexcept { return false; }
+  [[nodiscard]] const result<void>& state() const noexcept { return state_; }
+
+ private:
+  static constexpr std::uint64_t most_chain = std::uint64_t{1} << 24;
+
+  /// `taken`, unless something failed.
+  bool keep(const result<void>& outcome, bool taken = false) {
+    if (!outcome && state_) state_ = outcome;
+    return outcome && taken;
+  }
+
+  spilled_numbers<std::uint32_t> blocks_;
+  spilled_numbers<std::uint64_t> ends_;  ///< by request: the place behind its last block
+  const request_listener& listener_;
+  std::uint64_t block_tokens_;
+  std::vector<std::uint32_t> chain_;
+  std::vector<std::uint32_t> sorted_;
+  std::uint64_t identities_ = 0;
+  result<void> state_;
+};
+
+/// Takes the requests of frames. A member that takes something gives the fault of what it took, or nothing.
+template <class Chains>
 class frame_decoder {
  public:
-  explicit frame_decoder(const file_header& header) : header_(header) { parts_.block_tokens = header.block_tokens; }
-
-  void reserve() {
-    parts_.requests.reserve(header_.requests);
-    parts_.blocks.reserve(header_.references);
-    parts_.identities.reserve(header_.blocks);
-    firsts_.reserve(header_.requests);
-  }
+  frame_decoder(const file_header& header, Chains& chains) : header_(header), chains_(chains) {}
 
   std::string_view take_frame(const frame_head& frame, std::span<const std::byte> raw) {
     varint_reader bytes(raw);
-    references_end_ = parts_.blocks.size() + frame.references;
+    references_end_ = chains_.references() + frame.references;
     blocks_end_ = next_ + frame.blocks;
     for (std::uint32_t i = 0; i < frame.requests; ++i) {
       if (const auto fault = take_request(bytes); !fault.empty()) return fault;
     }
-    if (parts_.blocks.size() != references_end_ || next_ != blocks_end_) return "its counts are not those of its head";
+    if (chains_.references() != references_end_ || next_ != blocks_end_) return "its counts are not those of its head";
     if ((header_.flags & flag_identities) != 0) {
       if (const auto fault = take_identities(bytes); !fault.empty()) return fault;
     } else {
-      while (parts_.identities.size() < next_) {
-        parts_.identities.push_back(made_identity(header_.seed, parts_.identities.size()));
-      }
+      chains_.make_identities(header_.seed, next_);
     }
     return bytes.is_empty() ? "" : "bytes are left";
   }
@@ -101,16 +326,13 @@ class frame_decoder {
   /// The fault of all requests together, or nothing.
   std::string_view end() {
     if (tokens_ != header_.tokens) return "the tokens are not those of the head";
-    if (!std::ranges::is_sorted(runs_)) std::ranges::sort(runs_);
-    for (std::size_t i = 1; i < runs_.size(); ++i) {
-      if (runs_[i].first - runs_[i - 1].first < runs_[i - 1].second) return "two blocks have one identity";
-    }
-    return "";
+    return chains_.has_identity_twice() ? "two blocks have one identity" : "";
   }
 
-  [[nodiscard]] trace::numbered take() noexcept { return std::move(parts_); }
+  /// Of the chains: an error that is no fault of the file's.
+  [[nodiscard]] result<void> state() const { return chains_.state(); }
   [[nodiscard]] std::uint64_t instances() const noexcept {
-    return parts_.requests.empty() ? 0 : last_instance_ + std::uint64_t{1};
+    return chains_.requests() == 0 ? 0 : last_instance_ + std::uint64_t{1};
   }
 
  private:
@@ -129,10 +351,10 @@ class frame_decoder {
       last_instance_ = std::max(last_instance_, instance_);
     }
     made.instance = instance_;
-    firsts_.push_back(parts_.blocks.size());
+    chains_.begin_request();
     const std::uint32_t expected_session = session_of_copy(flags, bytes);
     if (const auto fault = take_chain(flags, bytes); !fault.empty()) return fault;
-    made.count = parts_.blocks.size() - firsts_.back();
+    made.count = chains_.count();
     if (!take_tokens(made, bytes)) return "the tokens do not fit the blocks";
     if (!take_session((flags & has_session) != 0, expected_session, bytes)) return "a session is skipped";
     made.session = session_;
@@ -141,15 +363,14 @@ class frame_decoder {
       if (engine_blocks > made.count) return "the engine has more blocks than the request";
       made.engine_blocks = static_cast<std::uint32_t>(engine_blocks);
     }
-    parts_.requests.push_back(made);
+    chains_.end_request(made);
     return bytes.is_exhausted() ? "it ends too early" : "";
   }
 
   /// Takes the distance of the copy, if there is one.
   std::uint32_t session_of_copy(unsigned flags, varint_reader& bytes) {
     distance_ = (flags & has_copy) != 0 ? bytes.number() : 0;
-    if (distance_ == 0 || distance_ > parts_.requests.size()) return session_;
-    return parts_.requests[parts_.requests.size() - distance_].session;
+    return distance_ == 0 || distance_ > chains_.requests() ? session_ : chains_.session_of(distance_);
   }
 
   std::string_view take_chain(unsigned flags, varint_reader& bytes) {
@@ -168,47 +389,29 @@ class frame_decoder {
       }
       if (!taken) return "a piece is of nothing";
     }
-    return has_block_twice() ? "a request has a block twice" : "";
+    return chains_.has_block_twice(next_) ? "a request has a block twice" : "";
   }
 
-  /// Makes room for blocks, of which there is one at least and no more than the frame has.
-  bool grow(std::uint64_t length) {
-    if (length == 0 || length > references_end_ - parts_.blocks.size()) return false;
-    parts_.blocks.resize(parts_.blocks.size() + length);
-    return true;
+  /// There is one block at least, and no more than the frame has.
+  [[nodiscard]] bool fits(std::uint64_t length) const {
+    return length != 0 && length <= references_end_ - chains_.references();
   }
   bool copy(std::uint64_t distance, std::uint64_t length) {
-    if (distance == 0 || distance > parts_.requests.size()) return false;
-    const std::size_t earlier = parts_.requests.size() - distance;
-    const std::size_t at = parts_.blocks.size() - firsts_.back();
-    const std::size_t count = parts_.requests[earlier].count;
-    if (at >= count || length > count - at || !grow(length)) return false;
-    std::memcpy(&parts_.blocks[firsts_.back() + at], &parts_.blocks[firsts_[earlier] + at],
-                length * sizeof(std::uint32_t));
-    return true;
+    return distance != 0 && distance <= chains_.requests() && fits(length) && chains_.copy(distance, length);
   }
   bool add_run(std::uint64_t start, std::uint64_t length) {
-    if (start >= next_ || length > next_ - start || !grow(length)) return false;
-    std::iota(parts_.blocks.end() - static_cast<std::ptrdiff_t>(length), parts_.blocks.end(),
-              static_cast<std::uint32_t>(start));
-    return true;
+    return start < next_ && length <= next_ - start && append_run(start, length);
   }
   bool add_new(std::uint64_t length) {
-    if (length > blocks_end_ - next_ || !grow(length)) return false;
-    std::iota(parts_.blocks.end() - static_cast<std::ptrdiff_t>(length), parts_.blocks.end(),
-              static_cast<std::uint32_t>(next_));
+    if (length > blocks_end_ - next_ || !append_run(next_, length)) return false;
     next_ += length;
     return true;
   }
-
-  /// A copy and new blocks have none: only other pieces may.
-  bool has_block_twice() {
-    const auto request = static_cast<std::uint32_t>(firsts_.size());
-    users_.resize(next_, 0);
-    for (std::size_t at = firsts_.back(); at < parts_.blocks.size(); ++at) {
-      if (std::exchange(users_[parts_.blocks[at]], request) == request) return true;
-    }
-    return false;
+  bool append_run(std::uint64_t start, std::uint64_t length) {
+    if (!fits(length)) return false;
+    const auto places = chains_.grow(length);
+    std::iota(places.begin(), places.end(), static_cast<std::uint32_t>(start));
+    return !places.empty();
   }
 
   bool take_tokens(trace::arrival& request, varint_reader& bytes) {
@@ -233,10 +436,10 @@ class frame_decoder {
   }
 
   std::string_view take_identities(varint_reader& bytes) {
-    while (parts_.identities.size() < next_) {
+    while (chains_.identities() < next_) {
       const std::uint64_t head = bytes.number();
       const std::uint64_t length = head >> 1;
-      if (length == 0 || length > next_ - parts_.identities.size()) return "identities are too many";
+      if (length == 0 || length > next_ - chains_.identities()) return "identities are too many";
       if ((head & 1) != 0) {
         const auto literal = bytes.take(length * sizeof(std::uint64_t));
         if (bytes.is_exhausted()) return "it ends too early";
@@ -253,22 +456,12 @@ class frame_decoder {
     return bytes.is_exhausted() ? "it ends too early" : "";
   }
   void add_identities(std::uint64_t first, std::uint64_t length) {
-    const bool goes_on = !runs_.empty() && first != 0 && runs_.back().first + runs_.back().second == first;
-    if (goes_on) {
-      runs_.back().second += length;
-    } else {
-      runs_.emplace_back(first, length);
-    }
-    parts_.identities.resize(parts_.identities.size() + length);
-    std::iota(parts_.identities.end() - static_cast<std::ptrdiff_t>(length), parts_.identities.end(), first);
+    chains_.add_identities(first, length);
     identity_ = first + length - 1;
   }
 
   const file_header& header_;
-  trace::numbered parts_;
-  std::vector<std::size_t> firsts_;   ///< the place of each request's first block
-  std::vector<std::uint32_t> users_;  ///< by block: the request that was last seen to have it, counted from 1
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> runs_;  ///< identities one by one: first, count
+  Chains& chains_;
   std::uint64_t references_end_ = 0;
   std::uint64_t blocks_end_ = 0;
   std::uint64_t next_ = 0;                      ///< the number of the next new block
@@ -379,34 +572,67 @@ class part_cutter {
 
 class file_reader {
  public:
-  file_reader(std::span<const std::byte> file, const reading& reading) : file_(file), reading_(reading) {}
+  file_reader(frame_source& file, const reading& reading) : file_(file), reading_(reading) {}
 
   result<contents> read() {
-    if (auto ok = read_header(); !ok) return std::unexpected(ok.error());
-    if (auto ok = read_index(); !ok) return std::unexpected(ok.error());
-    if (auto ok = check_totals(); !ok) return std::unexpected(ok.error());
-    frame_decoder requests(header_);
-    requests.reserve();
-    std::size_t offset = sizeof(file_header);
-    for (std::size_t i = 0; i < index_.size(); ++i) {
-      if (auto ok = read_frame(i, offset, requests); !ok) return std::unexpected(ok.error());
-      offset += sizeof(frame_head) + index_[i].packed;
-    }
-    if (const auto fault = requests.end(); !fault.empty()) return fail(error_code::malformed, std::string(fault));
-    if (const auto fault = has_names() ? names_.end(requests.instances()) : ""; !fault.empty())
+    if (auto ok = begin(); !ok) return std::unexpected(ok.error());
+    if (auto ok = check_needed(memory_needed()); !ok) return std::unexpected(ok.error());
+    whole_chains chains(header_);
+    const auto instances = read_frames(chains, &names_);
+    if (!instances) return std::unexpected(instances.error());
+    if (const auto fault = has_names() ? names_.end(*instances) : ""; !fault.empty())
       return fail(error_code::malformed, std::string(fault));
-    trace::numbered parts = requests.take();
+    trace::numbered parts = chains.take();
     part_cutter(parts, reading_).cut();
     contents read{.requests = trace(std::move(parts)), .facts = facts_of_header()};
     read.facts.instances = names_.take();
     return read;
   }
 
+  result<passed> pass(const older_chains& older, const request_listener& listener) {
+    if (auto ok = begin(); !ok) return std::unexpected(ok.error());
+    if (auto ok = check_room(older); !ok) return std::unexpected(ok.error());
+    passing_chains chains(header_, older, listener);
+    const auto instances = read_frames(chains, nullptr);
+    if (!instances) return std::unexpected(instances.error());
+    return passed{.block_tokens = header_.block_tokens, .instances = *instances, .facts = facts_of_header()};
+  }
+
  private:
+  result<void> begin() {
+    if (auto ok = read_header(); !ok) return ok;
+    if (auto ok = read_index(); !ok) return ok;
+    return check_totals();
+  }
+
+  [[nodiscard]] result<void> check_room(const older_chains& older) const {
+    const bool spills = header_.references > older.kept_blocks || header_.requests > older.kept_requests;
+    const std::uint64_t bytes = header_.references * sizeof(std::uint32_t) + header_.requests * sizeof(std::uint64_t);
+    if (!spills || bytes <= older.room) return {};
+    return fail(error_code::limit_exceeded,
+                fmt::format("{} requests with {} references take {} bytes of temporary files, and there are {}",
+                            header_.requests, header_.references, bytes, older.room));
+  }
+
+  /// The number of instances. Names are passed over where nobody takes them.
+  template <class Chains>
+  result<std::uint64_t> read_frames(Chains& chains, name_decoder* names) {
+    frame_decoder<Chains> requests(header_, chains);
+    std::uint64_t offset = sizeof(file_header);
+    for (std::size_t i = 0; i < index_.size(); ++i) {
+      if (auto ok = read_frame(i, offset, requests, names); !ok) return std::unexpected(ok.error());
+      offset += sizeof(frame_head) + index_[i].packed;
+    }
+    if (const auto fault = requests.end(); !fault.empty()) return fail(error_code::malformed, std::string(fault));
+    return requests.instances();
+  }
+
   result<void> read_header() {
-    if (!is_begun(file_)) return fail(error_code::malformed, "this is no .ctrace file");
+    const auto head = file_.at(0, std::min<std::uint64_t>(file_.size(), sizeof(header_)));
+    if (!head) return std::unexpected(head.error());
+    if (!is_begun(*head)) return fail(error_code::malformed, "this is no .ctrace file");
     if (file_.size() < sizeof(header_) + sizeof(trailer_)) return cut_off();
-    std::memcpy(&header_, file_.data(), sizeof(header_));
+    std::memcpy(&header_, head->data(), sizeof(header_));
     if (header_.version != version && header_.version != second_version) {
       return fail(error_code::unsupported, fmt::format("version {} of .ctrace; this program reads versions {} and {}",
                                                        header_.version, version, second_version));
@@ -427,14 +653,18 @@ class file_reader {
   }
 
   result<void> read_index() {
-    const std::size_t body = file_.size() - sizeof(header_) - sizeof(trailer_);
-    std::memcpy(&trailer_, file_.data() + sizeof(header_) + body, sizeof(trailer_));
+    const std::uint64_t body = file_.size() - sizeof(header_) - sizeof(trailer_);
+    const auto tail = file_.at(sizeof(header_) + body, sizeof(trailer_));
+    if (!tail) return std::unexpected(tail.error());
+    std::memcpy(&trailer_, tail->data(), sizeof(trailer_));
     if (trailer_.magic != last_magic || trailer_.frames > body / (2 * sizeof(frame_head))) return cut_off();
     const std::size_t size = trailer_.frames * sizeof(frame_head);
-    const auto bytes = file_.subspan(sizeof(header_) + body - size, size);
-    if (trailer_.checksum != checksum_of(bytes)) return fail(error_code::malformed, "the index is damaged");
+    if (auto ok = check_needed(2 * std::uint64_t{size}); !ok) return ok;
+    const auto bytes = file_.at(sizeof(header_) + body - size, size);
+    if (!bytes) return std::unexpected(bytes.error());
+    if (trailer_.checksum != checksum_of(*bytes)) return fail(error_code::malformed, "the index is damaged");
     index_.resize(trailer_.frames);
-    std::ranges::copy(bytes, std::as_writable_bytes(std::span(index_)).begin());
+    std::ranges::copy(*bytes, std::as_writable_bytes(std::span(index_)).begin());
     std::uint64_t all = size;
     for (const frame_head& each : index_) all += sizeof(frame_head) + each.packed;
     if (all != body) return fail(error_code::malformed, "the frames of the index do not fill the file");
@@ -449,8 +679,9 @@ class file_reader {
     for (std::size_t i = 0; i < index_.size(); ++i) {
       const frame_head& each = index_[i];
       const bool has_none = each.requests == 0 && (each.references != 0 || !has_names());
-      if (each.raw > most_raw || each.requests > each.raw / least_request || each.references > most_numbers ||
-          each.blocks > each.references || has_none) {
+      if (each.raw > most_raw || each.packed > ::ZSTD_compressBound(most_raw) ||
+          each.requests > each.raw / least_request || each.references > most_numbers || each.blocks > each.references ||
+          has_none) {
         return fail(error_code::malformed, fmt::format("frame {}: its counts are impossible", i));
       }
       requests += each.requests;
@@ -460,11 +691,14 @@ class file_reader {
     if (requests != header_.requests || references != header_.references || blocks != header_.blocks) {
       return fail(error_code::malformed, "the counts of the index are not those of the head");
     }
-    const std::uint64_t needed = memory_needed();
-    if (needed <= reading_.most_bytes) return {};
+    return {};
+  }
+
+  [[nodiscard]] result<void> check_needed(std::uint64_t bytes) const {
+    if (bytes <= reading_.most_bytes) return {};
     return fail(error_code::limit_exceeded,
                 fmt::format("{} requests with {} references to {} blocks take {} bytes of memory, and there are {}",
-                            requests, references, blocks, needed, reading_.most_bytes));
+                            header_.requests, header_.references, header_.blocks, bytes, reading_.most_bytes));
   }
 
   [[nodiscard]] std::uint64_t memory_needed() const noexcept {
@@ -483,22 +717,31 @@ class file_reader {
   }
   [[nodiscard]] bool has_names() const noexcept { return (header_.flags & flag_names) != 0; }
 
-  result<void> read_frame(std::size_t number, std::size_t offset, frame_decoder& requests) {
+  template <class Chains>
+  result<void> read_frame(std::size_t number, std::uint64_t offset, frame_decoder<Chains>& requests,
+                          name_decoder* names) {
     const frame_head& frame = index_[number];
     const auto broken = [&](std::string_view fault) {
       return fail(error_code::malformed, fmt::format("frame {}, at byte {}: {}", number, offset, fault));
     };
-    const auto packed = file_.subspan(offset + sizeof(frame), frame.packed);
-    if (std::memcmp(file_.data() + offset, &frame, sizeof(frame)) != 0) return broken("its head is not the index's");
+    const auto bytes = file_.at(offset, sizeof(frame) + frame.packed);
+    if (!bytes) return std::unexpected(bytes.error());
+    const auto packed = bytes->subspan(sizeof(frame));
+    if (std::memcmp(bytes->data(), &frame, sizeof(frame)) != 0) return broken("its head is not the index's");
     if (checksum_of(packed) != frame.checksum) return broken("it is damaged");
+    if (frame.requests > 0 && number > 0 && index_[number - 1].requests == 0)
+      return broken("requests stand behind names");
     raw_.resize(std::max<std::size_t>(raw_.size(), frame.raw));
     const std::size_t size = ::ZSTD_decompress(raw_.data(), frame.raw, packed.data(), packed.size());
     if (::ZSTD_isError(size) != 0 || size != frame.raw) return broken("it does not unpack");
     const std::span<const std::byte> raw = std::span(raw_).first(size);
-    if (frame.requests > 0 && number > 0 && index_[number - 1].requests == 0)
-      return broken("requests stand behind names");
-    const auto fault =
-        frame.requests == 0 ? names_.take_frame(raw, requests.instances()) : requests.take_frame(frame, raw);
+    std::string_view fault;
+    if (frame.requests > 0) {
+      fault = requests.take_frame(frame, raw);
+    } else if (names != nullptr) {
+      fault = names->take_frame(raw, requests.instances());
+    }
+    if (auto ok = requests.state(); !ok) return ok;
     if (!fault.empty()) return broken(fault);
     return {};
   }
@@ -512,7 +755,7 @@ class file_reader {
             .seed = has_identities ? std::nullopt : std::optional(header_.seed)};
   }
 
-  std::span<const std::byte> file_;
+  frame_source& file_;
   const reading& reading_;
   file_header header_;
   file_trailer trailer_;
@@ -529,9 +772,20 @@ bool is_begun(std::span<const std::byte> bytes) noexcept {
 
 result<contents> decode(std::span<const std::byte> file, const reading& reading) {
   try {
-    return file_reader(file, reading).read();
+    frames_in_memory frames(file);
+    return file_reader(frames, reading).read();
   } catch (const std::bad_alloc&) {
     return fail(error_code::limit_exceeded, "there is not enough memory for the requests");
+  }
+}
+
+result<passed> pass_requests(placed_bytes& file, const older_chains& older, const request_listener& listener) {
+  try {
+    frames_at_places frames(file);
+    const reading bounded{.most_bytes = most_index_bytes};
+    return file_reader(frames, bounded).pass(older, listener);
+  } catch (const std::bad_alloc&) {
+    return fail(error_code::limit_exceeded, "there is not enough memory for a request");
   }
 }
 

@@ -53,12 +53,19 @@ struct line_request {
 /// The scope in which equal keys are equal blocks, where a format has instances.
 enum class key_sharing : std::uint8_t { within_instance, among_instances };
 
+/// The way in which a block that a line names by more than one whole number gets its id.
+enum class key_naming : std::uint8_t {
+  numbered,  ///< exact: by a table of all, which grows
+  hashed,    ///< 64 bits of a hash, without a table; sessions are not told apart
+};
+
 /// The requests of lines. `ids` are those of all, one after the other.
 struct line_requests {
   std::vector<line_request> requests;
   huge_vector<std::uint64_t> ids;
   std::vector<std::string> instances;  ///< names by number, those of bad lines included; none where a format has none
   key_sharing sharing = key_sharing::within_instance;
+  key_naming naming = key_naming::numbered;
   std::uint64_t block_tokens = simulation::trace::tokens_per_block;
   bool has_block_tokens = false;  ///< by an option, or by a line
 };

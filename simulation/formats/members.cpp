@@ -128,7 +128,8 @@ line_result take_tokens(const element& object, std::string_view name, std::uint6
   return {};
 }
 
-line_result take_ids(const element& object, std::string_view name, huge_vector<std::uint64_t>& ids, text_ids* texts) {
+line_result take_ids(const element& object, std::string_view name, huge_vector<std::uint64_t>& ids, text_ids* texts,
+                     key_naming naming) {
   const auto value = member_of(object, name);
   if (!value) return bad(fmt::format("`{}` is missing", name));
   simdjson::dom::array list;
@@ -141,7 +142,7 @@ line_result take_ids(const element& object, std::string_view name, huge_vector<s
     numbers += id ? 1 : 0;
     if (texts != nullptr && each.get(text) == SUCCESS) {
       ++words;
-      id = texts->number(text);
+      id = texts->number(text, naming);
     }
     if (!id) return bad("id", fmt::format("`{}` holds {}, not a block's id", name, simdjson::minify(each)));
     ids.push_back(*id);

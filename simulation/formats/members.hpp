@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/checksum.hpp"
 #include "simulation/formats/format.hpp"
 
 namespace cenote::formats {
@@ -52,10 +53,11 @@ inline constexpr std::array<std::string_view, 3> block_token_names{"block_size",
 /// A finite number, which may be written as text.
 [[nodiscard]] std::optional<double> number_member(const simdjson::dom::element& object, std::string_view name);
 
-/// Numbers for ids that are text, from 1 as they first come. Not thread-safe.
+/// Numbers for ids that are text, from 1 as they first come, or hashes of them. Not thread-safe.
 class text_ids {
  public:
-  [[nodiscard]] std::uint64_t number(std::string_view text) {
+  [[nodiscard]] std::uint64_t number(std::string_view text, key_naming naming) {
+    if (naming == key_naming::hashed) return checksum_of(text.data(), text.size());
     return numbers_.try_emplace(std::string(text), numbers_.size() + 1).first->second;
   }
 
@@ -73,7 +75,8 @@ class text_ids {
                                       std::uint64_t& target);
 /// Appends a list of ids: whole numbers of 64 bits, with a sign or without. Text is taken where there are `texts`.
 [[nodiscard]] line_result take_ids(const simdjson::dom::element& object, std::string_view name,
-                                   huge_vector<std::uint64_t>& ids, text_ids* texts = nullptr);
+                                   huge_vector<std::uint64_t>& ids, text_ids* texts = nullptr,
+                                   key_naming naming = key_naming::numbered);
 
 /// A mask of at most `limit` blocks: a whole number of those in front, or a list of true and false.
 [[nodiscard]] line_result take_mask(const simdjson::dom::element& object, std::string_view name, std::size_t limit,

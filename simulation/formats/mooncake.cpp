@@ -36,7 +36,7 @@ bool mooncake::recognizes(const element& object) {
 }
 
 line_result mooncake::take(const element& object, std::uint64_t line, line_requests& target) {
-  const auto session = session_of(object);
+  const auto session = session_of(object, target.naming);
   simdjson::dom::array turns;
   if (object["turns"].get(turns) != SUCCESS) return take_turn(object, line, session, target);
   const std::uint32_t number = session.value_or(next_session_);
@@ -57,17 +57,18 @@ line_result mooncake::take_turn(const element& object, std::uint64_t line, std::
   if (ids.empty()) return bad(fmt::format("`{}` is missing", id_names.front()));
   if (auto ok = take_clock(object, session, request); !ok) return ok;
   if (auto ok = take_tokens(object, tokens, request.tokens); !ok) return ok;
-  if (auto ok = take_ids(object, ids, target.ids, &texts_); !ok) return ok;
+  if (auto ok = take_ids(object, ids, target.ids, &texts_, target.naming); !ok) return ok;
   request.count = target.ids.size() - request.first;
   request.session = session.value_or(0);
   target.requests.push_back(request);
   return {};
 }
 
-std::optional<std::uint32_t> mooncake::session_of(const element& object) {
+std::optional<std::uint32_t> mooncake::session_of(const element& object, key_naming naming) {
   const auto word = word_member(object, "session_id");
   const auto text = text_member(object, "session_id");
   if (!word && !text) return std::nullopt;
+  if (naming == key_naming::hashed) return next_session_;
   const std::string name = text ? std::string(*text) : fmt::format("{}", *word);
   const auto [found, is_new] = sessions_.try_emplace(name, next_session_);
   if (is_new) ++next_session_;

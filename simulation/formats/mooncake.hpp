@@ -23,7 +23,7 @@ class mooncake final : public line_format {
  private:
   line_result take_turn(const simdjson::dom::element& object, std::uint64_t line, std::optional<std::uint32_t> session,
                         line_requests& target);
-  std::optional<std::uint32_t> session_of(const simdjson::dom::element& object);
+  std::optional<std::uint32_t> session_of(const simdjson::dom::element& object, key_naming naming);
 
   text_ids texts_;
   std::unordered_map<std::string, std::uint32_t> sessions_;

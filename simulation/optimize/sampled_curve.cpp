@@ -14,15 +14,17 @@ constexpr std::uint64_t all_places = std::uint64_t{1} << 32U;
 constexpr std::uint64_t counts_of_age = std::uint64_t{1} << 18U;  // uses of exact blocks until all of them are halved
 constexpr double most_units = 0x1p40;                             // then sums are scaled back
 
-/// A sample that is full is trimmed to this, so that it is looked through once for many blocks.
-constexpr std::size_t trimmed = sampled_curve::most_sampled - sampled_curve::most_sampled / 16;
+sampled_curve::settings bounded(sampled_curve::settings setup) {
+  setup.sampled = std::clamp(setup.sampled, sampled_curve::fewest_sampled, sampled_curve::most_sampled);
+  return setup;
+}
 
 }  // namespace
 
 sampled_curve::sampled_curve(const settings& setup)
-    : settings_(setup),
-      stack_(most_sampled + most_exact),
-      uses_(most_sampled + most_exact),
+    : settings_(bounded(setup)),
+      stack_(settings_.sampled + most_exact),
+      uses_(settings_.sampled + most_exact),
       threshold_(all_places),
       lot_(setup.salt) {
   counted_.reserve(most_exact);
@@ -143,11 +145,12 @@ void sampled_curve::make_exact(std::uint64_t key) {
 /// Makes room for a sampled block: blocks that are too deep go, and with them, where these are few, those with the
 /// highest places.
 void sampled_curve::make_room() {
-  if (stack_.sampled() < most_sampled) return;
+  if (stack_.sampled() < settings_.sampled) return;
   const double many = 1 / rate();
   stack_.erase_sampled([&](std::uint64_t /*key*/, const sampled_stack::depth& top) {
     return top.exact + top.sampled * many > static_cast<double>(settings_.largest);
   });
+  const std::size_t trimmed = settings_.sampled - settings_.sampled / 16;  // so that it is looked through once for many
   while (stack_.sampled() > trimmed) {
     threshold_ = threshold_ / 8 * 7;
     stack_.erase_sampled([&](std::uint64_t key, const sampled_stack::depth& /*top*/) { return !is_sampled(key); });
@@ -162,7 +165,7 @@ double sampled_curve::rate() const noexcept {
   return static_cast<double>(threshold_) / static_cast<double>(all_places);
 }
 
-double sampled_curve::distance_of(std::uint16_t entry) const noexcept {
+double sampled_curve::distance_of(std::uint32_t entry) const noexcept {
   const auto top = stack_.depth_of(entry);
   return top.sampled == 0 ? top.exact : top.exact + top.sampled / rate();
 }
@@ -181,7 +184,7 @@ std::optional<sampled_curve::point> sampled_curve::estimate(std::uint64_t capaci
   const double shift = (misses_.sum_beyond(blocks - apart).misses - misses_.sum_beyond(blocks + apart).misses) / 2;
   return point{.capacity = capacity,
                .miss_ratio = std::clamp(sum.misses / blocks_, 0.0, 1.0),
-               .error = (sum.error + shift) / blocks_};
+               .error = (sum.error + shift + sum.rounding) / blocks_};
 }
 
 std::uint64_t sampled_curve::least() const noexcept {

@@ -73,7 +73,9 @@ sampled_misses::sum sampled_misses::sum_beyond(double capacity) const noexcept {
   sum all;
   const std::size_t first = bin_of(capacity);
   for (std::size_t i = first + 1; i < totals_.size(); ++i) all.misses += totals_[i];
-  all.misses += totals_[first] * fine::share_beyond(first, capacity);
+  const double beyond = fine::share_beyond(first, capacity);
+  all.misses += totals_[first] * beyond;
+  all.rounding = totals_[first] * std::sqrt(beyond * (1 - beyond));
 
   std::array<double, group_count> sums{};
   const std::size_t first_coarse = coarse_bin_of(capacity);

@@ -22,6 +22,10 @@ class sampled_misses {
   struct sum {
     double misses = 0;
     double error = 0;  ///< standard error
+    /// The same of the straight line within the capacity's bin: s is the part of the bin beyond it, and if all of the
+    /// bin's uses had one distance, somewhere in it, they would be beyond it with the probability s. √(s · (1 − s)) of
+    /// them.
+    double rounding = 0;
   };
 
   sampled_misses();

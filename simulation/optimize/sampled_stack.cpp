@@ -10,13 +10,12 @@ namespace cenote::simulation {
 
 namespace {
 
-constexpr unsigned part_bits = 16;
-constexpr std::uint32_t part_mask = (std::uint32_t{1} << part_bits) - 1;
+constexpr unsigned part_bits = 32;
 constexpr std::uint64_t table_salt = 0x6a09e667f3bcc909ULL;
 
 /// The number that a block adds to the tree.
-constexpr std::uint32_t one(stack_part part) noexcept {
-  return part == stack_part::exact ? std::uint32_t{1} << part_bits : 1;
+constexpr std::uint64_t one(stack_part part) noexcept {
+  return part == stack_part::exact ? std::uint64_t{1} << part_bits : 1;
 }
 
 }  // namespace
@@ -27,7 +26,7 @@ sampled_stack::sampled_stack(std::size_t blocks)
       slots_(blocks * 2, no_entry),
       tree_(blocks * 2 + 1) {
   free_.reserve(blocks);
-  for (std::size_t number = blocks; number-- > 0;) free_.push_back(static_cast<std::uint16_t>(number));
+  for (std::size_t number = blocks; number-- > 0;) free_.push_back(static_cast<std::uint32_t>(number));
 }
 
 std::size_t sampled_stack::home_of(std::uint64_t key) const noexcept {
@@ -41,21 +40,21 @@ std::size_t sampled_stack::place_of(std::uint64_t key) const noexcept {
   return place;
 }
 
-std::optional<std::uint16_t> sampled_stack::find(std::uint64_t key) const noexcept {
-  const std::uint16_t number = places_[place_of(key)];
+std::optional<std::uint32_t> sampled_stack::find(std::uint64_t key) const noexcept {
+  const std::uint32_t number = places_[place_of(key)];
   if (number == no_entry) return std::nullopt;
   return number;
 }
 
-sampled_stack::depth sampled_stack::depth_of(std::uint16_t entry) const noexcept {
+sampled_stack::depth sampled_stack::depth_of(std::uint32_t entry) const noexcept {
   const std::size_t slot = entries_[entry].slot;
   if (slot >= begin_) return {};
-  const std::uint32_t sum = sum_before(begin_) - sum_before(slot + 1);
-  return {.exact = sum >> part_bits, .sampled = sum & part_mask};
+  const std::uint64_t sum = sum_before(begin_) - sum_before(slot + 1);
+  return {.exact = static_cast<std::uint32_t>(sum >> part_bits), .sampled = static_cast<std::uint32_t>(sum)};
 }
 
-std::uint16_t sampled_stack::push(std::uint64_t key, stack_part part) {
-  const std::uint16_t number = free_.back();
+std::uint32_t sampled_stack::push(std::uint64_t key, stack_part part) {
+  const std::uint32_t number = free_.back();
   free_.pop_back();
   places_[place_of(key)] = number;
   entries_[number] = {.key = key, .slot = 0, .part = part};
@@ -65,14 +64,14 @@ std::uint16_t sampled_stack::push(std::uint64_t key, stack_part part) {
   return number;
 }
 
-void sampled_stack::raise(std::uint16_t entry) {
+void sampled_stack::raise(std::uint32_t entry) {
   const std::size_t slot = entries_[entry].slot;
   slots_[slot] = no_entry;
   count(slot, 0 - one(entries_[entry].part));
   take_slot(entry);
 }
 
-void sampled_stack::set_part(std::uint16_t entry, stack_part part) {
+void sampled_stack::set_part(std::uint32_t entry, stack_part part) {
   auto& of = entries_[entry];
   if (of.part == part) return;
   count(of.slot, one(part) - one(of.part));
@@ -80,7 +79,7 @@ void sampled_stack::set_part(std::uint16_t entry, stack_part part) {
   exact_ = part == stack_part::exact ? exact_ + 1 : exact_ - 1;
 }
 
-void sampled_stack::erase(std::uint16_t entry) {
+void sampled_stack::erase(std::uint32_t entry) {
   const auto& of = entries_[entry];
   slots_[of.slot] = no_entry;
   count(of.slot, 0 - one(of.part));
@@ -109,7 +108,7 @@ void sampled_stack::close_gap(std::size_t gap) noexcept {
   }
 }
 
-void sampled_stack::take_slot(std::uint16_t number) {
+void sampled_stack::take_slot(std::uint32_t number) {
   if (next_ == slots_.size()) renumber();
   entries_[number].slot = static_cast<std::uint32_t>(next_);
   slots_[next_] = number;
@@ -123,7 +122,7 @@ void sampled_stack::renumber() {
   std::size_t begin = 0;
   for (std::size_t slot = 0; slot < next_; ++slot) {
     if (slot == begin_) begin = to;
-    const std::uint16_t number = slots_[slot];
+    const std::uint32_t number = slots_[slot];
     if (number == no_entry) continue;
     entries_[number].slot = static_cast<std::uint32_t>(to);
     slots_[to++] = number;
@@ -131,7 +130,7 @@ void sampled_stack::renumber() {
   begin_ = begin_ >= next_ ? to : begin;
   next_ = to;
   std::ranges::fill(slots_ | std::views::drop(to), no_entry);
-  std::ranges::fill(tree_, 0U);
+  std::ranges::fill(tree_, std::uint64_t{0});
   for (std::size_t slot = 0; slot < to; ++slot) tree_[slot + 1] = one(entries_[slots_[slot]].part);
   for (std::size_t i = 1; i < tree_.size(); ++i) {
     const std::size_t parent = i + (i & (0 - i));
@@ -139,12 +138,12 @@ void sampled_stack::renumber() {
   }
 }
 
-void sampled_stack::count(std::size_t slot, std::uint32_t amount) noexcept {
+void sampled_stack::count(std::size_t slot, std::uint64_t amount) noexcept {
   for (std::size_t i = slot + 1; i < tree_.size(); i += i & (0 - i)) tree_[i] += amount;
 }
 
-std::uint32_t sampled_stack::sum_before(std::size_t slot) const noexcept {
-  std::uint32_t sum = 0;
+std::uint64_t sampled_stack::sum_before(std::size_t slot) const noexcept {
+  std::uint64_t sum = 0;
   for (std::size_t i = slot; i > 0; i &= i - 1) sum += tree_[i];
   return sum;
 }

@@ -46,11 +46,15 @@ void take_without_tiers(const trace& requests, request_collector& collector) {
 tier_stack stack_with(std::span<const tier_setup> tiers) {
   tier_stack stack{.upper_policy = tiers.front().policy,
                    .upper_capacity = tiers.front().capacity,
+                   .upper_levels = tiers.front().levels,
                    .lower = {},
                    .upper_is_device = tiers.front().is_device};
   for (const tier_setup& each : tiers.subspan(1)) {
-    stack.lower.push_back(
-        {.policy = each.policy, .capacity = each.capacity, .ingest = each.ingest, .keep_copy = each.keep_copy});
+    stack.lower.push_back({.policy = each.policy,
+                           .capacity = each.capacity,
+                           .ingest = each.ingest,
+                           .keep_copy = each.keep_copy,
+                           .levels = each.levels});
   }
   return stack;
 }
@@ -59,7 +63,8 @@ tier_stack stack_with(std::span<const tier_setup> tiers) {
 result<std::vector<std::uint64_t>> run_tiers(const trace& requests, std::span<const tier_setup> tiers,
                                              replay_order order, const hit_listener& listener) {
   if (tiers.size() == 1) {
-    const auto sums = simulate(requests, tiers.front().policy, tiers.front().capacity, order, listener);
+    const auto sums =
+        simulate(requests, tiers.front().policy, tiers.front().capacity, order, listener, {}, tiers.front().levels);
     if (!sums) return std::unexpected(sums.error());
     return std::vector{sums->inserts};
   }

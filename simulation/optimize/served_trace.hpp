@@ -24,6 +24,7 @@ struct tier_setup {
   cenote::ingest ingest = cenote::ingest::evicted;  ///< of a lower tier, as lower_tier has it
   bool keep_copy = true;                            ///< the same
   bool is_device = false;                           ///< of the first one: tier_stack::upper_is_device
+  water_levels levels{};
 };
 
 struct served_trace {

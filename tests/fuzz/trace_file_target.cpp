@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "core/checksum.hpp"
 #include "simulation/formats/ctrace.hpp"
@@ -17,12 +19,50 @@ using cenote::simulation::trace;
 
 constexpr reading limits{.full_blocks = false, .limit = 0, .most_bytes = std::uint64_t{64} << 20};
 
+/// A file in memory.
+class bytes_at_places final : public placed_bytes {
+ public:
+  explicit bytes_at_places(cenote::fuzz::bytes_view bytes = {}) : bytes_(bytes.begin(), bytes.end()) {}
+  [[nodiscard]] std::uint64_t size() const noexcept override { return bytes_.size(); }
+  [[nodiscard]] cenote::result<void> read(std::uint64_t offset, std::span<std::byte> target) override {
+    if (offset > bytes_.size() || target.size() > bytes_.size() - offset) std::abort();
+    std::ranges::copy(std::span(bytes_).subspan(offset, target.size()), target.begin());
+    return {};
+  }
+  [[nodiscard]] cenote::result<void> write(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    if (offset != bytes_.size()) std::abort();
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return {};
+  }
+
+ private:
+  cenote::fuzz::bytes bytes_;
+};
+
+/// Passes all chains on with few of them in memory; they are those of `whole`, where that could be read.
+void pass_file(cenote::fuzz::bytes_view input, const trace* whole) {
+  bytes_at_places file(input);
+  bytes_at_places blocks;
+  bytes_at_places ends;
+  std::vector<std::uint32_t> stream;
+  const auto outcome = pass_requests(
+      file, {.blocks = blocks, .ends = ends, .kept_blocks = 4, .kept_requests = 2, .room = std::uint64_t{16} << 20},
+      [&](const trace::arrival& /*request*/, std::span<const std::uint32_t> chain, std::uint64_t /*block_tokens*/) {
+        if (whole != nullptr) stream.insert(stream.end(), chain.begin(), chain.end());
+        return cenote::result<void>{};
+      });
+  if (whole == nullptr || (!outcome && outcome.error().code() == cenote::error_code::limit_exceeded)) return;
+  if (!outcome || !std::ranges::equal(whole->stream(), stream)) std::abort();
+}
+
 /// A file that is read can be written, and is the same when it is read again.
 void read_file(cenote::fuzz::bytes_view input) {
   const auto read = decode(input, limits);
+  pass_file(input, nullptr);
   if (!read) return;
   const auto written = encode(read->requests, read->facts);
   if (!written) std::abort();
+  pass_file(*written, &read->requests);
   const auto again = decode(*written, limits);
   if (!again || !std::ranges::equal(again->requests.stream(), read->requests.stream()) ||
       !std::ranges::equal(again->requests.identities(), read->requests.identities())) {

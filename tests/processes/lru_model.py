@@ -89,7 +89,27 @@ def hits(requests: list[Request], capacity: int, order: str, size: int) -> tuple
     return sum(lead for _, lead in asked), sum(min(lead * size, request.tokens) for request, lead in asked)
 
 
-def leads(requests: list[Request], capacity: int, order: str) -> list[int]:
+@dataclass(frozen=True)
+class Levels:
+    """Percent of the capacity: behind a request that leaves more than `high`, the oldest blocks go down to `low`."""
+
+    high: int = 100
+    low: int = 100
+    batch: int = 1
+
+    def drop(self, cache: list[Hashable], capacity: int) -> None:
+        if 100 * len(cache) <= self.high * capacity:
+            return
+        while cache and 100 * len(cache) > self.low * capacity:
+            del cache[-self.batch :]
+
+
+def levelled_hits(requests: list[Request], capacity: int, levels: Levels) -> int:
+    """Leading blocks of requests that store what they ask for, tail to head."""
+    return sum(leads(requests, capacity, "rev", levels))
+
+
+def leads(requests: list[Request], capacity: int, order: str, levels: Levels | None = None) -> list[int]:
     """Leading blocks of each request that were there when it came."""
     cache: list[Hashable] = []  # the latest use in front
 
@@ -117,6 +137,8 @@ def leads(requests: list[Request], capacity: int, order: str) -> list[int]:
                 use(key, stores=True)
             for key in reversed(keys[:lead]):
                 use(key, stores=False)
+        if levels is not None:
+            levels.drop(cache, capacity)
     return all_leads
 
 

@@ -200,3 +200,43 @@ def test_the_contracts_cases_come_out(name: str, case: str) -> None:
     if name not in TENANTS:
         for member in ("requests", "tokens", "blocks", "distinct", "block_tokens", "capacity_for"):
             assert answer[member] == expected[member]
+
+
+@pytest.mark.parametrize("levels", ["97%:94%", "80%:40%", "50%:50%:7"])
+@pytest.mark.parametrize("name", ["mooncake", "bailian"])
+def test_water_levels_are_those_of_the_model(name: str, levels: str) -> None:
+    trace = TRACES / f"{name}.jsonl"
+    marks = lru_model.Levels(*map(int, levels.replace("%", "").split(":")))
+    capacities = [1, 5, 20, 60, 100, 200, 1000]
+    answer = curve(trace, "--water-levels", levels, "--capacities", ",".join(map(str, capacities)))
+    found = [each["hit_blocks"] for each in answer["curves"][0]["points"]]
+    requests = READERS[name](trace, SIZE)
+    model = [lru_model.levelled_hits(requests, each, marks) for each in capacities]
+    assert found == model
+    assert answer["water_levels"] == {"high": marks.high / 100, "low": marks.low / 100, "batch": marks.batch}
+
+
+def test_water_levels_of_a_quota_are_those_of_its_own_cache() -> None:
+    trace = TRACES / "tair-schema.jsonl"
+    halved = curve(trace, "--quota", "rag=60,chat=60,code=40", "--water-levels", "50%:50%")
+    whole = curve(trace, "--quota", "rag=60,chat=60,code=40")
+    for part, full in zip(halved["by_instance"], whole["by_instance"], strict=True):
+        assert part["curves"][0]["points"][0]["capacity"] == full["curves"][0]["points"][0]["capacity"]
+        assert part["curves"][0]["points"][0]["hit_blocks"] <= full["curves"][0]["points"][0]["hit_blocks"]
+    assert points(halved)[0][1] < points(whole)[0][1]
+
+
+@pytest.mark.parametrize(
+    "levels", ["97", "97%", "94%:97%", "100%:90%", "97%:0%", "97%:94%:0", "97%:94%:1:1", "-1%:-2%", "nan%:1%", "97%:"]
+)
+def test_water_levels_that_are_none_are_refused(levels: str) -> None:
+    ended = run_cenote("optimize", "curve", TRACES / "mooncake.jsonl", "--water-levels", levels)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--water-levels" in ended.stderr
+
+
+def test_belady_has_no_water_levels() -> None:
+    ended = run_cenote(
+        "optimize", "curve", TRACES / "mooncake.jsonl", "--policies", "lru,belady", "--water-levels", "97%:94%"
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")

@@ -125,6 +125,30 @@ def test_tiers_lie_one_over_the_other() -> None:
     assert two["points"][1]["gpu_s"] > most["gpu_s"]
 
 
+def test_a_tier_with_water_levels_hits_what_a_curve_with_them_does_and_hands_down_what_goes() -> None:
+    trace = TRACES / "mooncake.jsonl"
+    levels = ("--water-levels", "dram=60%:50%")
+    half = cost(trace, *DRAM, "--capacities", "40,200", *levels)["points"]
+    ended = run_cenote(
+        "optimize",
+        "curve",
+        trace,
+        "--json",
+        "--block-tokens",
+        str(SIZE),
+        "--capacities",
+        "40,200",
+        *levels[:1],
+        "60%:50%",
+    )
+    curve = json.loads(ended.stdout)["curves"][0]["points"]
+    assert [each["hit_tokens"] for each in half] == [each["hit_tokens"] for each in curve]
+    whole = cost(trace, *DRAM, "--capacities", "200")["points"]
+    assert half[1]["hit_tokens"] < whole[0]["hit_tokens"]
+    below = cost(trace, "--tier", "dram:0.5ms:20GB/s:200", *NVME, "--capacities", "1000", *levels)["points"]
+    assert below[0]["hit_tokens"] >= whole[0]["hit_tokens"]
+
+
 def test_a_capacity_may_be_bytes() -> None:
     trace = TRACES / "mooncake.jsonl"
     [point] = cost(trace, *DRAM, "--capacities", "64MiB")["points"]
@@ -240,6 +264,11 @@ def test_calibrating_gives_the_engine_that_was_measured(tmp_path: Path) -> None:
         ("cost", (*ENGINE, *DRAM, "--slo", "p90=1s"), "ttft_p90=2s"),
         ("cost", (*ENGINE, *DRAM, "--price", "nvme=1/GiB/h"), "nvme is no --tier"),
         ("cost", (*ENGINE, *DRAM, "--speed", "2"), "is no speed"),
+        ("cost", (*ENGINE, *DRAM, "--water-levels", "97%:94%"), "names no tier"),
+        ("cost", (*ENGINE, *DRAM, "--water-levels", "nvme=97%:94%"), "there is no --tier called `nvme`"),
+        ("cost", (*ENGINE, *DRAM, "--water-levels", "dram=97%:94%,dram=1%:1%"), "stands there twice"),
+        ("cost", (*ENGINE, *DRAM, "--water-levels", "dram=94%:97%"), "HIGH:LOW"),
+        ("cost", (*ENGINE, *DRAM, "--capacities", "9", "--water-levels", "dram=97%:0%"), "above 0 %"),
         ("cost", (*ENGINE, "--tier", "dram:1ms:1GB/s::none"), "unknown eviction policy"),
         ("cost", DRAM, "a rate of prefill is missing"),
         ("cost", (*ENGINE[:4], *DRAM), "the bytes of a token are missing"),

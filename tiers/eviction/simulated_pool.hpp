@@ -37,6 +37,8 @@ class simulated_pool {
   }
   [[nodiscard]] std::uint64_t inserts() const noexcept { return inserts_; }
   [[nodiscard]] std::uint64_t evictions() const noexcept { return evictions_; }
+  [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
+  [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
 
   void touch(std::uint32_t block, std::uint32_t now) { policy_->touch(places_[block], now); }
   void refresh(std::uint32_t block, std::uint32_t now) { policy_->refresh(places_[block], now); }
@@ -61,6 +63,14 @@ class simulated_pool {
     ++inserts_;
     return gone;
   }
+  /// The policy's next victim goes. There is one.
+  std::uint32_t evict(std::uint32_t now) {
+    const std::uint32_t victim = blocks_[*policy_->victim()];
+    policy_->evict(places_[victim], identities_[victim], now);
+    leave(victim);
+    ++evictions_;
+    return victim;
+  }
 
  private:
   template <class Held>
@@ -72,13 +82,6 @@ class simulated_pool {
     }
   }
 
-  std::uint32_t evict(std::uint32_t now) {
-    const std::uint32_t victim = blocks_[*policy_->victim()];
-    policy_->evict(places_[victim], identities_[victim], now);
-    leave(victim);
-    ++evictions_;
-    return victim;
-  }
   void leave(std::uint32_t block) {
     free_.push_back(places_[block]);
     places_[block] = none;

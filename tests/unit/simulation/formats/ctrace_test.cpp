@@ -104,6 +104,57 @@ std::string fault_of(const file_bytes& file, const reading& reading = {}) {
   return read ? "" : read.error().message();
 }
 
+/// A file in memory that may fail.
+class bytes_at_places final : public placed_bytes {
+ public:
+  explicit bytes_at_places(file_bytes bytes = {}) : bytes_(std::move(bytes)) {}
+
+  [[nodiscard]] std::uint64_t size() const noexcept override { return bytes_.size(); }
+  [[nodiscard]] result<void> read(std::uint64_t offset, std::span<std::byte> target) override {
+    BOOST_REQUIRE(offset + target.size() <= bytes_.size());
+    if (fails_at_read) return fail(error_code::system, "the file cannot be read");
+    std::ranges::copy(std::span(bytes_).subspan(offset, target.size()), target.begin());
+    return {};
+  }
+  [[nodiscard]] result<void> write(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    BOOST_REQUIRE(offset == bytes_.size());
+    if (bytes_.size() + bytes.size() > room) return fail(error_code::system, "the disk is full");
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return {};
+  }
+
+  std::size_t room = ~std::size_t{0};
+  bool fails_at_read = false;
+
+ private:
+  file_bytes bytes_;
+};
+
+struct passed_requests {
+  std::vector<trace::arrival> arrivals;
+  std::vector<std::vector<std::uint32_t>> chains;
+  result<passed> outcome;
+  std::uint64_t spilled_blocks = 0;  ///< bytes
+  std::uint64_t spilled_ends = 0;
+};
+
+passed_requests pass_all(const file_bytes& file, std::size_t kept_blocks, std::size_t kept_requests) {
+  passed_requests all;
+  bytes_at_places opened(file);
+  bytes_at_places blocks;
+  bytes_at_places ends;
+  all.outcome = pass_requests(
+      opened, {.blocks = blocks, .ends = ends, .kept_blocks = kept_blocks, .kept_requests = kept_requests},
+      [&](const trace::arrival& request, std::span<const std::uint32_t> chain, std::uint64_t /*block_tokens*/) {
+        all.arrivals.push_back(request);
+        all.chains.emplace_back(chain.begin(), chain.end());
+        return result<void>{};
+      });
+  all.spilled_blocks = blocks.size();
+  all.spilled_ends = ends.size();
+  return all;
+}
+
 /// Writes the checksum of a changed head.
 void seal(file_bytes& file) {
   const std::uint64_t sum = checksum_of(file.data(), offsetof(file_header, checksum));
@@ -262,6 +313,103 @@ BOOST_AUTO_TEST_CASE(bytes_behind_right_checksums_give_an_error_or_a_trace) {
 BOOST_AUTO_TEST_CASE(what_takes_too_much_memory_is_refused_before_it_is_read) {
   const file_bytes file = encoded(trace_maker(9).make(12));
   BOOST_TEST(fault_of(file, {.most_bytes = 1'000}).find("bytes of memory, and there are 1000") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(requests_are_passed_on_as_they_are_read_whole_however_few_stay_in_memory) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    BOOST_TEST_CONTEXT("seed " << seed) {
+      const trace made = trace_maker(seed).make(seed % 90);
+      const std::size_t kept = 1 + seed % 7 * 5;
+      const auto passed = pass_all(encoded(made, {.lines = 70, .left_out = 3}), kept, 1 + seed % 4);
+      BOOST_REQUIRE_MESSAGE(passed.outcome, (passed.outcome ? "" : passed.outcome.error().message()));
+      BOOST_TEST(passed.outcome->block_tokens == made.block_tokens());
+      BOOST_TEST((passed.outcome->facts.lines == 70 && passed.outcome->facts.left_out == 3));
+      BOOST_REQUIRE(passed.chains.size() == made.requests().size());
+      for (std::size_t i = 0; i < passed.chains.size(); ++i) {
+        const trace::entry& each = made.requests()[i];
+        BOOST_TEST(std::ranges::equal(passed.chains[i], made.blocks(each)));
+        BOOST_TEST((passed.arrivals[i].tokens == each.tokens && passed.arrivals[i].time_ms == each.time_ms &&
+                    passed.arrivals[i].access == each.access && passed.arrivals[i].instance == each.instance));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(all_but_the_latest_chains_lie_in_the_file) {
+  trace made(16);
+  std::vector<std::uint64_t> chain;
+  for (std::uint64_t i = 0; i < 5'000; ++i) {
+    if (i % 50 == 0) chain = {0};
+    chain.push_back(1 + i);
+    made.add(i, chain.size() * 16, chain);
+  }
+  constexpr std::size_t kept = 1'000;
+  const auto passed = pass_all(encoded(made), kept, 100);
+  BOOST_REQUIRE(passed.outcome.has_value());
+  const std::uint64_t in_memory = made.stream().size() - passed.spilled_blocks / sizeof(std::uint32_t);
+  BOOST_TEST(in_memory <= 2 * kept);
+  BOOST_TEST(made.requests().size() - passed.spilled_ends / sizeof(std::uint64_t) <= 200U);
+}
+
+BOOST_AUTO_TEST_CASE(a_file_of_older_chains_that_fails_is_no_fault_of_the_trace) {
+  const trace made = trace_maker(7).make(89);
+  bytes_at_places opened(encoded(made));
+  const request_listener nobody = [](const auto&, std::span<const std::uint32_t>, std::uint64_t) {
+    return result<void>{};
+  };
+  bytes_at_places full;
+  full.room = 20;
+  bytes_at_places ends;
+  auto outcome = pass_requests(opened, {.blocks = full, .ends = ends, .kept_blocks = 1, .kept_requests = 1}, nobody);
+  BOOST_TEST((!outcome && outcome.error().message() == "the disk is full"));
+  bytes_at_places broken;
+  broken.fails_at_read = true;
+  bytes_at_places more_ends;
+  outcome = pass_requests(opened, {.blocks = broken, .ends = more_ends, .kept_blocks = 1, .kept_requests = 1}, nobody);
+  BOOST_TEST((!outcome && outcome.error().message() == "the file cannot be read"));
+}
+
+BOOST_AUTO_TEST_CASE(chains_that_take_more_room_than_there_is_are_refused_before_the_first_request) {
+  const trace made = trace_maker(7).make(89);
+  bytes_at_places opened(encoded(made));
+  bytes_at_places blocks;
+  bytes_at_places ends;
+  const request_listener nobody = [](const auto&, std::span<const std::uint32_t>, std::uint64_t) -> result<void> {
+    return fail(error_code::internal, "a request came");
+  };
+  const std::uint64_t needed = made.stream().size() * 4 + made.requests().size() * 8;
+  const auto outcome = pass_requests(
+      opened, {.blocks = blocks, .ends = ends, .kept_blocks = 1, .kept_requests = 1, .room = needed - 1}, nobody);
+  BOOST_REQUIRE(!outcome.has_value());
+  BOOST_TEST((outcome.error().code() == error_code::limit_exceeded));
+  BOOST_TEST(outcome.error().message().find("of temporary files") != std::string::npos);
+  const auto small = pass_requests(opened, {.blocks = blocks, .ends = ends, .room = 0}, nobody);
+  BOOST_TEST(small.error().message() == "a request came");
+}
+
+BOOST_AUTO_TEST_CASE(a_listener_ends_the_passing) {
+  bytes_at_places opened(encoded(trace_maker(7).make(89)));
+  bytes_at_places blocks;
+  bytes_at_places ends;
+  int taken = 0;
+  const auto outcome = pass_requests(opened, {.blocks = blocks, .ends = ends},
+                                     [&](const auto&, std::span<const std::uint32_t>, std::uint64_t) -> result<void> {
+                                       if (++taken == 5) return fail(error_code::unsupported, "enough");
+                                       return {};
+                                     });
+  BOOST_TEST((!outcome && outcome.error().message() == "enough"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_damaged_is_refused_while_it_is_passed_on) {
+  const trace made = trace_maker(11).make(60);
+  const file_bytes whole = encoded(made);
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    file_bytes changed = whole;
+    changed[at] ^= std::byte{0x10};
+    BOOST_TEST(!pass_all(changed, 4, 2).outcome.has_value());
+    BOOST_TEST(!pass_all(file_bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at)), 4, 2)
+                    .outcome.has_value());
+  }
 }
 
 BOOST_AUTO_TEST_CASE(another_version_is_named) {

@@ -1,6 +1,8 @@
 #include <simdjson.h>
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,7 @@ class lines {
   [[nodiscard]] std::size_t size() const { return read_.requests.size(); }
   [[nodiscard]] const std::vector<std::string>& instances() const { return read_.instances; }
   void share(key_sharing sharing) { read_.sharing = sharing; }
+  void name(key_naming naming) { read_.naming = naming; }
   [[nodiscard]] std::vector<std::uint64_t> ids(std::size_t place) const {
     const auto first = read_.ids.begin() + static_cast<std::ptrdiff_t>(request(place).first);
     return {first, first + static_cast<std::ptrdiff_t>(request(place).count)};
@@ -214,6 +217,39 @@ BOOST_AUTO_TEST_CASE(turns_without_a_time_have_the_delay_behind_the_one_before) 
   BOOST_TEST(read.take(R"({"session_id": 1, "delay": -1, "input_length": 16, "hash_ids": [1]})") ==
              "`delay` is no number of milliseconds");
   BOOST_TEST(read.take(R"({"turns": [5]})") == "`turns` holds something else than objects");
+}
+
+BOOST_AUTO_TEST_CASE(hashed_ids_are_equal_where_numbered_ones_are) {
+  const std::vector<std::pair<std::string_view, std::vector<std::string>>> cases{
+      {"mooncake",
+       {R"({"timestamp": 1, "input_length": 32, "hash_ids": ["a", "b"]})",
+        R"({"timestamp": 2, "input_length": 48, "hash_ids": ["a", "c", "b"], "session_id": "s"})"}},
+      {"bailian",
+       {R"({"chat_id": 1, "parent_chat_id": -1, "timestamp": 1, "input_length": 48, "hash_ids": [5, 6, 5]})",
+        R"({"chat_id": 2, "parent_chat_id": 1, "timestamp": 2, "input_length": 48, "hash_ids": [5, 6, 7]})",
+        R"({"chat_id": 3, "parent_chat_id": -1, "timestamp": 3, "input_length": 32, "hash_ids": [6, 5]})"}},
+      {"tair-schema",
+       {R"({"instance_id": "x", "timestamp_us": 1, "keys": [1, 2, 3], "input_len": 48})",
+        R"({"instance_id": "y", "timestamp_us": 2, "keys": [1, 2], "input_len": 32})",
+        R"({"instance_id": "x", "timestamp_us": 3, "keys": [1, 4], "input_len": 32})"}}};
+  for (const auto& [name, texts] : cases) {
+    lines numbered(name);
+    lines hashed(name);
+    hashed.name(key_naming::hashed);
+    std::vector<std::uint64_t> one;
+    std::vector<std::uint64_t> other;
+    for (const std::string& text : texts) {
+      BOOST_TEST(numbered.take(text) == "");
+      BOOST_TEST(hashed.take(text) == "");
+      std::ranges::copy(numbered.ids(numbered.size() - 1), std::back_inserter(one));
+      std::ranges::copy(hashed.ids(hashed.size() - 1), std::back_inserter(other));
+    }
+    BOOST_REQUIRE(one.size() == other.size());
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      for (std::size_t k = 0; k < one.size(); ++k) BOOST_TEST((one[i] == one[k]) == (other[i] == other[k]));
+    }
+    BOOST_TEST(numbered.instances() == hashed.instances(), boost::test_tools::per_element());
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

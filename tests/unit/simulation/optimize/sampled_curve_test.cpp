@@ -70,13 +70,15 @@ double largest_difference(const std::vector<comparison>& all) {
 
 /// At each capacity 99 of 100 samples are within three of the standard errors that they state. The largest difference
 /// of a sample is on the average below `bound`.
-void check_seeds(const trace& requests, std::uint64_t largest, double bound) {
+void check_seeds(const trace& requests, std::uint64_t largest, double bound,
+                 std::size_t sampled = sampled_curve::usual_sampled) {
   const auto exact = interval_curve::measure(requests);
   BOOST_REQUIRE(exact.has_value());
   std::map<std::uint64_t, int> outside;
   double sum = 0;
   for (std::uint64_t seed = 0; seed < sample_seeds; ++seed) {
-    const auto sample = sample_of(requests, {.largest = largest, .half_life = 0, .salt = salt_of(seed)});
+    const auto sample =
+        sample_of(requests, {.largest = largest, .half_life = 0, .salt = salt_of(seed), .sampled = sampled});
     BOOST_REQUIRE(sample.rate() < 1);
     const auto all = compare(requests, *exact, sample);
     for (const comparison& each : all) outside[each.capacity] += each.errors > 3 ? 1 : 0;
@@ -91,7 +93,7 @@ void check_seeds(const trace& requests, std::uint64_t largest, double bound) {
 }
 
 void check_bounded(const sampled_curve& sample) {
-  BOOST_TEST(sample.sampled() <= sampled_curve::most_sampled);
+  BOOST_TEST(sample.sampled() <= sampled_curve::usual_sampled);
   BOOST_TEST(sample.exact() <= sampled_curve::most_exact);
   BOOST_TEST(sample.bytes() < mebibyte);
   BOOST_TEST(sample.bytes() == sampled_curve({}).bytes());
@@ -156,6 +158,52 @@ BOOST_AUTO_TEST_CASE(documents_in_turn_are_within_the_stated_errors) {
 BOOST_AUTO_TEST_CASE(a_recorded_trace_is_within_the_stated_errors) {
   const trace requests = testing::load_packed_trace(testing::source_folder() / "tests/data/traces/synthetic.txt");
   check_seeds(requests, ~std::uint32_t{0}, 0.015);
+}
+
+BOOST_AUTO_TEST_CASE(larger_and_smaller_samples_are_within_the_errors_that_they_state) {
+  const trace requests = testing::load_packed_trace(testing::source_folder() / "tests/data/traces/conversation.txt");
+  check_seeds(requests, ~std::uint32_t{0}, 0.03, 2'048);
+  check_seeds(requests, ~std::uint32_t{0}, 0.008, 65'536);
+}
+
+BOOST_AUTO_TEST_CASE(a_sample_that_holds_all_blocks_is_exact_whatever_its_size) {
+  const trace requests = testing::load_packed_trace(testing::source_folder() / "tests/data/traces/synthetic.txt");
+  const auto exact = interval_curve::measure(requests);
+  BOOST_REQUIRE(exact.has_value());
+  const auto sample = sample_of(requests, {.salt = 3, .sampled = requests.distinct()});
+  BOOST_TEST(sample.rate() == 1);
+  BOOST_TEST(sample.endless().misses == requests.distinct());
+  BOOST_TEST(sample.endless().error == 0);
+  // Distances are rounded, to 1/128 of a power of two.
+  for (const comparison& each : compare(requests, *exact, sample)) {
+    BOOST_TEST(each.points < 0.004);
+    BOOST_TEST(each.errors < 3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_number_of_different_blocks_has_its_error) {
+  const trace requests = *generate("rag:requests=8000");
+  int outside = 0;
+  for (std::uint64_t seed = 0; seed < sample_seeds; ++seed) {
+    const auto sample = sample_of(requests, {.salt = salt_of(seed), .sampled = 2'048});
+    const auto endless = sample.endless();
+    outside += std::abs(endless.misses - requests.distinct()) > 3 * endless.error ? 1 : 0;
+  }
+  BOOST_TEST(outside <= 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_sample_is_as_large_as_it_may_be_and_takes_its_memory_once) {
+  for (const std::size_t sampled : {std::size_t{1'024}, std::size_t{4'096}, std::size_t{100'000}}) {
+    sampled_curve sample({.sampled = sampled});
+    const std::size_t bytes = sample.bytes();
+    for (std::uint64_t i = 0; i < 30'000; ++i) {
+      sample.add(chain_from(i * 10, 10));
+      BOOST_REQUIRE(sample.sampled() <= sampled);
+    }
+    BOOST_TEST(sample.sampled() > sampled * 3 / 4);
+    BOOST_TEST(sample.bytes() == bytes);
+    BOOST_TEST(bytes < 80 * sampled + mebibyte / 2);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(blocks_that_are_too_deep_are_forgotten_and_smaller_capacities_are_given_for_that) {

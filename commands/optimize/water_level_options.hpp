@@ -1,0 +1,23 @@
+// --water-levels: room that tiers make ahead of need.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "simulation/water_levels.hpp"
+
+namespace cenote::optimize {
+
+/// "97%:94%", or "80%:75%:100" with a batch. Refused (invalid_argument): shares that are not above 0 and below 100 %,
+/// or a low one above the high one. Empty: none.
+[[nodiscard]] result<simulation::water_levels> parse_water_levels(std::string_view text);
+
+/// By the tier's name.
+using tier_levels = std::map<std::string, simulation::water_levels, std::less<>>;
+/// "dram=97%:94%,nvme=95%:90%". Errors as above.
+[[nodiscard]] result<tier_levels> parse_tier_levels(std::string_view text);
+
+}  // namespace cenote::optimize

@@ -1,0 +1,151 @@
+"""`cenote optimize curve --sample` against the whole trace, and traces that memory has no room for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node import ROOT, run_cenote
+
+TRACES = ROOT / "tests/data/optimizer"
+RECORDED = ROOT / "tests/data/traces"
+SMALL = ("mooncake", "bailian", "tair-schema")
+
+
+def curve(trace: Path, *arguments: str) -> dict[str, Any]:
+    ended = run_cenote("optimize", "curve", trace, "--json", *arguments)
+    assert ended.returncode == 0, ended.stderr
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    return answer
+
+
+def points(answer: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    return {each["capacity"]: each for each in answer["curves"][0]["points"]}
+
+
+def rows(path: Path) -> Iterator[str]:
+    """The lines of a packed trace as Mooncake publishes them."""
+    for line in path.read_text().splitlines():
+        fields = line.split(" ")
+        if line.startswith("#") or len(fields) < 2:
+            continue
+        ids: list[int] = []
+        for run in fields[2].split(",") if len(fields) > 2 and fields[2] else []:
+            first, _, last = run.partition("-")
+            ids += range(int(first), int(last or first) + 1)
+        yield json.dumps({"timestamp": int(fields[0]), "input_length": int(fields[1]), "hash_ids": ids})
+
+
+@pytest.fixture(scope="module", params=["conversation", "synthetic"])
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("recorded") / f"{request.param}.jsonl"
+    path.write_text("\n".join(rows(RECORDED / f"{request.param}.txt")))
+    return path
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_sample_of_all_blocks_has_the_hits_of_the_whole_trace(name: str) -> None:
+    trace = TRACES / f"{name}.jsonl"
+    whole, sample = curve(trace), curve(trace, "--sample")
+    same = ("format", "lines", "left_out", "requests", "instances", "tokens", "blocks", "distinct", "block_tokens")
+    assert {each: sample[each] for each in same} == {each: whole[each] for each in same}
+    facts = sample["sample"]
+    assert (facts["rate"], facts["distinct_error"]) == (1, 0)
+    asked = [str(capacity) for capacity in range(0, 400, 3)]
+    exact = points(curve(trace, "--capacities", ",".join(asked)))
+    found = points(curve(trace, "--sample", "--capacities", ",".join(asked)))
+    assert set(found) == {capacity for capacity in exact if capacity >= facts["least_capacity"] or capacity == 0}
+    for capacity, point in found.items():
+        if capacity > 256:  # distances are rounded there
+            assert abs(point["hit_ratio"] - exact[capacity]["hit_ratio"]) <= 3 * point["error"]
+        else:
+            assert {**point, "error": 0} == {**exact[capacity], "error": 0}
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_recorded_trace_is_within_three_standard_errors(recorded: Path, seed: int) -> None:
+    for blocks in ("2048", "8192"):
+        sample = curve(
+            recorded, "--sample", "--sample-blocks", blocks, "--sample-seed", str(seed), "--capacities", "1k:300k:1.3x"
+        )
+        found = points(sample)
+        assert sample["sample"]["seed"] == seed
+        assert len(found) > 4
+        exact = points(curve(recorded, "--capacities", ",".join(map(str, found))))
+        apart = [abs(found[each]["hit_ratio"] - exact[each]["hit_ratio"]) / found[each]["error"] for each in found]
+        assert max(apart) <= 3
+        assert all(each["error"] < 0.03 for each in found.values())
+
+
+def test_the_capacity_for_a_share_is_near_that_of_the_whole_trace(recorded: Path) -> None:
+    whole = {each["share"]: each["capacity"] for each in curve(recorded)["capacity_for"]}
+    sample = curve(recorded, "--sample", "--sample-blocks", "16k")["capacity_for"]
+    assert sample
+    for each in sample:
+        share = points(curve(recorded, "--capacities", str(each["capacity"])))[each["capacity"]]["hit_ratio"]
+        wanted = points(curve(recorded, "--capacities", str(whole[each["share"]])))[whole[each["share"]]]["hit_ratio"]
+        assert abs(share - wanted) <= 3 * each["error"]
+
+
+def test_a_ctrace_and_a_packed_log_are_sampled_as_the_log_is(recorded: Path, tmp_path: Path) -> None:
+    converted = tmp_path / "t.ctrace"
+    ended = run_cenote("trace", "convert", recorded, "--out", converted)
+    assert ended.returncode == 0, ended.stderr
+    asked = ("--sample", "--sample-blocks", "1M", "--capacities", "2k:64k:2x")
+    of_file, of_log = curve(converted, *asked), curve(recorded, *asked)
+    assert points(of_file) == points(of_log)
+    assert of_file["capacity_for"] == of_log["capacity_for"]
+
+
+def test_the_table_and_the_page_have_the_errors(tmp_path: Path) -> None:
+    trace = TRACES / "mooncake.jsonl"
+    page = tmp_path / "page.html"
+    ended = run_cenote("optimize", "curve", trace, "--sample", "--report", page)
+    assert ended.returncode == 0, ended.stderr
+    assert "STANDARD ERROR" in ended.stdout
+    assert "0.00 points" in ended.stdout
+    assert "± 0.00 points" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--sample", "--policies", "lru,arc"),
+        ("--sample", "--order", "fwd"),
+        ("--sample", "--quota", "rag=60,chat=60,code=40"),
+        ("--sample", "--by-instance"),
+        ("--sample", "--ttl", "10s"),
+        ("--sample", "--warm-up", "10%"),
+        ("--sample", "--water-levels", "97%:94%"),
+        ("--sample", "--sample-blocks", "1000"),
+        ("--sample", "--sample-blocks", "17M"),
+        ("--sample", "--sample-seed", "-1"),
+        ("--sample", "--capacities", "1,2"),
+        ("--sample-blocks", "8192"),
+        ("--sample-seed", "3"),
+    ],
+)
+def test_what_means_nothing_with_a_sample_or_without_one_is_refused(arguments: tuple[str, ...]) -> None:
+    ended = run_cenote("optimize", "curve", TRACES / "tair-schema.jsonl", *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("cenote: ")
+
+
+def test_reads_that_store_nothing_are_refused_with_their_line() -> None:
+    ended = run_cenote("optimize", "curve", TRACES / "tair-log.jsonl", "--sample")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "tair-log.jsonl:1: reads and writes are requests of their own" in ended.stderr
+
+
+def test_a_log_larger_than_memory_is_refused_by_its_size_and_the_sample_is_offered(tmp_path: Path) -> None:
+    log = tmp_path / "huge.jsonl"
+    log.write_text((TRACES / "mooncake.jsonl").read_text() * 3)
+    os.truncate(log, 4 << 40)
+    ended = run_cenote("optimize", "curve", log)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "by its first lines its requests take about" in ended.stderr
+    assert "--sample estimates the curve in memory of a fixed size" in ended.stderr
