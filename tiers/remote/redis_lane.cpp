@@ -42,8 +42,8 @@ constexpr std::string_view renew_script =
 constexpr std::string_view stamp_script =
     "local v = redis.pcall('GET', KEYS[1]) if type(v) == 'string' then return v end "
     "redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]";
-// Puts a new removal stamp in the place of the one that it gives. A server that is full has none then, which is another
-// one, too.
+// Puts a new removal stamp in the place of the one that it gives. Where it cannot be set there is none then, which is
+// another one, too.
 constexpr std::string_view exchange_script =
     "local v = redis.pcall('GET', KEYS[1]) redis.call('DEL', KEYS[1]) redis.pcall('SET', KEYS[1], ARGV[1]) "
     "if type(v) == 'string' then return v end return ''";
@@ -69,13 +69,12 @@ bool fits(request_kind kind, redis::server_reply::type what) noexcept {
   }
 }
 
-/// Empty: the server does not say, or not to this user.
-std::string_view run_in(const redis::server_reply& reply) noexcept {
-  constexpr std::string_view field = "\nrun_id:";
-  const std::string_view text = reply.text;
-  const std::size_t begin = text.find(field);
-  if (reply.kind != redis::server_reply::type::text || begin == std::string_view::npos) return {};
-  const std::string_view rest = text.substr(begin + field.size());
+/// A field of the answer to INFO. Empty: the server does not say, or not to this user.
+std::string_view field_in(const redis::server_reply& reply, std::string_view name) noexcept {
+  if (reply.kind != redis::server_reply::type::text) return {};
+  const std::size_t begin = reply.text.find(name);
+  if (begin == std::string_view::npos) return {};
+  const std::string_view rest = reply.text.substr(begin + name.size());
   return rest.substr(0, rest.find_first_of("\r\n"));
 }
 
@@ -195,7 +194,7 @@ void redis_lane::greet(steady_time now) {
   if (settings_->database != 0) greet_with(redis::wire_command({"SELECT", std::to_string(settings_->database)}), now);
   greet_with(redis::wire_command({"PING"}), now);
   const std::string& prefix = settings_->prefix;
-  send_own(request_kind::run, redis::wire_command({"INFO", "server"}));
+  send_own(request_kind::run, redis::wire_command({"INFO"}));
   send_own(request_kind::probe, redis::wire_command({"TOUCH", prefix + ":alive", prefix + ":one", prefix + ":other"}));
   // A server that may not be written to is of no use, and should be known before it is counted on.
   greet_with(redis::wire_command({"SET", settings_->prefix + ":alive", "1", "PX", "60000"}), now);
@@ -381,6 +380,8 @@ void redis_lane::send_command(redis_request request, instance& of, steady_time n
   const std::string key = key_of(value_of(request));
   switch (request.kind) {
     case request_kind::put:
+      if (request.missed)
+        request.stamp = site_->stamps().since(request.name.identity, *request.missed).value_or(request.stamp);
       request.head = head_of_put(request, key);
       request.has_body = true;
       request.tail = put_tail;
@@ -410,8 +411,7 @@ std::string redis_lane::head_of_put(const redis_request& request, const std::str
     return "$" + std::to_string(text.size()) + "\r\n" + std::string(text) + "\r\n";
   };
   std::string head = request.missed ? "*7\r\n" + bulk("EVAL") + bulk(missed_put_script) + bulk("2") + bulk(key) +
-                                          bulk(stamp_key(identity)) +
-                                          bulk(epoch_text(site_->stamps().since(identity, *request.missed).value_or(0)))
+                                          bulk(stamp_key(identity)) + bulk(epoch_text(request.stamp))
                                     : "*3\r\n" + bulk("SETNX") + bulk(key);
   head += "$" + std::to_string(request.size + value_header_bytes) + "\r\n";
   head.append(reinterpret_cast<const char*>(header.data()), header.size());
@@ -486,7 +486,8 @@ void redis_lane::on_reply(redis_request& request, const redis::server_reply& rep
   switch (request.kind) {
     case request_kind::greet: return on_greeting(reply, now);
     case request_kind::probe: return on_probe(reply);
-    case request_kind::run: return site_->stamps().note_run(run_in(reply));
+    case request_kind::run:
+      return site_->stamps().note_run(field_in(reply, "\nrun_id:"), field_in(reply, "\nevicted_keys:") != "0");
     case request_kind::look_at_stamp:
     case request_kind::stamp: return on_stamp(request, reply, now);
     case request_kind::look: return on_look(request, reply, now);
@@ -532,15 +533,19 @@ void redis_lane::on_probe(const redis::server_reply& reply) {
   doom_ = error(error_code::unsupported, redis::explained(reply.text));
 }
 
-/// A removal without a new stamp might be undone by what is offered later: its connection ends, so that it is not
-/// confirmed.
+/// A removal without a new stamp might be undone by what is offered later: it is not confirmed.
 void redis_lane::on_stamp(const redis_request& request, const redis::server_reply& reply, steady_time now) {
   const instance_identity& identity = request.name.identity;
   if (reply.kind == redis::server_reply::type::failure) {
     site_->stamps().forget(identity);
-    if (request.kind == request_kind::stamp && !doom_) doom_ = error(error_code::system, redis::explained(reply.text));
+    if (request.kind != request_kind::stamp) return;
+    instances_[identity].stamp_failure = error(error_code::system, site_->name() + ": " + redis::explained(reply.text));
+    instances_[identity].stamped_at = {};
+    if (redis::meaning_of(reply.text) != redis::reply_failure::full && !doom_)
+      doom_ = error(error_code::system, redis::explained(reply.text));
     return;
   }
+  if (request.kind == request_kind::stamp) instances_[identity].stamp_failure.reset();
   const removal_stamps::stamp seen = epoch_in(reply.text);
   if (request.kind == request_kind::stamp)
     site_->stamps().note_removal(identity, seen, request.number, now);
@@ -656,10 +661,7 @@ void redis_lane::end_held(instance& of, const error& why, steady_time now) {
 void redis_lane::on_put(redis_request& request, const redis::server_reply& reply, steady_time now) {
   if (reply.kind == redis::server_reply::type::failure) return on_failure(request, reply, now);
   const bool was_kept = reply.kind == redis::server_reply::type::integer && reply.number > 0;
-  if (request.missed && reply.number < 0) {  // something was removed
-    site_->stamps().forget(request.name.identity);
-    return answers_->end(request, item_result::refused, now);
-  }
+  if (request.missed && reply.number < 0) return on_other_stamp(request, now);
   if ((request.has_run_over || request.is_removed) && was_kept) {
     discard(value_of(request), request_kind::discard_landed);
   }
@@ -668,6 +670,19 @@ void redis_lane::on_put(redis_request& request, const redis::server_reply& reply
   const bool is_over = !is_current(request);
   if (is_over) ++answers_->counts.stale;
   answers_->end(request, is_over ? item_result::refused : item_result::done, now);
+}
+
+/// Something was removed: by this node, whose next try has the new stamp, or by another one.
+void redis_lane::on_other_stamp(redis_request& request, steady_time now) {
+  const instance_identity identity = request.name.identity;
+  const auto known = site_->stamps().since(identity, *request.missed);
+  if (known && *known != request.stamp && !request.is_answered) {
+    request.rewind();
+    soonest_ = std::min(soonest_, request.deadline);
+    return queue_.push_front(std::move(request));
+  }
+  if (known && *known == request.stamp) site_->stamps().forget(identity);
+  answers_->end(request, item_result::refused, now);
 }
 
 void redis_lane::on_got(redis_request& request, const redis::server_reply& reply, steady_time now) {
@@ -691,6 +706,9 @@ void redis_lane::on_count(redis_request& request, const redis::server_reply& rep
   if (request.is_answered) return;
   if (reply.kind == redis::server_reply::type::failure) return on_failure(request, reply, now);
   if (request.kind == request_kind::drop && send_again(request)) return;
+  const auto& failed = instances_[request.name.identity].stamp_failure;
+  if (request.kind == request_kind::drop && failed)
+    return answers_->end(request, item_result::unreachable, now, &*failed);
   const bool is_there = reply.kind == redis::server_reply::type::integer && reply.number > 0;
   const bool counts = is_there && is_current(request);
   if (is_there && !counts) ++answers_->counts.stale;
@@ -742,7 +760,8 @@ void redis_lane::forget_idle_instances() {
   if (instances_.size() < most_instances) return;
   std::erase_if(instances_, [](const auto& each) {
     const auto what = each.second.what;
-    return each.second.held.empty() && (what == standing::known || what == standing::stuck);
+    return each.second.held.empty() && !each.second.stamp_failure &&
+           (what == standing::known || what == standing::stuck);
   });
 }
 

@@ -78,14 +78,15 @@ class redis_lane {
   /// What this connection knows of the epoch of an instance.
   struct instance {
     standing what = standing::unknown;
-    epoch number = 0;                  ///< known: what keys are made with
-    epoch seen = 0;                    ///< what the server said last
-    std::uint64_t run = 0;             ///< that began with reading it
-    steady_time looked_at{};           ///< when that was asked for last
-    steady_time stamped_at{};          ///< when a new removal stamp was sent last
-    unsigned rounds = 0;               ///< renewals that another node was faster with
-    steady_time retry_at{};            ///< stuck
-    std::deque<redis_request> held{};  ///< wait for it
+    epoch number = 0;                      ///< known: what keys are made with
+    epoch seen = 0;                        ///< what the server said last
+    std::uint64_t run = 0;                 ///< that began with reading it
+    steady_time looked_at{};               ///< when that was asked for last
+    steady_time stamped_at{};              ///< when a new removal stamp was sent last
+    std::optional<error> stamp_failure{};  ///< the last one was not set: removals behind it are not confirmed
+    unsigned rounds = 0;                   ///< renewals that another node was faster with
+    steady_time retry_at{};                ///< stuck
+    std::deque<redis_request> held{};      ///< wait for it
   };
 
   /// A value on the server, as its key names it.
@@ -130,6 +131,7 @@ class redis_lane {
   void on_look(const redis_request& request, const redis::server_reply& reply, steady_time now);
   void on_renewed(const redis_request& request, const redis::server_reply& reply, steady_time now);
   void on_put(redis_request& request, const redis::server_reply& reply, steady_time now);
+  void on_other_stamp(redis_request& request, steady_time now);
   void on_got(redis_request& request, const redis::server_reply& reply, steady_time now);
   void on_count(redis_request& request, const redis::server_reply& reply, steady_time now);
   void on_failure(redis_request& request, const redis::server_reply& reply, steady_time now);

@@ -62,6 +62,7 @@ struct redis_request {
   bool is_removed = false;                  ///< put: its key was removed after its bytes had begun to go out
   epoch number = 0;  ///< that its key was made with; renew: the one proposed; look_at_stamp, stamp: the new stamp
   std::optional<steady_time> missed{};  ///< put: see item::missed
+  std::uint64_t stamp = 0;              ///< put of what was missed: the removal stamp that it names
   std::uint64_t clears = 0;             ///< put, renew: of the instance, as the book counted them at its begin
 
   // How it goes over the wire: head, `size` bytes of memory if it has a body, tail.

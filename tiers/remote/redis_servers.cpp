@@ -11,6 +11,8 @@ namespace cenote::remote {
 
 namespace {
 
+constexpr auto stamp_pause = std::chrono::seconds(1);  // between two looks for removals of others, while puts go on
+
 /// By server, database and prefix alone: what is known of a server stays known when others are named beside it.
 std::string book_name(const redis::server_address& server, const redis::server_url& url) {
   const auto place = server.text() + "/" + std::to_string(url.database) + "/" + url.prefix;
@@ -93,7 +95,10 @@ void redis_servers::begin_items(request_kind kind, std::vector<item>& batch, ste
                           .begun = call_time,
                           .deadline = call_time + settings_.timeout,
                           .missed = each.missed};
-    if (kind == request_kind::put) kept_.erase(request.name.identity, request.key);
+    if (kind == request_kind::put) {
+      kept_.erase(request.name.identity, request.key);
+      home(request).put_since.insert(request.name.identity);
+    }
     const bool is_too_much = answers_.open_bytes + request.size > most_open_bytes_ && answers_.open_bytes > 0;
     answers_.open_bytes += request.size;
     if (kind == request_kind::get && unserved_.has(request.name.identity, request.key, now)) {
@@ -219,14 +224,18 @@ void redis_servers::repeat_removals(steady_time now) {
 /// What this server has confirmed earlier is removed there once more: it may have forgotten it, and another node, which
 /// has not heard of it, may have put the blocks again.
 void redis_servers::repeat_kept(std::size_t number, steady_time now) {
+  servers_[number].has_forgotten = false;
   for (const auto& [identity, kept] : kept_.keys()) {
     std::vector<block_key> keys;
     for (const auto& [key, order] : kept) {
       if (home_of(identity, key, seeds_) == number) keys.push_back(key);
     }
     if (keys.empty()) continue;
+    ++servers_[number].open_repeats;
     auto asked = std::make_shared<redis_question>();
-    asked->dropped = [](const auto&, const auto&) {};  // it stays among those that are kept
+    asked->dropped = [this, number](const result<std::uint64_t>& outcome, const auto& silent) {
+      end_repeat(number, outcome.has_value() && silent.empty());
+    };
     const redis_request pattern{.kind = request_kind::drop,
                                 .name = {.identity = identity},
                                 .asked = std::move(asked),
@@ -236,16 +245,34 @@ void redis_servers::repeat_kept(std::size_t number, steady_time now) {
   }
 }
 
-/// Of a server that has all its connections again.
-void redis_servers::greet(std::size_t number, steady_time now) {
-  server& back = servers_[number];
-  const bool is_ready = std::ranges::all_of(back.lanes, [](const redis_lane& lane) { return lane.is_ready(); });
-  if (!std::exchange(back.is_greeted, is_ready) && is_ready) {
-    const std::string before = std::exchange(back.run, back.site.stamps().run());
-    if (!before.empty() && before != back.run) repeat_kept(number, now);
-    // Ahead of all puts on their connection: what the server missed is offered when the answer is there.
-    for (const instance_identity& identity : stamped_) back.lanes[puts].look_at_stamp(identity);
+void redis_servers::end_repeat(std::size_t number, bool is_confirmed) {
+  server& home = servers_[number];
+  --home.open_repeats;
+  if (is_confirmed) return;
+  home.has_forgotten = true;
+  home.repeats_at = now_ + removals::repeat_pause;
+}
+
+/// Of a server that has all its connections: whether it is another process than before, and whether others remove
+/// something there.
+void redis_servers::watch_removals(std::size_t number, steady_time now) {
+  server& home = servers_[number];
+  const bool is_ready = std::ranges::all_of(home.lanes, [](const redis_lane& lane) { return lane.is_ready(); });
+  const bool is_back = !std::exchange(home.is_greeted, is_ready) && is_ready;
+  if (!is_ready) return;
+  if (const std::string& run = home.site.stamps().run(); is_back && !run.empty()) {
+    const std::string before = std::exchange(home.run, run);
+    if (!before.empty() && before != run) home.has_forgotten = true;
+    home.repeats_at = now;
   }
+  if (home.has_forgotten && home.open_repeats == 0 && now >= home.repeats_at) repeat_kept(number, now);
+  if (!is_back && now < home.looked_at + stamp_pause) return;
+  // Ahead of puts on their connection: what the server missed is offered when the answer is there.
+  home.looked_at = now;
+  for (const instance_identity& identity : is_back ? stamped_ : home.put_since) {
+    if (stamped_.contains(identity)) home.lanes[puts].look_at_stamp(identity);
+  }
+  home.put_since.clear();
 }
 
 /// A clear that waits is in the book of epochs.
@@ -353,7 +380,7 @@ void redis_servers::turn(steady_time now) {
   now_ = now;
   ask_for_clears(now);
   repeat_removals(now);
-  for (std::size_t number = 0; number < servers_.size(); ++number) greet(number, now);
+  for (std::size_t number = 0; number < servers_.size(); ++number) watch_removals(number, now);
   for (server& each : servers_) {
     for (redis_lane& lane : each.lanes) lane.turn(now);
   }

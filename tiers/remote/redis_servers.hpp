@@ -113,9 +113,14 @@ class redis_servers {
            std::function<void()> wake, name_lookup lookup);
     redis_site site;
     std::array<redis_lane, lanes_a_server> lanes;
-    bool is_up = false;       ///< as of the last report
-    bool is_greeted = false;  ///< since it has all its connections
-    std::string run{};        ///< of its process, then
+    bool is_up = false;                       ///< as of the last report
+    bool is_greeted = false;                  ///< since it has all its connections
+    std::string run{};                        ///< of its process, then
+    bool has_forgotten = false;               ///< what it had confirmed is to be removed there once more
+    std::size_t open_repeats = 0;             ///< instances of that which it has not answered
+    steady_time repeats_at{};                 ///< not before
+    steady_time looked_at{};                  ///< for removals of others
+    std::set<instance_identity> put_since{};  ///< instances of which something was put since
   };
 
   void begin_question(const redis_request& pattern, const std::vector<block_key>& keys, steady_time now);
@@ -125,7 +130,8 @@ class redis_servers {
   void end_removal(std::uint64_t number, const result<std::uint64_t>& outcome, const std::set<std::size_t>& silent);
   void repeat_removals(steady_time now);
   void repeat_kept(std::size_t number, steady_time now);
-  void greet(std::size_t number, steady_time now);
+  void end_repeat(std::size_t number, bool is_confirmed);
+  void watch_removals(std::size_t number, steady_time now);
   [[nodiscard]] std::set<std::string> names_of(const std::set<std::size_t>& numbers) const;
   [[nodiscard]] bool is_useful(const removal_book::open_removal& order) const;
   void say_standing(steady_time now);

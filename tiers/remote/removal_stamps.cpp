@@ -15,7 +15,7 @@ bool removal_stamps::is_undisturbed(const instance_identity& identity, stamp see
   const auto found = sights_.find(identity);
   if (found == sights_.end()) return false;
   const sight& last = found->second;
-  const bool has_lost = !run_.empty() && !last.run.empty() && run_ != last.run;
+  const bool has_lost = !run_.empty() && !last.run.empty() && run_ != last.run && !has_evicted_;
   return seen == last.number || (has_lost && seen % 2 == 0);
 }
 

@@ -28,8 +28,12 @@ class removal_stamps {
   [[nodiscard]] static stamp make_for_look() noexcept;
   [[nodiscard]] static stamp make_for_removal() noexcept { return make_for_look() | 1U; }
 
-  /// The server's run, as it says on each connection; empty: it does not say.
-  void note_run(std::string_view run) { run_ = run; }
+  /// The server's run, as it says on each connection; empty: it does not say. `has_evicted`: it has given up keys in
+  /// this run, and the stamp of a removal may have been one of them.
+  void note_run(std::string_view run, bool has_evicted) {
+    run_ = run;
+    has_evicted_ = has_evicted;
+  }
   [[nodiscard]] const std::string& run() const noexcept { return run_; }
   /// A look found this stamp, or has made it.
   void note_look(const instance_identity& identity, stamp seen, steady_time now);
@@ -53,6 +57,7 @@ class removal_stamps {
 
   std::unordered_map<instance_identity, sight> sights_;
   std::string run_;
+  bool has_evicted_ = false;
 };
 
 }  // namespace cenote::remote

@@ -36,8 +36,9 @@ constexpr std::array known_replies{
     known_reply{"ERR invalid password", reply_failure::away, password_advice},
     known_reply{"ERR AUTH", reply_failure::away, "it has no password for this user: name no file with one"},
     known_reply{"ERR Client sent AUTH", reply_failure::away, "it has no password: name no file with one"},
-    known_reply{"NOPERM", reply_failure::away,
-                "its ACL must allow get, set, exists, del, eval, ping and select on keys that begin with the prefix"},
+    known_reply{
+        "NOPERM", reply_failure::away,
+        "its ACL must allow get, set, exists, del, eval, info, ping and select on keys that begin with the prefix"},
     known_reply{"ERR DB index", reply_failure::away, "name a database that it has (its setting `databases`)"},
     known_reply{"ERR SELECT is not allowed", reply_failure::away, cluster_advice},
     known_reply{"ERR max number of clients", reply_failure::away, "raise its maxclients"},

@@ -25,7 +25,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 
 {{/* Seconds from SIGTERM on after which the kubelet kills the node: at least node.drain_timeout + node.flush_timeout + 2 s. */}}
 {{- define "cenote.stopLimit" -}}
-{{ max (int .Values.terminationGracePeriodSeconds) (add .Values.node.drainTimeoutSeconds .Values.node.flushTimeoutSeconds 2) }}
+{{ max (int .Values.terminationGracePeriodSeconds) (add ((.Values.node | default dict).drainTimeoutSeconds | default 5) ((.Values.node | default dict).flushTimeoutSeconds | default 20) 2) }}
 {{- end -}}
 
 {{- define "cenote.unprivileged" -}}

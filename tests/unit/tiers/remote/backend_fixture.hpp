@@ -91,8 +91,12 @@ class backend_under_test {
   /// Offers what was stored at `since` or later, when the place was away.
   item_result put_missed(std::uint64_t number, std::chrono::steady_clock::time_point since) {
     auto bytes = block_of(number, 4096);
-    backend_->put({{.token = ++token_, .name = name_of(number), .memory = bytes, .missed = since}});
-    return put_outcome(token_);
+    return put_outcome(begin_put_missed(number, bytes, since));
+  }
+  std::uint64_t begin_put_missed(std::uint64_t number, std::span<std::byte> memory,
+                                 std::chrono::steady_clock::time_point since) {
+    backend_->put({{.token = ++token_, .name = name_of(number), .memory = memory, .missed = since}});
+    return token_;
   }
   item_result put_outcome(std::uint64_t token) { return outcome(puts_, token); }
   item_result get_outcome(std::uint64_t token) { return outcome(gets_, token); }

@@ -91,6 +91,47 @@ BOOST_AUTO_TEST_CASE(what_was_missed_while_a_server_lost_its_memory_is_taken) {
   BOOST_TEST(node.gets_to_be(item_result::done, [&] { return node.put_missed(1, since); }));
 }
 
+BOOST_AUTO_TEST_CASE(a_removal_at_a_server_that_refuses_writes_is_not_confirmed_and_takes_no_connection) {
+  const test::redis_server server;
+  backend_under_test node(server.url());
+  (void)watched_since(server, node);
+  const auto lost = node->counts().lost;
+  server.say({"CONFIG", "SET", "min-replicas-to-write", "3"});
+  BOOST_TEST(!node.drop({0}).has_value());
+  BOOST_TEST(node.get(0) == item_result::done);
+  BOOST_TEST(node->counts().lost == lost);
+  server.say({"CONFIG", "SET", "min-replicas-to-write", "0"});
+  BOOST_TEST(node.is_confirmed_in_time());
+  BOOST_TEST(node.get(0) == item_result::missing);
+}
+
+BOOST_AUTO_TEST_CASE(removals_of_others_that_came_before_are_known_while_blocks_are_put) {
+  const test::redis_server server;
+  backend_under_test node(server.url());
+  backend_under_test other(server.url());
+  (void)watched_since(server, node);
+  BOOST_TEST(other.drop({5}).value() == 0U);
+  const auto after = std::chrono::steady_clock::now();
+  BOOST_TEST(node.gets_to_be(item_result::done, [&] {
+    BOOST_TEST(node.put(1) == item_result::done);
+    return node.put_missed(2, std::chrono::steady_clock::now());
+  }));
+  BOOST_TEST(node.put_missed(3, after - 1s) == item_result::refused);
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_of_this_node_ends_nothing_that_it_offers) {
+  const test::redis_server server;
+  backend_under_test node(server.url());
+  const auto since = watched_since(server, node);
+  std::vector<std::vector<std::byte>> all;
+  std::vector<std::uint64_t> tokens;
+  for (std::uint64_t i = 1; i <= 50; ++i) {
+    tokens.push_back(node.begin_put_missed(i, all.emplace_back(block_of(i, 4096)), since));
+    if (i % 10 == 0) BOOST_TEST(node.drop({1000 + i}).value() == 0U);
+  }
+  for (const auto token : tokens) BOOST_TEST(node.put_outcome(token) == item_result::done);
+}
+
 BOOST_AUTO_TEST_CASE(a_stamp_that_a_server_has_evicted_counts_as_a_removal) {
   const test::redis_server server;
   backend_under_test node(server.url());

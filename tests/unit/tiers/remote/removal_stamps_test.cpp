@@ -25,7 +25,7 @@ steady_time at(int second) {
 /// A server whose stamp was there at second 10. Even ones are made by looks, odd ones by removals.
 struct known_server {
   known_server() {
-    stamps.note_run("first");
+    stamps.note_run("first", false);
     stamps.note_look(one, 6, at(10));
   }
   removal_stamps stamps;
@@ -59,19 +59,25 @@ BOOST_AUTO_TEST_CASE(a_stamp_that_the_same_run_of_a_server_has_given_up_may_have
 }
 
 BOOST_AUTO_TEST_CASE(a_server_that_has_lost_its_memory_in_a_new_run_is_offered_what_was_missed) {
-  stamps.note_run("second");
+  stamps.note_run("second", false);
   stamps.note_look(one, 8, at(20));
   BOOST_TEST((stamps.since(one, at(11)) == 8U));
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_at_a_server_that_has_lost_its_memory_counts) {
-  stamps.note_run("second");
+  stamps.note_run("second", false);
   stamps.note_look(one, 9, at(20));
   BOOST_TEST(!stamps.since(one, at(11)));
 }
 
+BOOST_AUTO_TEST_CASE(a_server_that_has_evicted_keys_may_have_lost_the_stamp_of_a_removal) {
+  stamps.note_run("second", true);
+  stamps.note_look(one, 8, at(20));
+  BOOST_TEST(!stamps.since(one, at(11)));
+}
+
 BOOST_AUTO_TEST_CASE(a_server_that_does_not_name_its_run_has_lost_nothing_that_is_known) {
-  stamps.note_run("");
+  stamps.note_run("", false);
   stamps.note_look(one, 8, at(20));
   BOOST_TEST(!stamps.since(one, at(11)));
 }
@@ -87,7 +93,7 @@ BOOST_AUTO_TEST_CASE(a_removal_of_this_node_disturbs_nothing_unless_another_one_
 BOOST_AUTO_TEST_CASE(a_removal_at_a_server_without_a_stamp_counts_as_none_of_others_in_a_new_run_alone) {
   stamps.note_removal(one, 0, 9, at(20));
   BOOST_TEST(!stamps.since(one, at(11)));
-  stamps.note_run("second");
+  stamps.note_run("second", false);
   stamps.note_removal(one, 0, 11, at(30));
   BOOST_TEST((stamps.since(one, at(21)) == 11U));
 }
