@@ -70,10 +70,10 @@ struct serving_tiers {
     target.sums.written += target.pool.inserts() - before;
     push_down_from(target, gone);
   }
-  void push_down_from(lower& tier, std::uint32_t gone) {
-    if (gone == no_block) return;
-    const bool counts_as_above = upper.holds(gone) && !(upper_is_device && is_first(tier));
-    if (!counts_as_above) push_down(gone, static_cast<std::size_t>(&tier - lower_tiers.data()) + 1);
+  void push_down_from(lower& tier, std::uint32_t victim) {
+    if (victim == no_block) return;
+    const bool counts_as_above = upper.holds(victim) && !(upper_is_device && is_first(tier));
+    if (!counts_as_above) push_down(victim, static_cast<std::size_t>(&tier - lower_tiers.data()) + 1);
   }
   /// Makes room ahead of need, from the upper tier down, as what leaves one may fill the next.
   void keep_levels(const water_levels& upper_levels) {

@@ -68,7 +68,7 @@ result<std::vector<policy_order>> parse_policies(const curve_options& options) {
   return all;
 }
 
-/// What takes blocks though no other one needs their room.
+/// Removals of blocks though no other one needs their room.
 struct removal_rules {
   simulation::lifetime lifetime;
   simulation::water_levels levels;
@@ -517,7 +517,7 @@ result<curve_answer> answer_of(const read_trace& read, curve_request request, co
   return answer;
 }
 
-/// The answer as an object where somebody wants one, and as text.
+/// Prints the answer as an object or as text, and writes the page.
 exit_code finish(const curve_options& options, const std::function<ordered_json()>& object_of,
                  const std::function<std::string()>& text_of) {
   const bool has_object = options.as_json || options.report.is_given();

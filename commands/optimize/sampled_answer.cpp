@@ -35,15 +35,15 @@ class hit_curve {
  public:
   hit_curve(const sampled_curve& sample, const replay::streamed_trace& read) : sample_(sample), read_(read) {}
 
-  /// Below the longest request the order has other hits, and a sample says nothing of them.
+  /// Below the longest request the order has other hits, and a sample has no estimate of them.
   [[nodiscard]] std::uint64_t least() const noexcept { return std::max(sample_.least(), sample_.longest()); }
 
-  [[nodiscard]] std::optional<sampled_point> at(std::uint32_t capacity) const {
+  [[nodiscard]] std::optional<sampled_point> point(std::uint32_t capacity) const {
     if (capacity == 0 || read_.blocks == 0) return sampled_point{.capacity = capacity};
     if (capacity < least()) return std::nullopt;
-    const auto point = sample_.estimate(capacity);
-    if (!point) return std::nullopt;
-    return point_of(capacity, 1 - point->miss_ratio, point->error);
+    const auto found = sample_.estimate(capacity);
+    if (!found) return std::nullopt;
+    return point_of(capacity, 1 - found->miss_ratio, found->error);
   }
 
   [[nodiscard]] double endless_hits() const noexcept {
@@ -56,8 +56,8 @@ class hit_curve {
     auto low = static_cast<std::uint32_t>(std::min<std::uint64_t>(least(), ~std::uint32_t{0}));
     std::uint32_t high = std::max(low, whole(sample_.endless().misses));
     const auto has = [&](std::uint32_t capacity) {
-      const auto point = sample_.estimate(capacity);
-      return point && (1 - point->miss_ratio) * static_cast<double>(read_.blocks) >= wanted - 0.5;
+      const auto found = sample_.estimate(capacity);
+      return found && (1 - found->miss_ratio) * static_cast<double>(read_.blocks) >= wanted - 0.5;
     };
     if (low > 0 && has(low)) return std::nullopt;
     while (low < high) {
@@ -68,7 +68,7 @@ class hit_curve {
         low = middle + 1;
       }
     }
-    return at(low);
+    return point(low);
   }
 
  private:
@@ -128,7 +128,7 @@ result<sampled_answer> measure_sample(const trace_options& trace, const sample_o
   answer.distinct_error = curve.endless().error;
   if (capacities.empty()) capacities = doubled_points(whole(answer.distinct));
   for (const std::uint32_t each : capacities) {
-    if (const auto point = hits.at(each)) answer.points.push_back(*point);
+    if (const auto point = hits.point(each)) answer.points.push_back(*point);
   }
   if (answer.points.empty()) {
     return refuse(

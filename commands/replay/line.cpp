@@ -22,8 +22,8 @@ constexpr std::size_t first_size = std::size_t{1} << 18;  // stays in the cache
 
 }  // namespace
 
-line_reader::line_reader(byte_source& source, std::size_t most)
-    : from_(source), most_(most), bytes_(first_size + padding) {}
+line_reader::line_reader(byte_source& source, std::size_t longest)
+    : from_(source), longest_(longest), bytes_(first_size + padding) {}
 
 result<std::optional<std::string_view>> line_reader::next() {
   std::size_t seen = 0;
@@ -36,8 +36,8 @@ result<std::optional<std::string_view>> line_reader::next() {
       begin_ = std::min(begin_ + line.size() + 1, end_);
       return line;
     }
-    if (most_ != 0 && left.size() > most_) {
-      return fail(error_code::limit_exceeded, fmt::format("the line has over {} bytes", most_));
+    if (longest_ != 0 && left.size() > longest_) {
+      return fail(error_code::limit_exceeded, fmt::format("the line has over {} bytes", longest_));
     }
     seen = left.size();
     if (auto ok = refill(); !ok) return std::unexpected(ok.error());

@@ -19,8 +19,8 @@ class line_reader {
   /// Behind each line lie that many bytes that may be read.
   static constexpr std::size_t padding = 64;
 
-  /// `most` bytes are the longest line; 0: any.
-  explicit line_reader(byte_source& source, std::size_t most = 0);
+  /// `longest` bytes are the longest line; 0: any.
+  explicit line_reader(byte_source& source, std::size_t longest = 0);
 
   /// The next line without its end, good until the next call; no value: there are no more. Errors: those of the source,
   /// and limit_exceeded for a line that is too long.
@@ -31,7 +31,7 @@ class line_reader {
   [[nodiscard]] result<void> refill();
 
   byte_source& from_;
-  std::size_t most_;
+  std::size_t longest_;
   std::vector<char> bytes_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

@@ -22,7 +22,7 @@ static_assert(line_reader::padding >= simdjson::SIMDJSON_PADDING);
 constexpr std::size_t sample_requests = 64;
 constexpr std::size_t most_line = std::size_t{64} << 20;  // bytes, where the memory for all lines is bounded
 
-// What a trace takes while it is made, at most: an id, its block, the block's identity and its place in a table; a
+// Memory of a trace while it is made, at most: an id, its block, the block's identity and its place in a table; a
 // request in its three forms.
 constexpr std::uint64_t id_bytes = 28;
 constexpr std::uint64_t request_bytes =
@@ -125,7 +125,7 @@ void trace_lines::reserve_ids() {
   if (!unknown) ids_.reserve(std::min(size / usual_bytes_per_id, most));
 }
 
-/// The first lines tell what a file takes whose size is that of its lines.
+/// By the first lines, for a file whose size is that of its lines.
 result<void> trace_lines::check_whole_file() const {
   std::error_code unknown;
   const std::uintmax_t size = std::filesystem::file_size(path_, unknown);
@@ -169,7 +169,7 @@ void trace_lines::open(const formats::format& format) {
 
 /// Appends the requests of a line.
 bool trace_lines::parse(std::string_view line, std::uint64_t number) {
-  raw_request request{.line = number, .first = ids_.size()};
+  formats::line_request request{.line = number, .first = ids_.size()};
   if (has_usual_lines_) {
     if (const auto usual = parse_usual_line(line, ids_)) {
       request.whole = usual->timestamp;
@@ -206,11 +206,12 @@ bool trace_lines::parse_json(std::string_view line, std::uint64_t number) {
 
 /// Whether the requests behind the first `count` make sense.
 bool trace_lines::judge_from(std::size_t count) {
-  return std::ranges::all_of(std::span(requests_).subspan(count), [&](raw_request& each) { return judge_one(each); });
+  return std::ranges::all_of(std::span(requests_).subspan(count),
+                             [&](formats::line_request& each) { return judge_one(each); });
 }
 
 /// Whether it makes sense; it loses the blocks that are not full, where it shall.
-bool trace_lines::judge_one(raw_request& request) {
+bool trace_lines::judge_one(formats::line_request& request) {
   if (!checks_.passes(request, read_)) return false;
   const std::uint64_t full = request.tokens / read_.block_tokens;
   if (!reading_.full_blocks || request.count <= full) return true;
@@ -227,8 +228,8 @@ result<void> trace_lines::end() {
   }
   const auto count = static_cast<std::ptrdiff_t>(requests_.size());
   reader_->end(read_);
-  const auto unsound =
-      std::remove_if(requests_.begin() + count, requests_.end(), [&](raw_request& each) { return !judge_one(each); });
+  const auto unsound = std::remove_if(requests_.begin() + count, requests_.end(),
+                                      [&](formats::line_request& each) { return !judge_one(each); });
   left_out_ += static_cast<std::uint64_t>(requests_.end() - unsound);
   requests_.erase(unsound, requests_.end());
   return {};

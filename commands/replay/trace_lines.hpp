@@ -31,8 +31,8 @@ class trace_lines {
   trace_lines(const std::string& path, const trace_reading& reading, formats::key_naming naming);
 
   /// All lines. Without a listener the requests of all of them stay here; refused is what takes more memory than there
-  /// is (limit_exceeded), where the first lines tell it before the others are read. With one no line may have more than
-  /// 64 MiB.
+  /// is (limit_exceeded), where it follows from the first lines before the others are read. With one no line may have
+  /// more than 64 MiB.
   [[nodiscard]] result<void> read(byte_source& source, const request_listener& listener = {});
 
   [[nodiscard]] formats::line_requests& requests() noexcept { return read_; }
@@ -55,8 +55,6 @@ class trace_lines {
   [[nodiscard]] result<void> judge(std::uint64_t requests) const;
 
  private:
-  using raw_request = formats::line_request;
-
   [[nodiscard]] result<void> take_line(std::string_view line, std::uint64_t number);
   [[nodiscard]] result<void> decide();
   void take_fitting_size();
@@ -69,7 +67,7 @@ class trace_lines {
   bool parse(std::string_view line, std::uint64_t number);
   bool parse_json(std::string_view line, std::uint64_t number);
   bool judge_from(std::size_t count);
-  bool judge_one(raw_request& request);
+  bool judge_one(formats::line_request& request);
   [[nodiscard]] result<void> end();
 
   const std::string& path_;
@@ -81,7 +79,7 @@ class trace_lines {
   bool is_streamed_ = false;
   bool is_decided_ = false;  ///< the tokens of a block are known
   formats::line_requests read_;
-  std::vector<raw_request>& requests_ = read_.requests;
+  std::vector<formats::line_request>& requests_ = read_.requests;
   huge_vector<std::uint64_t>& ids_ = read_.ids;
   complaint_list complaints_;
   request_checks checks_{complaints_};

@@ -86,14 +86,14 @@ struct passed {
 
 /// Takes a request, whose session is 0, the numbers of its blocks, and the tokens of a block. Its error ends the
 /// reading.
-using request_listener = std::function<result<void>(const simulation::trace::arrival& request,
-                                                    std::span<const std::uint32_t> blocks, std::uint64_t block_tokens)>;
+using passed_listener = std::function<result<void>(const simulation::trace::arrival& request,
+                                                   std::span<const std::uint32_t> blocks, std::uint64_t block_tokens)>;
 
 /// Hands all requests of `file` on, in memory that does not depend on their number: a frame, a request, the index (64
-/// MiB at most) and what `older` says. Identities are not looked at. Errors: those of decode(), of `older` and of
-/// `listener`; limit_exceeded: a request has over 16,777,216 blocks, or the chains take more room than there is, which
-/// is said before the first request.
+/// MiB at most) and the latest chains. Identities are not looked at. Errors: those of decode(), of `older` and of
+/// `listener`; limit_exceeded: a request has over 16,777,216 blocks, or the chains take more room than there is, by
+/// the counts of the file's head, before the first request.
 [[nodiscard]] result<passed> pass_requests(placed_bytes& file, const older_chains& older,
-                                           const request_listener& listener);
+                                           const passed_listener& listener);
 
 }  // namespace cenote::formats::ctrace

@@ -80,14 +80,14 @@ class frame_source {
   virtual ~frame_source() = default;
   [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
   /// Good until the next call. They are there.
-  [[nodiscard]] virtual result<std::span<const std::byte>> at(std::uint64_t offset, std::size_t size) = 0;
+  [[nodiscard]] virtual result<std::span<const std::byte>> bytes(std::uint64_t offset, std::size_t size) = 0;
 };
 
 class frames_in_memory final : public frame_source {
  public:
   explicit frames_in_memory(std::span<const std::byte> file) : file_(file) {}
   [[nodiscard]] std::uint64_t size() const noexcept override { return file_.size(); }
-  [[nodiscard]] result<std::span<const std::byte>> at(std::uint64_t offset, std::size_t size) override {
+  [[nodiscard]] result<std::span<const std::byte>> bytes(std::uint64_t offset, std::size_t size) override {
     return file_.subspan(offset, size);
   }
 
@@ -99,7 +99,7 @@ class frames_at_places final : public frame_source {
  public:
   explicit frames_at_places(placed_bytes& file) : file_(file) {}
   [[nodiscard]] std::uint64_t size() const noexcept override { return file_.size(); }
-  [[nodiscard]] result<std::span<const std::byte>> at(std::uint64_t offset, std::size_t size) override {
+  [[nodiscard]] result<std::span<const std::byte>> bytes(std::uint64_t offset, std::size_t size) override {
     bytes_.resize(std::max(bytes_.size(), size));
     const auto read = std::span(bytes_).first(size);
     if (auto ok = file_.read(offset, read); !ok) return std::unexpected(ok.error());
@@ -192,32 +192,34 @@ class whole_chains {
 template <class Number>
 class spilled_numbers {
  public:
-  spilled_numbers(placed_bytes& file, std::size_t kept) : file_(file), kept_(kept) { recent_.reserve(2 * kept); }
+  spilled_numbers(placed_bytes& file, std::size_t latest) : file_(file), latest_(latest) {
+    recent_.reserve(2 * latest);
+  }
 
   [[nodiscard]] std::uint64_t size() const noexcept { return spilled_ + recent_.size(); }
   [[nodiscard]] result<void> append(std::span<const Number> numbers) {
-    if (recent_.size() + numbers.size() > 2 * kept_) {
+    if (recent_.size() + numbers.size() > 2 * latest_) {
       if (auto ok = spill(); !ok) return ok;
     }
     recent_.insert(recent_.end(), numbers.begin(), numbers.end());
     return {};
   }
   /// Numbers that are there.
-  [[nodiscard]] result<void> read(std::uint64_t at, std::span<Number> target) const {
-    const std::uint64_t older = at < spilled_ ? std::min<std::uint64_t>(spilled_ - at, target.size()) : 0;
+  [[nodiscard]] result<void> read(std::uint64_t place, std::span<Number> target) const {
+    const std::uint64_t older = place < spilled_ ? std::min<std::uint64_t>(spilled_ - place, target.size()) : 0;
     if (older > 0) {
-      auto ok = file_.read(at * sizeof(Number), std::as_writable_bytes(target.first(older)));
+      auto ok = file_.read(place * sizeof(Number), std::as_writable_bytes(target.first(older)));
       if (!ok) return ok;
     }
     const auto rest = target.subspan(older);
-    const auto from = recent_.begin() + static_cast<std::ptrdiff_t>(at + older - spilled_);
+    const auto from = recent_.begin() + static_cast<std::ptrdiff_t>(place + older - spilled_);
     std::copy_n(from, rest.empty() ? 0 : rest.size(), rest.begin());
     return {};
   }
 
  private:
   [[nodiscard]] result<void> spill() {
-    const std::size_t count = recent_.size() - std::min(recent_.size(), kept_);
+    const std::size_t count = recent_.size() - std::min(recent_.size(), latest_);
     const auto oldest = std::span(recent_).first(count);
     if (auto ok = file_.write(spilled_ * sizeof(Number), std::as_bytes(oldest)); !ok) return ok;
     recent_.erase(recent_.begin(), recent_.begin() + static_cast<std::ptrdiff_t>(count));
@@ -226,7 +228,7 @@ class spilled_numbers {
   }
 
   placed_bytes& file_;
-  std::size_t kept_;
+  std::size_t latest_;
   std::uint64_t spilled_ = 0;
   std::vector<Number> recent_;
 };
@@ -234,7 +236,7 @@ class spilled_numbers {
 /// Hands the requests of a file on, one by one, and remembers their chains for later ones.
 class passing_chains {
  public:
-  passing_chains(const file_header& header, const older_chains& older, const request_listener& listener)
+  passing_chains(const file_header& header, const older_chains& older, const passed_listener& listener)
       : blocks_(older.blocks, older.kept_blocks),
         ends_(older.ends, older.kept_requests),
         listener_(listener),
@@ -243,7 +245,7 @@ class passing_chains {
   [[nodiscard]] std::uint64_t requests() const noexcept { return ends_.size(); }
   [[nodiscard]] std::uint64_t references() const noexcept { return blocks_.size() + chain_.size(); }
   [[nodiscard]] std::uint64_t identities() const noexcept { return identities_; }
-  /// Sessions are not told apart.
+  /// Sessions are one.
   [[nodiscard]] static std::uint32_t session_of(std::uint64_t /*distance*/) noexcept { return 0; }
   void begin_request() { chain_.clear(); }
   [[nodiscard]] std::size_t count() const noexcept { return chain_.size(); }
@@ -285,15 +287,15 @@ class passing_chains {
  private:
   static constexpr std::uint64_t most_chain = std::uint64_t{1} << 24;
 
-  /// `taken`, unless something failed.
-  bool keep(const result<void>& outcome, bool taken = false) {
+  /// `copied`, unless something failed.
+  bool keep(const result<void>& outcome, bool copied = false) {
     if (!outcome && state_) state_ = outcome;
-    return outcome && taken;
+    return outcome && copied;
   }
 
   spilled_numbers<std::uint32_t> blocks_;
   spilled_numbers<std::uint64_t> ends_;  ///< by request: the place behind its last block
-  const request_listener& listener_;
+  const passed_listener& listener_;
   std::uint64_t block_tokens_;
   std::vector<std::uint32_t> chain_;
   std::vector<std::uint32_t> sorted_;
@@ -589,7 +591,7 @@ class file_reader {
     return read;
   }
 
-  result<passed> pass(const older_chains& older, const request_listener& listener) {
+  result<passed> pass(const older_chains& older, const passed_listener& listener) {
     if (auto ok = begin(); !ok) return std::unexpected(ok.error());
     if (auto ok = check_room(older); !ok) return std::unexpected(ok.error());
     passing_chains chains(header_, older, listener);
@@ -614,7 +616,7 @@ class file_reader {
                             header_.requests, header_.references, bytes, older.room));
   }
 
-  /// The number of instances. Names are passed over where nobody takes them.
+  /// The number of instances. Names are passed over where there is no decoder of them.
   template <class Chains>
   result<std::uint64_t> read_frames(Chains& chains, name_decoder* names) {
     frame_decoder<Chains> requests(header_, chains);
@@ -628,7 +630,7 @@ class file_reader {
   }
 
   result<void> read_header() {
-    const auto head = file_.at(0, std::min<std::uint64_t>(file_.size(), sizeof(header_)));
+    const auto head = file_.bytes(0, std::min<std::uint64_t>(file_.size(), sizeof(header_)));
     if (!head) return std::unexpected(head.error());
     if (!is_begun(*head)) return fail(error_code::malformed, "this is no .ctrace file");
     if (file_.size() < sizeof(header_) + sizeof(trailer_)) return cut_off();
@@ -654,13 +656,13 @@ class file_reader {
 
   result<void> read_index() {
     const std::uint64_t body = file_.size() - sizeof(header_) - sizeof(trailer_);
-    const auto tail = file_.at(sizeof(header_) + body, sizeof(trailer_));
+    const auto tail = file_.bytes(sizeof(header_) + body, sizeof(trailer_));
     if (!tail) return std::unexpected(tail.error());
     std::memcpy(&trailer_, tail->data(), sizeof(trailer_));
     if (trailer_.magic != last_magic || trailer_.frames > body / (2 * sizeof(frame_head))) return cut_off();
     const std::size_t size = trailer_.frames * sizeof(frame_head);
     if (auto ok = check_needed(2 * std::uint64_t{size}); !ok) return ok;
-    const auto bytes = file_.at(sizeof(header_) + body - size, size);
+    const auto bytes = file_.bytes(sizeof(header_) + body - size, size);
     if (!bytes) return std::unexpected(bytes.error());
     if (trailer_.checksum != checksum_of(*bytes)) return fail(error_code::malformed, "the index is damaged");
     index_.resize(trailer_.frames);
@@ -724,7 +726,7 @@ class file_reader {
     const auto broken = [&](std::string_view fault) {
       return fail(error_code::malformed, fmt::format("frame {}, at byte {}: {}", number, offset, fault));
     };
-    const auto bytes = file_.at(offset, sizeof(frame) + frame.packed);
+    const auto bytes = file_.bytes(offset, sizeof(frame) + frame.packed);
     if (!bytes) return std::unexpected(bytes.error());
     const auto packed = bytes->subspan(sizeof(frame));
     if (std::memcmp(bytes->data(), &frame, sizeof(frame)) != 0) return broken("its head is not the index's");
@@ -779,7 +781,7 @@ result<contents> decode(std::span<const std::byte> file, const reading& reading)
   }
 }
 
-result<passed> pass_requests(placed_bytes& file, const older_chains& older, const request_listener& listener) {
+result<passed> pass_requests(placed_bytes& file, const older_chains& older, const passed_listener& listener) {
   try {
     frames_at_places frames(file);
     const reading bounded{.most_bytes = most_index_bytes};

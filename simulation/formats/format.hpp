@@ -56,7 +56,7 @@ enum class key_sharing : std::uint8_t { within_instance, among_instances };
 /// The way in which a block that a line names by more than one whole number gets its id.
 enum class key_naming : std::uint8_t {
   numbered,  ///< exact: by a table of all, which grows
-  hashed,    ///< 64 bits of a hash, without a table; sessions are not told apart
+  hashed,    ///< 64 bits of a hash, without a table; all sessions are one
 };
 
 /// The requests of lines. `ids` are those of all, one after the other.

@@ -65,7 +65,7 @@ struct listed_levels {
 
 struct listed_hits {
   std::uint64_t hits = 0;
-  std::size_t left = 0;  ///< blocks at the end
+  std::size_t rest = 0;  ///< blocks at the end
 };
 
 /// From tail to head: the hits, what is missing, and the hits that are still there once more. Then the levels.
@@ -87,7 +87,7 @@ listed_hits run_listed(const trace& requests, std::size_t capacity, const listed
       for (std::size_t n = 0; n < levels.batch && cache.size() > 0; ++n) cache.drop_oldest();
     }
   }
-  sums.left = cache.size();
+  sums.rest = cache.size();
   return sums;
 }
 
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(hits_are_those_of_a_list_whose_oldest_blocks_go_behind_each
         const listed_hits listed = run_listed(requests, capacity, levels);
         BOOST_TEST_CONTEXT("at " << capacity << ", " << levels.high << ":" << levels.low << ":" << levels.batch) {
           BOOST_TEST(sums->prefix_hits == listed.hits);
-          BOOST_TEST(sums->inserts - sums->evictions == listed.left);
+          BOOST_TEST(sums->inserts - sums->evictions == listed.rest);
         }
       }
     }

@@ -354,7 +354,7 @@ BOOST_AUTO_TEST_CASE(all_but_the_latest_chains_lie_in_the_file) {
 BOOST_AUTO_TEST_CASE(a_file_of_older_chains_that_fails_is_no_fault_of_the_trace) {
   const trace made = trace_maker(7).make(89);
   bytes_at_places opened(encoded(made));
-  const request_listener nobody = [](const auto&, std::span<const std::uint32_t>, std::uint64_t) {
+  const passed_listener nobody = [](const auto&, std::span<const std::uint32_t>, std::uint64_t) {
     return result<void>{};
   };
   bytes_at_places full;
@@ -374,7 +374,7 @@ BOOST_AUTO_TEST_CASE(chains_that_take_more_room_than_there_is_are_refused_before
   bytes_at_places opened(encoded(made));
   bytes_at_places blocks;
   bytes_at_places ends;
-  const request_listener nobody = [](const auto&, std::span<const std::uint32_t>, std::uint64_t) -> result<void> {
+  const passed_listener nobody = [](const auto&, std::span<const std::uint32_t>, std::uint64_t) -> result<void> {
     return fail(error_code::internal, "a request came");
   };
   const std::uint64_t needed = made.stream().size() * 4 + made.requests().size() * 8;
