@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint32_t looks_a_step = 8192;
 constexpr std::size_t writes_a_step = 256;
 constexpr unsigned most_tries = 10;
+constexpr unsigned tries_of_missed = 4;
 constexpr tenths pause = tenths(3);            // between two tries
 constexpr std::uint64_t catch_up_divisor = 4;  // of the window
 
@@ -36,9 +37,11 @@ void handing_on::begin(edge_number edge, handing_purpose purpose) {
   copies_ = purpose == handing_purpose::stopping ? block_record::flags_below : block_record::flag_of(edge);
   next_record_ = 0;
   tries_ = purpose == handing_purpose::catch_up ? most_tries : 1;
+  const bool takes_missed =
+      purpose == handing_purpose::catch_up && state_.options.edges[edge].late_offers == late_offers::missed;
+  if (takes_missed) tries_ = most_tries - tries_of_missed;  // it refuses them for a moment where this node removes some
   edges_.begin_losses(edge);
-  if (purpose == handing_purpose::catch_up && state_.options.edges[edge].late_offers == late_offers::missed)
-    take_missed();
+  if (takes_missed) take_missed();
 }
 
 /// Instead of a look through all slabs.

@@ -49,7 +49,7 @@ constexpr std::string_view exchange_script =
     "if type(v) == 'string' then return v end return ''";
 // Puts a block unless something of its instance was removed meanwhile: then -1.
 constexpr std::string_view missed_put_script =
-    "if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end return redis.call('SETNX', KEYS[1], ARGV[2])";
+    "if redis.pcall('GET', KEYS[2]) ~= ARGV[1] then return -1 end return redis.call('SETNX', KEYS[1], ARGV[2])";
 constexpr std::string_view put_tail = "\r\n";  // nothing after a value: what is read with it has it copied
 
 /// Whether a command can be answered like that.
@@ -672,7 +672,7 @@ void redis_lane::on_put(redis_request& request, const redis::server_reply& reply
   answers_->end(request, is_over ? item_result::refused : item_result::done, now);
 }
 
-/// Something was removed: by this node, whose next try has the new stamp, or by another one.
+/// Something was removed: by this node, whose next try has the new stamp, or by another one, which the next look shows.
 void redis_lane::on_other_stamp(redis_request& request, steady_time now) {
   const instance_identity identity = request.name.identity;
   const auto known = site_->stamps().since(identity, *request.missed);
@@ -681,7 +681,6 @@ void redis_lane::on_other_stamp(redis_request& request, steady_time now) {
     soonest_ = std::min(soonest_, request.deadline);
     return queue_.push_front(std::move(request));
   }
-  if (known && *known == request.stamp) site_->stamps().forget(identity);
   answers_->end(request, item_result::refused, now);
 }
 

@@ -261,6 +261,18 @@ BOOST_FIXTURE_TEST_CASE(what_has_had_no_turn_when_the_tier_goes_away_again_is_of
   BOOST_TEST((rest[0].missed == sent[0].missed));
 }
 
+BOOST_FIXTURE_TEST_CASE(what_it_refuses_for_a_moment_is_offered_again_and_not_for_ever, forgetful_tier) {
+  back();
+  BOOST_TEST(at.tier->begin_catching_up(0));
+  std::size_t offered = 0;
+  for (int i = 0; i < 100 && !at.tier->end_handing_on(false); ++i) {
+    offered += hand_all_on(transfer_result::dropped).size();
+    at.now += tenths(3);
+  }
+  BOOST_TEST(offered > 3U);
+  BOOST_TEST(offered < 30U);
+}
+
 BOOST_FIXTURE_TEST_CASE(what_is_removed_while_the_tier_is_away_is_not_offered, forgetful_tier) {
   BOOST_TEST(a.remove(key_of(2)).value == 1U);
   back();
