@@ -501,10 +501,11 @@ result<void> run_remote(const options& options, report& out) {
     if (auto ok = measure_moves(at, block, options.quick ? 2 : count, rounds, other, out); !ok) return ok;
   }
   if (auto ok = measure_locate(at, locates_a_round * rounds, out); !ok) return ok;
-  // What is left: the epoch of the instance, and redis-benchmark's only key.
-  const std::array<std::string, 2> left{fmt::format("{}:{}:epoch", url->prefix, identity_text(at.identity)),
+  // What is left: epoch and removal stamp of the instance, and redis-benchmark's only key.
+  const std::array<std::string, 3> left{fmt::format("{}:{}:epoch", url->prefix, identity_text(at.identity)),
+                                        fmt::format("{}:{}:removals", url->prefix, identity_text(at.identity)),
                                         "key:__rand_int__"};
-  return bare->remove(std::span(left).first(other.program ? 2 : 1));
+  return bare->remove(std::span(left).first(other.program ? 3 : 2));
 }
 
 }  // namespace cenote::bench
