@@ -24,8 +24,8 @@ struct transfer {
   std::uint64_t token = 0;
   full_key full;
   block_key key;
-  /// The whole stride of a block. Empty: the tier is away, so that it hears of a block that it misses, and answers
-  /// nothing.
+  /// The whole stride of a block. Empty: a notice that the tier, which is away, misses a block; it has no
+  /// answer.
   std::span<std::byte> memory;
   std::optional<std::uint64_t> checksum = {};  ///< down: XXH3-64 of `memory`, if it was taken already
   std::uint32_t from = 0;                      ///< up: cluster::pool's number of a node to ask first; 0: none

@@ -47,7 +47,7 @@ void handing_on::begin(edge_number edge, handing_purpose purpose) {
 /// Instead of a look through all slabs.
 void handing_on::take_missed() {
   const missed_blocks missed = edges_.take_missed(edge_);
-  missed_since_ = missed.since;
+  missed_since_ = missed.start;
   for (const chain_block& each : missed.blocks) {
     if (find(each) == nullptr || !is_wanted(each.record)) continue;
     if (!has_it_below(each)) wanted_.emplace_back(count_of(state_.records[each.record].last_use()), each);

@@ -64,10 +64,10 @@ void lower_edges::begin_missing(edge_number edge, steady_point now) {
   if (!state_.away[edge]) away_since_[edge] = now;
 }
 
-void lower_edges::note_missed(edge_number edge, const chain_block& block, steady_point since) {
+void lower_edges::note_missed(edge_number edge, const chain_block& block, steady_point start) {
   missed_blocks& list = missed_[edge];
-  if (list.blocks.empty()) list.since = since;
-  list.since = std::min(list.since, since);
+  if (list.blocks.empty()) list.start = start;
+  list.start = std::min(list.start, start);
   list.blocks.push_back(block);
   if (list.blocks.size() > missed_blocks::most_blocks) list.blocks.pop_front();
 }

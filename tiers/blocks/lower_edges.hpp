@@ -37,7 +37,7 @@ struct missed_blocks {
   static constexpr std::size_t most_blocks = std::size_t{1} << 18U;
 
   std::deque<chain_block> blocks{};
-  steady_point since{};  ///< none of them came before
+  steady_point start{};  ///< none of them came before
 };
 
 /// Decides which blocks are written to which tier below and when, begins loads, and applies the results of both.
@@ -87,8 +87,8 @@ class lower_edges {
   void begin_missing(edge_number edge, steady_point now);
   [[nodiscard]] const missed_blocks& missed(edge_number edge) const noexcept { return missed_[edge]; }
   [[nodiscard]] missed_blocks take_missed(edge_number edge) noexcept { return std::exchange(missed_[edge], {}); }
-  /// Blocks that it missed since `since` and was not offered.
-  void note_missed(edge_number edge, const chain_block& block, steady_point since);
+  /// Blocks that it missed since `start` and was not offered.
+  void note_missed(edge_number edge, const chain_block& block, steady_point start);
   void drain_lost(boot_time now);
   /// One step of eviction ahead of need. True: more to do.
   bool evict_ahead(boot_time now);

@@ -38,7 +38,7 @@ using cenote::max_edges;
 /// Some of the tiers below.
 using edge_set = std::bitset<max_edges>;
 
-/// Which blocks a tier below is offered once more when it is back.
+/// Blocks that a tier below is offered once more when it is back.
 enum class late_offers : std::uint8_t {
   none,
   missed,   ///< those that came while it was away, each with the time: the tier takes none that was removed since then

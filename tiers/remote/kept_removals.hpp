@@ -12,8 +12,8 @@
 
 namespace cenote::remote {
 
-/// A server that comes back with less than it had may get a removed block again from a node that has not heard of the
-/// removal: whoever removed it does so once more when the server is another process. The latest most_keys keys. In
+/// A server that comes back with less than it had may get a removed block again from a node that does not know of the
+/// removal: its owner removes it once more when the server is another process. The latest most_keys keys. In
 /// memory alone; not thread-safe.
 class kept_removals {
  public:

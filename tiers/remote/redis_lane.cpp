@@ -69,7 +69,7 @@ bool fits(request_kind kind, redis::server_reply::type what) noexcept {
   }
 }
 
-/// A field of the answer to INFO. Empty: the server does not say, or not to this user.
+/// A field of the answer to INFO. Empty: the server has none, or not for this user.
 std::string_view field_in(const redis::server_reply& reply, std::string_view name) noexcept {
   if (reply.kind != redis::server_reply::type::text) return {};
   const std::size_t begin = reply.text.find(name);
@@ -381,7 +381,7 @@ void redis_lane::send_command(redis_request request, instance& of, steady_time n
   switch (request.kind) {
     case request_kind::put:
       if (request.missed)
-        request.stamp = site_->stamps().since(request.name.identity, *request.missed).value_or(request.stamp);
+        request.stamp = site_->stamps().valid_stamp(request.name.identity, *request.missed).value_or(request.stamp);
       request.head = head_of_put(request, key);
       request.has_body = true;
       request.tail = put_tail;
@@ -396,10 +396,10 @@ void redis_lane::send_command(redis_request request, instance& of, steady_time n
   if (run_commands_ >= most_run_commands || run_bytes_ >= most_run_bytes) end_run();
 }
 
-/// Whether what the server missed may have been removed there meanwhile.
+/// Whether the server missed it, and another node may have removed it there meanwhile.
 bool redis_lane::is_removed_since(const redis_request& request) const noexcept {
   return request.kind == request_kind::put && request.missed &&
-         !site_->stamps().since(request.name.identity, *request.missed);
+         !site_->stamps().valid_stamp(request.name.identity, *request.missed);
 }
 
 /// All of the command before the bytes of the block.
@@ -675,7 +675,7 @@ void redis_lane::on_put(redis_request& request, const redis::server_reply& reply
 /// Something was removed: by this node, whose next try has the new stamp, or by another one, which the next look shows.
 void redis_lane::on_other_stamp(redis_request& request, steady_time now) {
   const instance_identity identity = request.name.identity;
-  const auto known = site_->stamps().since(identity, *request.missed);
+  const auto known = site_->stamps().valid_stamp(identity, *request.missed);
   if (known && *known != request.stamp && !request.is_answered) {
     request.rewind();
     soonest_ = std::min(soonest_, request.deadline);

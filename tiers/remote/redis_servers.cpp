@@ -96,7 +96,7 @@ void redis_servers::begin_items(request_kind kind, std::vector<item>& batch, ste
                           .deadline = call_time + settings_.timeout,
                           .missed = each.missed};
     if (kind == request_kind::put) {
-      kept_.erase(request.name.identity, request.key);
+      old_removals_.erase(request.name.identity, request.key);
       home(request).put_since.insert(request.name.identity);
     }
     const bool is_too_much = answers_.open_bytes + request.size > most_open_bytes_ && answers_.open_bytes > 0;
@@ -195,7 +195,7 @@ void redis_servers::end_removal(std::uint64_t number, const result<std::uint64_t
   round->removed = outcome.value_or(0);
   round->order.nodes = names_of(silent);
   if (!outcome) round->reason = outcome.error().message();
-  if (outcome && silent.empty()) kept_.add(round->order.identity, round->order.keys);
+  if (outcome && silent.empty()) old_removals_.add(round->order.identity, round->order.keys);
   removals_.end(number, now_);
 }
 
@@ -221,11 +221,11 @@ void redis_servers::repeat_removals(steady_time now) {
   }
 }
 
-/// What this server has confirmed earlier is removed there once more: it may have forgotten it, and another node, which
-/// has not heard of it, may have put the blocks again.
+/// Removals that this server has confirmed earlier are carried out there once more: it may have forgotten them, and
+/// another node, which does not know of them, may have put the blocks again.
 void redis_servers::repeat_kept(std::size_t number, steady_time now) {
   servers_[number].has_forgotten = false;
-  for (const auto& [identity, kept] : kept_.keys()) {
+  for (const auto& [identity, kept] : old_removals_.keys()) {
     std::vector<block_key> keys;
     for (const auto& [key, order] : kept) {
       if (home_of(identity, key, seeds_) == number) keys.push_back(key);

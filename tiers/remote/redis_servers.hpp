@@ -147,7 +147,7 @@ class redis_servers {
   /// Instances that this node's own tiers are asked to clear. True: another clear was found since they were.
   std::map<instance_identity, bool> clears_asked_;
   cluster::recent_removals unserved_;    ///< keys that are being removed
-  kept_removals kept_;                   ///< that were removed
+  kept_removals old_removals_;           ///< that were removed
   std::set<instance_identity> stamped_;  ///< instances in use here: their removal stamps are looked at
   removal_book book_;
   removals removals_;

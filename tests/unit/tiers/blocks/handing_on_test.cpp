@@ -219,13 +219,13 @@ struct forgetful_tier : world {
   forgetful_tier() : world(options()) {
     put(0);
     answer(at.tier->take_demotions(0), transfer_result::dropped);
-    away();
+    leave();
     for (std::uint64_t n = 1; n < 4; ++n) put(n);
     const auto missed = at.tier->take_demotions(0);
     BOOST_TEST(missed.size() == 3U);
     for (const transfer& each : missed) BOOST_TEST(each.memory.empty());
   }
-  void away() { at.tier->set_standing(0, false); }
+  void leave() { at.tier->set_standing(0, false); }
   void back() { at.tier->set_standing(0, true); }
 };
 
@@ -251,7 +251,7 @@ BOOST_FIXTURE_TEST_CASE(what_has_had_no_turn_when_the_tier_goes_away_again_is_of
   BOOST_TEST(at.tier->begin_catching_up(0));
   const auto sent = pump();
   BOOST_REQUIRE(sent.size() == 2U);
-  away();
+  leave();
   answer(sent, transfer_result::done);
   back();
   BOOST_TEST(at.tier->begin_catching_up(0));

@@ -88,14 +88,14 @@ class backend_under_test {
     backend_->get({{.token = ++token_, .name = name_of(number, identity), .memory = memory}});
     return token_;
   }
-  /// Offers what was stored at `since` or later, when the place was away.
-  item_result put_missed(std::uint64_t number, std::chrono::steady_clock::time_point since) {
+  /// Offers what was stored at `start` or later, when the place was away.
+  item_result put_missed(std::uint64_t number, std::chrono::steady_clock::time_point start) {
     auto bytes = block_of(number, 4096);
-    return put_outcome(begin_put_missed(number, bytes, since));
+    return put_outcome(begin_put_missed(number, bytes, start));
   }
   std::uint64_t begin_put_missed(std::uint64_t number, std::span<std::byte> memory,
-                                 std::chrono::steady_clock::time_point since) {
-    backend_->put({{.token = ++token_, .name = name_of(number), .memory = memory, .missed = since}});
+                                 std::chrono::steady_clock::time_point start) {
+    backend_->put({{.token = ++token_, .name = name_of(number), .memory = memory, .missed = start}});
     return token_;
   }
   item_result put_outcome(std::uint64_t token) { return outcome(puts_, token); }

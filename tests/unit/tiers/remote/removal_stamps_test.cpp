@@ -1,4 +1,4 @@
-// What was missed is offered as long as nobody else can have removed it.
+// A missed block is offered as long as no other node can have removed it.
 #include "tiers/remote/removal_stamps.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -18,7 +18,7 @@ using remote::steady_time;
 
 const numbered_identity one = 1_identity;
 
-steady_time at(int second) {
+steady_time instant(int second) {
   return steady_time(std::chrono::seconds(second));
 }
 
@@ -26,7 +26,7 @@ steady_time at(int second) {
 struct known_server {
   known_server() {
     stamps.note_run("first", false);
-    stamps.note_look(one, 6, at(10));
+    stamps.note_look(one, 6, instant(10));
   }
   removal_stamps stamps;
 };
@@ -36,78 +36,78 @@ struct known_server {
 BOOST_FIXTURE_TEST_SUITE(removal_stamp_suite, known_server)
 
 BOOST_AUTO_TEST_CASE(what_was_missed_after_a_look_is_offered_and_nothing_from_before_it) {
-  BOOST_TEST((stamps.since(one, at(11)) == 6U));
-  BOOST_TEST((stamps.since(one, at(10)) == 6U));
-  BOOST_TEST(!stamps.since(one, at(9)));
-  BOOST_TEST(!stamps.since(2_identity, at(11)));
+  BOOST_TEST((stamps.valid_stamp(one, instant(11)) == 6U));
+  BOOST_TEST((stamps.valid_stamp(one, instant(10)) == 6U));
+  BOOST_TEST(!stamps.valid_stamp(one, instant(9)));
+  BOOST_TEST(!stamps.valid_stamp(2_identity, instant(11)));
 }
 
 BOOST_AUTO_TEST_CASE(the_same_stamp_after_an_absence_says_that_nothing_was_removed) {
-  stamps.note_look(one, 6, at(20));
-  BOOST_TEST((stamps.since(one, at(11)) == 6U));
+  stamps.note_look(one, 6, instant(20));
+  BOOST_TEST((stamps.valid_stamp(one, instant(11)) == 6U));
 }
 
 BOOST_AUTO_TEST_CASE(another_stamp_is_a_removal_of_another_node) {
-  stamps.note_look(one, 9, at(20));
-  BOOST_TEST(!stamps.since(one, at(19)));
-  BOOST_TEST((stamps.since(one, at(20)) == 9U));
+  stamps.note_look(one, 9, instant(20));
+  BOOST_TEST(!stamps.valid_stamp(one, instant(19)));
+  BOOST_TEST((stamps.valid_stamp(one, instant(20)) == 9U));
 }
 
 BOOST_AUTO_TEST_CASE(a_stamp_that_the_same_run_of_a_server_has_given_up_may_have_been_another_one) {
-  stamps.note_look(one, 8, at(20));
-  BOOST_TEST(!stamps.since(one, at(11)));
+  stamps.note_look(one, 8, instant(20));
+  BOOST_TEST(!stamps.valid_stamp(one, instant(11)));
 }
 
 BOOST_AUTO_TEST_CASE(a_server_that_has_lost_its_memory_in_a_new_run_is_offered_what_was_missed) {
   stamps.note_run("second", false);
-  stamps.note_look(one, 8, at(20));
-  BOOST_TEST((stamps.since(one, at(11)) == 8U));
+  stamps.note_look(one, 8, instant(20));
+  BOOST_TEST((stamps.valid_stamp(one, instant(11)) == 8U));
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_at_a_server_that_has_lost_its_memory_counts) {
   stamps.note_run("second", false);
-  stamps.note_look(one, 9, at(20));
-  BOOST_TEST(!stamps.since(one, at(11)));
+  stamps.note_look(one, 9, instant(20));
+  BOOST_TEST(!stamps.valid_stamp(one, instant(11)));
 }
 
 BOOST_AUTO_TEST_CASE(a_server_that_has_evicted_keys_may_have_lost_the_stamp_of_a_removal) {
   stamps.note_run("second", true);
-  stamps.note_look(one, 8, at(20));
-  BOOST_TEST(!stamps.since(one, at(11)));
+  stamps.note_look(one, 8, instant(20));
+  BOOST_TEST(!stamps.valid_stamp(one, instant(11)));
 }
 
 BOOST_AUTO_TEST_CASE(a_server_that_does_not_name_its_run_has_lost_nothing_that_is_known) {
   stamps.note_run("", false);
-  stamps.note_look(one, 8, at(20));
-  BOOST_TEST(!stamps.since(one, at(11)));
+  stamps.note_look(one, 8, instant(20));
+  BOOST_TEST(!stamps.valid_stamp(one, instant(11)));
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_of_this_node_disturbs_nothing_unless_another_one_came_before_it) {
-  stamps.note_removal(one, 6, 9, at(20));
-  BOOST_TEST((stamps.since(one, at(11)) == 9U));
-  stamps.note_removal(one, 11, 13, at(30));
-  BOOST_TEST(!stamps.since(one, at(29)));
-  BOOST_TEST((stamps.since(one, at(30)) == 13U));
+  stamps.note_removal(one, 6, 9, instant(20));
+  BOOST_TEST((stamps.valid_stamp(one, instant(11)) == 9U));
+  stamps.note_removal(one, 11, 13, instant(30));
+  BOOST_TEST(!stamps.valid_stamp(one, instant(29)));
+  BOOST_TEST((stamps.valid_stamp(one, instant(30)) == 13U));
 }
 
 BOOST_AUTO_TEST_CASE(a_removal_at_a_server_without_a_stamp_counts_as_none_of_others_in_a_new_run_alone) {
-  stamps.note_removal(one, 0, 9, at(20));
-  BOOST_TEST(!stamps.since(one, at(11)));
+  stamps.note_removal(one, 0, 9, instant(20));
+  BOOST_TEST(!stamps.valid_stamp(one, instant(11)));
   stamps.note_run("second", false);
-  stamps.note_removal(one, 0, 11, at(30));
-  BOOST_TEST((stamps.since(one, at(21)) == 11U));
+  stamps.note_removal(one, 0, 11, instant(30));
+  BOOST_TEST((stamps.valid_stamp(one, instant(21)) == 11U));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_forgotten_is_not_known) {
   stamps.forget(one);
-  BOOST_TEST(!stamps.since(one, at(11)));
+  BOOST_TEST(!stamps.valid_stamp(one, instant(11)));
 }
 
 BOOST_AUTO_TEST_CASE(more_instances_than_are_known_at_once_are_forgotten_together) {
   for (std::uint64_t i = 2; i <= removal_stamps::most_instances + 1; ++i)
-    stamps.note_look(numbered_identity(i), 2 * i, at(12));
-  BOOST_TEST(!stamps.since(one, at(13)));
-  BOOST_TEST(stamps.since(numbered_identity(removal_stamps::most_instances + 1), at(13)).has_value());
+    stamps.note_look(numbered_identity(i), 2 * i, instant(12));
+  BOOST_TEST(!stamps.valid_stamp(one, instant(13)));
+  BOOST_TEST(stamps.valid_stamp(numbered_identity(removal_stamps::most_instances + 1), instant(13)).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(stamps_are_numbers_that_a_server_gives_back) {

@@ -715,8 +715,8 @@ void redis_world::fault() {
   }
 }
 
-/// What a node missed to put may come to a server that has lost memory although it was removed there, until the node
-/// comes that asked for it. A removal that was confirmed is known to that node's worker alone.
+/// A block that a node missed to put may come to a server that has lost memory although it was removed there, until the
+/// node comes that asked for it. A removal that was confirmed is known to that node's worker alone.
 void redis_world::note_loss() {
   for (const auto& each : machines_) {
     if (!each->now) continue;

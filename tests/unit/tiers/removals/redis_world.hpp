@@ -31,7 +31,7 @@ struct redis_rules {
   bool repeats_stale_drops = true;  ///< a removal behind a look that was over is sent again
   bool follows_puts = true;         ///< a deletion goes behind a put of its key that may still land
   bool keeps_book = true;           ///< removals that wait outlive the worker
-  bool names_missing = true;        ///< what is offered later says since when it was missed
+  bool names_missing = true;        ///< a late offer has the time from which on it was missed
 };
 
 struct redis_world_options {
