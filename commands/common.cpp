@@ -1,8 +1,9 @@
 #include "commands/common.hpp"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
+#include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -55,7 +56,12 @@ result<config::node_config> config_options::load() const {
   for (std::string& each : config::near_misses(from.environment)) {
     complain({error_code::invalid_config, std::move(each)});
   }
-  return config::load(from);
+  auto loaded = config::load(from);
+  const char* const variable = std::getenv("CENOTE_CONFIG");
+  const bool is_named_there = variable != nullptr && !file.empty() && file == variable;
+  if (!loaded && is_named_there && ::access(file.c_str(), R_OK) != 0)
+    return std::unexpected(loaded.error().in("CENOTE_CONFIG"));
+  return loaded;
 }
 
 std::vector<std::string> config_options::as_arguments() const {

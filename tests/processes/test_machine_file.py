@@ -78,7 +78,7 @@ def test_a_variable_names_the_file_and_an_empty_one_names_none(tmp_path: Path) -
     assert over.stdout.startswith("# file: none\n")
     missing = run_cenote("config", "check", env=node_environment() | {"CENOTE_CONFIG": str(tmp_path / "none.toml")})
     assert missing.returncode == 2
-    assert str(tmp_path / "none.toml") in missing.stderr
+    assert f"CENOTE_CONFIG: {tmp_path / 'none.toml'}" in missing.stderr
 
 
 def test_what_init_writes_is_valid_and_a_node_starts_with_it(start_node: StartNode, tmp_path: Path) -> None:
