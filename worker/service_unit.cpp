@@ -270,7 +270,7 @@ std::optional<service_unit> unit_of(pid_t process, const fs::path& root) {
   const std::string group = systemd_group(root / "proc" / std::to_string(process) / "cgroup");
   service_unit found;
   for (const fs::path& part : fs::path(group)) {
-    const std::string name = part.native();
+    const std::string& name = part.native();
     if (name.starts_with("user@")) found.manager = service_unit::owner::user;
     if (name.ends_with(suffix) || name.ends_with(".scope") || name.ends_with(".slice")) found.name = name;
   }

@@ -101,7 +101,7 @@ class conversation {
   /// To the first address that answers. The sockets are closed by exec(): in a node those that are not belong to UCX,
   /// whose calls send other bytes first (transport/ucx/socket_numbers.hpp).
   template <class Next>
-  void connect(asio::ip::tcp::socket& socket, address_iterator place, wire_failure last, Next next) {
+  void connect(asio::ip::tcp::socket& socket, const address_iterator& place, wire_failure last, Next next) {
     if (place == addresses_.end()) return asio::post(context_, [next, last] { next(last); });
     const asio::ip::tcp::endpoint address = place->endpoint();
     unique_fd opened(::socket(address.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP));
