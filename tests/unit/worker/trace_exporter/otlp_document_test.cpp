@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(a_prefetch_without_an_answer_says_why) {
 }
 
 BOOST_AUTO_TEST_CASE(texts_of_clients_are_cut_and_cannot_break_out) {
-  for (const std::string& client : {std::string("\"}],\"x\":[{\"y\":\"\n\0\x7f", 20), std::string(1 << 20, 'x'),
+  for (const std::string& client : {std::string("\"}],\"x\":[{\"y\":\"\n\0\x7f", 18), std::string(1 << 20, 'x'),
                                     std::string("\xff\xfe\xc3"), std::string(63, 'x') + "\xc3\xa4"}) {
     const json document = document_of(prefetch_span(), client);  // throws where it is no JSON
     const std::string said = attributes_of(span_in(document)).at("cenote.client");
