@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <ranges>
 #include <utility>
 
 #include "actors/dram_tier.hpp"
@@ -17,35 +18,37 @@ std::span<const lower_tier_kind> lower_tier_kinds() {
   return kinds;
 }
 
+namespace {
+
+auto wanted_kinds(const config::node_config& config) {
+  return lower_tier_kinds() |
+         std::views::filter([&config](const lower_tier_kind& each) { return each.is_wanted(config); });
+}
+
+}  // namespace
+
 std::vector<blocks::edge_options> edges_of(const config::node_config& config) {
   std::vector<blocks::edge_options> all;
-  for (const lower_tier_kind& each : lower_tier_kinds()) {
-    if (each.is_wanted(config)) all.push_back(each.edge_of(config));
-  }
+  for (const lower_tier_kind& each : wanted_kinds(config)) all.push_back(each.edge_of(config));
   return all;
 }
 
 std::vector<std::string_view> edge_names(const config::node_config& config) {
   std::vector<std::string_view> all;
-  for (const lower_tier_kind& each : lower_tier_kinds()) {
-    if (each.is_wanted(config)) all.push_back(each.name);
-  }
+  for (const lower_tier_kind& each : wanted_kinds(config)) all.push_back(each.name);
   return all;
 }
 
 std::vector<finding> check_lower_tiers(const config::node_config& config) {
   std::vector<finding> all;
-  for (const lower_tier_kind& each : lower_tier_kinds()) {
-    if (each.is_wanted(config)) std::ranges::move(each.check(config), std::back_inserter(all));
-  }
+  for (const lower_tier_kind& each : wanted_kinds(config))
+    std::ranges::move(each.check(config), std::back_inserter(all));
   return all;
 }
 
 std::vector<std::unique_ptr<lower_tier_host>> make_lower_tiers(const lower_tier_needs& needs) {
   std::vector<std::unique_ptr<lower_tier_host>> all;
-  for (const lower_tier_kind& each : lower_tier_kinds()) {
-    if (each.is_wanted(*needs.config)) all.push_back(each.make(needs));
-  }
+  for (const lower_tier_kind& each : wanted_kinds(*needs.config)) all.push_back(each.make(needs));
   return all;
 }
 

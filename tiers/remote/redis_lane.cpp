@@ -364,7 +364,11 @@ void redis_lane::look_at_stamp(instance_identity identity) {
 }
 
 void redis_lane::send_command(redis_request request, instance& of, steady_time now) {
-  if (is_removed_since(request)) return answers_->end(request, item_result::refused, now);
+  if (request.missed) {
+    const auto stamp = site_->stamps().valid_stamp(request.name.identity, *request.missed);
+    if (!stamp) return answers_->end(request, item_result::refused, now);  // another node may have removed it there
+    request.stamp = *stamp;
+  }
   // A removal takes what was put before it was asked for, also after a clear in the same run.
   const bool needs_look = request.kind == request_kind::drop && of.looked_at < request.begun;
   if (of.run != run_ || needs_look) {
@@ -380,8 +384,6 @@ void redis_lane::send_command(redis_request request, instance& of, steady_time n
   const std::string key = key_of(value_of(request));
   switch (request.kind) {
     case request_kind::put:
-      if (request.missed)
-        request.stamp = site_->stamps().valid_stamp(request.name.identity, *request.missed).value_or(request.stamp);
       request.head = head_of_put(request, key);
       request.has_body = true;
       request.tail = put_tail;
@@ -394,12 +396,6 @@ void redis_lane::send_command(redis_request request, instance& of, steady_time n
   run_bytes_ += request.size;
   connection_.send(std::move(request));
   if (run_commands_ >= most_run_commands || run_bytes_ >= most_run_bytes) end_run();
-}
-
-/// Whether the server missed it, and another node may have removed it there meanwhile.
-bool redis_lane::is_removed_since(const redis_request& request) const noexcept {
-  return request.kind == request_kind::put && request.missed &&
-         !site_->stamps().valid_stamp(request.name.identity, *request.missed);
 }
 
 /// All of the command before the bytes of the block.
@@ -441,10 +437,15 @@ void redis_lane::send_own(request_kind kind, std::string command) {
 bool redis_lane::send_again(redis_request& request) {
   if (request.is_answered || is_current(request)) return false;
   ++answers_->counts.stale;
+  take_back(std::move(request));
+  return true;
+}
+
+/// In front of what waits.
+void redis_lane::take_back(redis_request request) {
   request.rewind();
   soonest_ = std::min(soonest_, request.deadline);
   queue_.push_front(std::move(request));
-  return true;
 }
 
 std::string redis_lane::key_of(const value_name& name) const {
@@ -674,13 +675,8 @@ void redis_lane::on_put(redis_request& request, const redis::server_reply& reply
 
 /// Something was removed: by this node, whose next try has the new stamp, or by another one, which the next look shows.
 void redis_lane::on_other_stamp(redis_request& request, steady_time now) {
-  const instance_identity identity = request.name.identity;
-  const auto known = site_->stamps().valid_stamp(identity, *request.missed);
-  if (known && *known != request.stamp && !request.is_answered) {
-    request.rewind();
-    soonest_ = std::min(soonest_, request.deadline);
-    return queue_.push_front(std::move(request));
-  }
+  const auto known = site_->stamps().valid_stamp(request.name.identity, *request.missed);
+  if (known && *known != request.stamp && !request.is_answered) return take_back(std::move(request));
   answers_->end(request, item_result::refused, now);
 }
 

@@ -114,7 +114,7 @@ class redis_lane {
   void dispatch(redis_request request, steady_time now);
   void send_command(redis_request request, instance& of, steady_time now);
   [[nodiscard]] bool send_again(redis_request& request);
-  [[nodiscard]] bool is_removed_since(const redis_request& request) const noexcept;
+  void take_back(redis_request request);
   [[nodiscard]] std::string head_of_put(const redis_request& request, const std::string& key) const;
   void send_look(instance_identity identity);
   void send_stamp(instance_identity identity);

@@ -61,6 +61,10 @@ redis_servers::server::server(redis::server_address address, const redis_setting
       lanes{redis_lane(site, settings, answers), redis_lane(site, settings, answers),
             redis_lane(site, settings, answers)} {}
 
+bool redis_servers::server::has_all_lanes() const noexcept {
+  return std::ranges::all_of(lanes, [](const redis_lane& lane) { return lane.is_ready(); });
+}
+
 redis_servers::redis_servers(const redis_options& options, const backend::events& events, std::deque<epoch_book> books,
                              removal_book book, const std::function<void()>& wake, steady_time now)
     : settings_(settings_of(options)),
@@ -95,9 +99,10 @@ void redis_servers::begin_items(request_kind kind, std::vector<item>& batch, ste
                           .begun = call_time,
                           .deadline = call_time + settings_.timeout,
                           .missed = each.missed};
+    server& place = home(request);
     if (kind == request_kind::put) {
       old_removals_.erase(request.name.identity, request.key);
-      home(request).put_since.insert(request.name.identity);
+      place.put_since.insert(request.name.identity);
     }
     const bool is_too_much = answers_.open_bytes + request.size > most_open_bytes_ && answers_.open_bytes > 0;
     answers_.open_bytes += request.size;
@@ -106,7 +111,7 @@ void redis_servers::begin_items(request_kind kind, std::vector<item>& batch, ste
     } else if (is_too_much || unserved_.has(request.name.identity, request.key, now)) {  // or it would be removed again
       answers_.end(request, item_result::refused, now);
     } else {
-      redis_lane& lane = home(request).lanes[kind == request_kind::put ? puts : gets];
+      redis_lane& lane = place.lanes[kind == request_kind::put ? puts : gets];
       lane.take(std::move(request), now);
     }
   }
@@ -179,9 +184,14 @@ void redis_servers::begin_removal(removals::round round, steady_time call_time, 
   const std::uint64_t number = removals_.begin(std::move(round), now);
   auto asked = std::make_shared<redis_question>();
   asked->dropped = [this, number](const auto& outcome, const auto& silent) { end_removal(number, outcome, silent); };
+  begin_drop(identity, keys, std::move(asked), call_time, now);
+}
+
+void redis_servers::begin_drop(const instance_identity& identity, const std::vector<block_key>& keys,
+                               std::shared_ptr<redis_question> question, steady_time call_time, steady_time now) {
   const redis_request pattern{.kind = request_kind::drop,
                               .name = {.identity = identity},
-                              .asked = std::move(asked),
+                              .asked = std::move(question),
                               .begun = call_time,
                               .deadline = call_time + settings_.timeout};
   begin_question(pattern, keys, now);
@@ -236,12 +246,7 @@ void redis_servers::repeat_kept(std::size_t number, steady_time now) {
     asked->dropped = [this, number](const result<std::uint64_t>& outcome, const auto& silent) {
       end_repeat(number, outcome.has_value() && silent.empty());
     };
-    const redis_request pattern{.kind = request_kind::drop,
-                                .name = {.identity = identity},
-                                .asked = std::move(asked),
-                                .begun = now,
-                                .deadline = now + settings_.timeout};
-    begin_question(pattern, keys, now);
+    begin_drop(identity, keys, std::move(asked), now, now);
   }
 }
 
@@ -257,7 +262,7 @@ void redis_servers::end_repeat(std::size_t number, bool is_confirmed) {
 /// something there.
 void redis_servers::watch_removals(std::size_t number, steady_time now) {
   server& home = servers_[number];
-  const bool is_ready = std::ranges::all_of(home.lanes, [](const redis_lane& lane) { return lane.is_ready(); });
+  const bool is_ready = home.has_all_lanes();
   const bool is_back = !std::exchange(home.is_greeted, is_ready) && is_ready;
   if (!is_ready) return;
   if (const std::string& run = home.site.stamps().run(); is_back && !run.empty()) {
@@ -440,7 +445,7 @@ void redis_servers::say_standing(steady_time now) {
   bool is_any_open = false;  // it neither serves nor has failed
   std::optional<error> why;
   for (server& each : servers_) {
-    const bool is_up = std::ranges::all_of(each.lanes, [](const redis_lane& lane) { return lane.is_ready(); });
+    const bool is_up = each.has_all_lanes();
     const auto failed = std::ranges::find_if(each.lanes, [](const redis_lane& lane) { return !!lane.failure(); });
     if (is_up && !each.is_up) removals_.hasten(now);
     each.is_up = is_up;

@@ -111,6 +111,8 @@ class redis_servers {
   struct server {
     server(redis::server_address address, const redis_settings& settings, epoch_book& book, redis_answers& answers,
            std::function<void()> wake, name_lookup lookup);
+    [[nodiscard]] bool has_all_lanes() const noexcept;
+
     redis_site site;
     std::array<redis_lane, lanes_a_server> lanes;
     bool is_up = false;                       ///< as of the last report
@@ -127,6 +129,8 @@ class redis_servers {
   [[nodiscard]] std::vector<block_key> end_puts(instance_identity identity, std::vector<block_key> keys,
                                                 steady_time now);
   void begin_removal(removals::round round, steady_time call_time, steady_time now);
+  void begin_drop(const instance_identity& identity, const std::vector<block_key>& keys,
+                  std::shared_ptr<redis_question> question, steady_time call_time, steady_time now);
   void end_removal(std::uint64_t number, const result<std::uint64_t>& outcome, const std::set<std::size_t>& silent);
   void repeat_removals(steady_time now);
   void repeat_kept(std::size_t number, steady_time now);
