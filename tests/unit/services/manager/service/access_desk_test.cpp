@@ -50,8 +50,8 @@ BOOST_AUTO_TEST_CASE(a_password_is_checked_on_another_thread) {
 }
 
 BOOST_AUTO_TEST_CASE(what_waits_at_the_stop_is_answered) {
+  std::promise<void> begun, go;  // declared first: the desk's thread uses them until the desk has ended
   access_desk desk({.need = account_need::all});
-  std::promise<void> begun, go;
   BOOST_TEST(desk.post([&] {
     begun.set_value();
     go.get_future().wait();
@@ -77,8 +77,8 @@ BOOST_AUTO_TEST_CASE(a_desk_that_has_stopped_refuses) {
 }
 
 BOOST_AUTO_TEST_CASE(checks_that_find_no_room_are_refused) {
+  std::promise<void> begun, go;  // declared first: the desk's thread uses them until the desk has ended
   access_desk desk({.need = account_need::all});
-  std::promise<void> begun, go;
   BOOST_TEST(desk.post([&] {
     begun.set_value();
     go.get_future().wait();
