@@ -976,6 +976,8 @@ result<void> session::close() {
     memory_.header().device_writes.store(0, std::memory_order_release);
   }
   if (alive) spans_.flush();
+  // For the next worker, where none lives to answer now.
+  memory_.header().departure.store(1, std::memory_order_release);
   if (alive) static_cast<void>(leave_node());
   return {};
 }

@@ -192,6 +192,7 @@ struct session_header {
   /// Client: 1, before a device may write what it reserved. Worker: set_aside, when the session is over but for that.
   std::atomic<std::uint32_t> device_writes;
   static constexpr std::uint32_t set_aside = 2;
+  std::atomic<std::uint32_t> departure;  ///< client: 1, it has closed the session and uses nothing of it any more
   alignas(64) lookup_words lookups;  ///< client; where earlier builds have spare bytes
 };
 static_assert(sizeof(session_header) <= page_bytes);

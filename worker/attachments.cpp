@@ -74,14 +74,17 @@ std::function<void(const result<Answer>&)> attachments::on_loop(Take take) {
 
 // ---------------------------------------------------------------------------------------------- attach
 
-/// Those that are being made, too.
+/// Those that are being made or taken over, too.
 std::uint64_t attachments::sessions_of(uid_t uid) const {
+  const auto has_owner = [&](const auto& each) {
+    return each.second.resources != nullptr && each.second.resources->uid == uid;
+  };
   return static_cast<std::uint64_t>(
-      std::ranges::count_if(sessions_, [&](const auto& each) { return each.second.resources->uid == uid; }) +
+      std::ranges::count_if(sessions_, has_owner) + std::ranges::count_if(coming_, has_owner) +
       std::ranges::count_if(openings_, [&](const auto& each) { return each.second.peer.uid == uid; }));
 }
 
-/// Those that are being made, and those that are set aside, too.
+/// Those that are being made or taken over, and those that are set aside, too.
 share_usage attachments::sessions_on(const std::string& device, const share_holder& holder) const {
   const auto named = parse_device(device);
   const std::string& name = named ? named->name : device;
@@ -92,9 +95,13 @@ share_usage attachments::sessions_on(const std::string& device, const share_hold
     usage.group += uid == holder.uid && group == holder.group ? 1U : 0U;
   };
   const auto tier = std::ranges::find(devices_, name, [](const auto& each) { return each.second.device; });
-  for (const auto& [number, each] : sessions_) {
-    if (tier == devices_.end() || tier_of(each.resources->instance) != tier->first) continue;
-    add(static_cast<std::uint32_t>(each.resources->uid), each.resources->instance_group);
+  const auto add_session = [&](const session_resources& session) {
+    if (tier == devices_.end() || tier_of(session.instance) != tier->first) return;
+    add(static_cast<std::uint32_t>(session.uid), session.instance_group);
+  };
+  for (const auto& [number, each] : sessions_) add_session(*each.resources);
+  for (const auto& [number, each] : coming_) {
+    if (each.resources) add_session(*each.resources);
   }
   for (const auto& [ticket, each] : openings_) {
     if (each.device == name) add(static_cast<std::uint32_t>(each.peer.uid), each.request.spec.instance_group);
@@ -104,7 +111,7 @@ share_usage attachments::sessions_on(const std::string& device, const share_hold
 
 result<void> attachments::check_limits(const connection& connection, const local::attach_request& request,
                                        const config::node_config& now) const {
-  const std::size_t all = sessions_.size() + openings_.size();
+  const std::size_t all = sessions_.size() + coming_.size() + openings_.size();
   if (all >= now.node.max_sessions) {
     return fail(error_code::limit_exceeded,
                 std::to_string(all) + " sessions are attached, node.max_sessions allows no more");
@@ -200,7 +207,7 @@ result<void> attachments::begin_attach(connection& connection, const local::fram
   if (!request) return std::unexpected(request.error());
   auto pidfd = local::pidfd_of(connection.socket.get());
   if (!pidfd) return std::unexpected(pidfd.error());
-  end_unheard_of(local::identify(pidfd->get(), connection.peer), *request);
+  if (auto ended = end_unheard_of(local::identify(pidfd->get(), connection.peer), *request); !ended) return ended;
   if (auto allowed = check_client(connection, *request); !allowed) return allowed;
   auto device = find_device(*request);
   if (!device) return std::unexpected(device.error());
@@ -341,19 +348,24 @@ local::process_identity attachments::process_of(const session_resources& session
   return local::identify(session.pidfd.get(), {.pid = session.pid, .uid = session.uid, .gid = session.gid});
 }
 
-/// What an earlier attempt of the same call made: its worker died before the client had the answer.
-void attachments::end_unheard_of(const local::process_identity& client, const local::attach_request& request) {
-  if (request.call == 0) return;
-  const auto made = std::ranges::find_if(sessions_, [&](const auto& entry) {
-    const session_resources& session = *entry.second.resources;
-    return session.attach_call == request.call && local::may_be_one_process(process_of(session), client);
-  });
+/// What an earlier attempt of the same call made: its worker died before the client had the answer. One that is being
+/// taken over is ended when the client asks again.
+result<void> attachments::end_unheard_of(const local::process_identity& client, const local::attach_request& request) {
+  if (request.call == 0) return {};
+  const auto is_made_by_call = [&](const auto& entry) {
+    const auto& session = entry.second.resources;
+    return session && session->attach_call == request.call && local::may_be_one_process(process_of(*session), client);
+  };
+  if (std::ranges::any_of(coming_, is_made_by_call))
+    return fail(error_code::node_restarting, "the session of an earlier attempt is being taken over");
+  const auto made = std::ranges::find_if(sessions_, is_made_by_call);
   if (made != sessions_.end()) end(made->first, "its client never heard of it");
   const auto under_way = std::ranges::find_if(openings_, [&](const auto& each) {
     return !each.second.has_ended && each.second.request.call == request.call &&
            local::may_be_one_process(process_of(each.second), client);
   });
   if (under_way != openings_.end()) refuse(under_way, error(error_code::closed, "its client asked again"));
+  return {};
 }
 
 /// The memory and identity of a new session.
@@ -448,14 +460,14 @@ void attachments::tell_disconnected(const session_resources& session) const {
 }
 
 void attachments::expect(tier_number tier, const std::vector<std::uint64_t>& sessions) {
-  for (const std::uint64_t each : sessions) coming_.emplace(each, tier);
+  for (const std::uint64_t each : sessions) coming_.emplace(each, coming_session{.tier = tier});
 }
 
 void attachments::take_device(const device_news& news) {
   device_news& known = devices_[news.tier];
   learn(known, news);
   if (news.phase != device_phase::opening)
-    std::erase_if(coming_, [&](const auto& each) { return each.second == news.tier; });
+    std::erase_if(coming_, [&](const auto& each) { return each.second.tier == news.tier; });
   if (known.phase != device_phase::away) return;
   for (const auto& [number, each] : sessions_) {
     if (tier_of(each.resources->instance) != news.tier) continue;
@@ -472,7 +484,7 @@ void attachments::adopt(const std::shared_ptr<session_resources>& session) {
   if (sessions_.contains(number))
     return log_error(logger("server"), "a session was not taken over",
                      {{"session", number}, {"reason", "there is one of this number already"}});
-  coming_.insert_or_assign(number, tier_of(session->instance));
+  coming_.insert_or_assign(number, coming_session{tier_of(session->instance), session});
   prepare(*session);
   ask_then<session_actor>(
       context_.system, [] { return true; },
@@ -664,6 +676,16 @@ void attachments::end_set_aside() {
   for (const auto& [number, why] : over) finish(number, why);
 }
 
+/// A client that has closed its session may have reached no worker that lived on to end it.
+void attachments::end_departed() {
+  std::vector<std::uint64_t> departed;
+  for (const auto& [number, each] : sessions_) {
+    const auto& word = each.resources->view.header().departure;
+    if (each.socket < 0 && word.load(std::memory_order_acquire) != 0) departed.push_back(number);
+  }
+  for (const std::uint64_t number : departed) end(number, "its client left");
+}
+
 /// Of a session that was set aside; empty: it stays. A process that ended its session and lives has its context, which
 /// says nothing: of it only the time counts.
 std::string_view attachments::reason_to_end(std::uint64_t number, attached& session) {
@@ -744,6 +766,7 @@ void attachments::drop_entry(std::uint64_t number) {
 void attachments::tick() {
   end_late();
   end_set_aside();
+  end_departed();
   leave_groups();
   hand_over_choice();
   for (const std::uint64_t number : std::exchange(undropped_, {})) drop_entry(number);

@@ -96,6 +96,11 @@ class attachments {
     bool has_left_groups = false;           ///< since its tier ended it
     bool is_listed = false;                 ///< the driver said so, after its time
   };
+  /// A session of an earlier worker that is not taken over yet.
+  struct coming_session {
+    tier_number tier = 0;
+    std::shared_ptr<session_resources> resources{};  ///< null: its tier is being opened
+  };
   /// An attach under way: first its instance is opened, then the tier and the node are told of the session. At each
   /// time one question is open.
   struct opening {
@@ -160,7 +165,7 @@ class attachments {
   void tell_disconnected(const session_resources& session) const;
   [[nodiscard]] static local::process_identity process_of(const opening& client);
   [[nodiscard]] static local::process_identity process_of(const session_resources& session);
-  void end_unheard_of(const local::process_identity& client, const local::attach_request& request);
+  result<void> end_unheard_of(const local::process_identity& client, const local::attach_request& request);
   result<void> check_client(const connection& connection, const local::attach_request& request) const;
   result<void> check_limits(const connection& connection, const local::attach_request& request,
                             const config::node_config& now) const;
@@ -176,6 +181,7 @@ class attachments {
   void finish(std::uint64_t number, std::string_view why);
   static void end_pins(const session_resources& session);
   void end_set_aside();
+  void end_departed();
   void leave_groups();
   [[nodiscard]] std::string_view reason_to_end(std::uint64_t number, attached& session);
   void release(std::uint64_t number);
@@ -193,8 +199,7 @@ class attachments {
   opening_map openings_;
   std::map<std::uint64_t, deferred> deferred_;  ///< by ticket
   std::map<tier_number, device_news> devices_;
-  /// Sessions of earlier workers that are not taken over yet: their tier, or their actor, is being opened.
-  std::unordered_map<std::uint64_t, tier_number> coming_;
+  std::unordered_map<std::uint64_t, coming_session> coming_;
   std::set<std::uint64_t> coming_suspects_;              ///< of those, the ones that end then
   std::map<std::uint64_t, release_question> releasing_;  ///< by session
   std::uint64_t last_ticket_ = 0, refusals_ = 0;

@@ -630,6 +630,20 @@ def test_clients_and_worker_killed_by_turns_leave_no_block_behind(
 
 
 @both_tiers
+def test_a_session_that_was_closed_while_no_worker_answered_ends_although_its_process_lives(
+    node: Node, attach: Attach
+) -> None:
+    session = attach(node, "i", block=BLOCK)
+    keys = filled(session, "a", 5)
+    with node.worker_stopped() as worker:
+        session.close()  # gives up after its patience: no answer comes
+        node.announced_deaths += 1
+        os.kill(worker, signal.SIGKILL)
+    until("nobody is attached", lambda: not node.sessions())
+    assert all_right(attach(node, "i", block=BLOCK), keys)
+
+
+@both_tiers
 def test_clients_that_come_and_go_while_the_worker_is_killed_leave_no_session_behind(
     node: Node, start_agent: StartAgent, attach: Attach
 ) -> None:
