@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "actors/boot_clock.hpp"
 #include "config/logging.hpp"
 
 namespace cenote {
@@ -55,7 +56,7 @@ remote_tier::behavior_type remote_tier::make_behavior() {
       [this](bind_atom, const instance_binding_ptr& instance) { bind(*instance); },
       [this](unbind_atom, std::uint32_t instance) { unbind(instance); },
       [this](write_atom, const transfers_ptr& blocks) {
-        store_.put(*blocks, steady_now());
+        store_.put(*blocks, {.steady = steady_now(), .boot = boot_now()});
         flush_outbox();
       },
       [this](fetch_atom, const transfers_ptr& blocks) {

@@ -37,9 +37,10 @@ enum class block_state : std::uint8_t {
 struct block_record {
   std::atomic<std::uint64_t> word;  ///< version (60 bits) | block_state (4 bits)
   std::atomic<std::uint64_t>
-      checksum_or_writers;                   ///< present: XXH3-64 when flag_checksum; else a mask of session slots
-  std::atomic<std::uint64_t> parts;          ///< mask of the parts that were written
-  std::atomic<std::uint64_t> source;         ///< loading: the number of the lower tier that fills the memory
+      checksum_or_writers;           ///< present: XXH3-64 when flag_checksum; else a mask of session slots
+  std::atomic<std::uint64_t> parts;  ///< mask of the parts that were written
+  /// loading: the number of the lower tier that fills the memory; present: when it came, a boot_time
+  std::atomic<std::uint64_t> source;
   std::atomic<std::uint32_t> owner;          ///< of a grant: low half of the session's number, which no other has
   std::atomic<std::uint32_t> touch;          ///< last use: a boot_time
   std::atomic<std::uint32_t> grant_version;  ///< counts hand-outs; a commit must name the present one
@@ -60,6 +61,10 @@ struct block_record {
     return edge == 0 ? flag_below : static_cast<std::uint8_t>(8U << edge);
   }
 
+  /// When a present block came. Of one that an earlier build published, soon after the machine's start.
+  [[nodiscard]] boot_time arrival() const noexcept {
+    return boot_time_of(static_cast<std::uint32_t>(source.load(std::memory_order_relaxed)));
+  }
   [[nodiscard]] boot_time last_use() const noexcept { return boot_time_of(touch.load(std::memory_order_relaxed)); }
   [[nodiscard]] block_state state() const noexcept {
     return static_cast<block_state>(word.load(std::memory_order_acquire) & 15U);

@@ -1,7 +1,6 @@
 // Transfers of blocks between the DRAM tier and a tier below, and questions to one: requests and results.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,12 +8,20 @@
 #include <vector>
 
 #include "core/block_key.hpp"
+#include "core/time_types.hpp"
 
 namespace cenote {
 
 /// A tier below a block tier, by its place in the order of those below.
 using edge_number = std::uint32_t;
 inline constexpr edge_number max_edges = 4;
+
+/// When a block is written down.
+enum class write_occasion : std::uint8_t {
+  arrival,   ///< as it comes
+  later,     ///< when it leaves, for example: other nodes may have removed it below meanwhile
+  catch_up,  ///< later, by a tier that has counted the block as dropped when it came
+};
 
 /// A block's memory that the tier below shall write, or fill. It belongs to that tier until the outcome with this token
 /// is returned.
@@ -27,10 +34,10 @@ struct transfer {
   /// The whole stride of a block. Empty: a notice that the tier, which is away, misses a block; it has no
   /// answer.
   std::span<std::byte> memory;
-  std::optional<std::uint64_t> checksum = {};  ///< down: XXH3-64 of `memory`, if it was taken already
-  std::uint32_t from = 0;                      ///< up: cluster::pool's number of a node to ask first; 0: none
-  /// Down: it was stored at this time or later, when the tier below was away, and is offered now that it is back.
-  std::optional<std::chrono::steady_clock::time_point> missed = {};
+  std::optional<std::uint64_t> checksum = {};         ///< down: XXH3-64 of `memory`, if it was taken already
+  std::uint32_t from = 0;                             ///< up: cluster::pool's number of a node to ask first; 0: none
+  write_occasion occasion = write_occasion::arrival;  ///< down
+  boot_time arrival = {};                             ///< down: when the block came here
 };
 
 enum class transfer_result : std::uint8_t {

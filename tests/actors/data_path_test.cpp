@@ -13,6 +13,8 @@
 #include <semaphore>
 #include <thread>
 
+#include "tests/support/step_cost.hpp"
+
 using namespace cenote;
 
 namespace {
@@ -209,7 +211,7 @@ BOOST_FIXTURE_TEST_CASE(what_is_to_be_repeated_comes_until_the_actor_is_gone, da
 }
 
 BOOST_FIXTURE_TEST_CASE(what_is_left_at_the_end_goes_on_in_the_scheduler, data_path_fixture) {
-  constexpr int all = 20'000;
+  constexpr int all = 20'000 / cenote::testing::step_cost;
   std::atomic<int> handled{0};
   const auto worker = keep([&](caf::event_based_actor* self) -> caf::behavior {
     return {[&, self](int left) {

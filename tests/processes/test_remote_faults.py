@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import subprocess
 import time
@@ -138,6 +139,7 @@ def test_what_is_stored_while_a_server_is_away_is_put_when_it_is_back(
     put(writer, "before", COUNT)
     all_put(here, COUNT)
     until(lambda: stamped(redis))
+    time.sleep(0.25)  # arrivals are known by tenths of a second: the next ones are behind the look at the stamp
     redis.kill()
     until(lambda: not standing(here)["serves"])
     keys = put(writer, "meanwhile", COUNT)
@@ -167,6 +169,31 @@ def test_what_is_stored_while_a_line_is_cut_is_not_put_when_another_node_has_rem
     assert other.locate(keys, timeout=LIMIT).reachable == 0
     put(writer, "after", COUNT)
     until(lambda: counter(here, "put") == 2 * COUNT)
+
+
+@pytest.mark.parametrize("ingest", ["evicted", "hot"])
+def test_what_another_node_has_removed_is_not_put_when_it_leaves(
+    launch: Callable[..., Node], attach: Attach, redis: Redis, ingest: str
+) -> None:
+    here, there = launch(f"remote.ingest={ingest}", "remote.hot_accesses=1"), launch()
+    writer, other = attach(here, "model", block=BLOCK), attach(there, "model", block=BLOCK)
+    until(lambda: stamped(redis))
+    put(writer, "held", COUNT)
+    put(other, "else", COUNT)
+    all_put(there, COUNT)
+    assert other.remove(blocks.keys_of("else", 0, COUNT)) == COUNT
+    assert all_found(writer, blocks.keys_of("held", 0, COUNT))  # which makes them hot
+    here.stop()
+    assert len(redis.values()) == 0
+    again = launch(f"remote.ingest={ingest}", "remote.hot_accesses=1")
+    writer = attach(again, "model", block=BLOCK)
+    rounds = itertools.count()
+
+    def some_are_put() -> bool:  # what came once the node knows the stamp
+        found(writer, put(writer, f"later {next(rounds)}", COUNT))
+        return counter(again, "put") > 0
+
+    until(some_are_put)
 
 
 def test_a_worker_that_dies_in_the_middle_of_a_load_leaves_no_wrong_byte(

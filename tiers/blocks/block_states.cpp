@@ -21,18 +21,26 @@ using memory::index_value;
 /// `checksum`: of the bytes, as far as somebody took it.
 void block_states::publish(instance& instance, slab& home, block_ref ref, const full_key& key, boot_time now,
                            std::optional<std::uint64_t> checksum, block_kind kind) {
-  make_present(instance, home, ref, key, now, checksum, kind);
+  const boot_time arrival = kind == block_kind::own ? now : boot_time{};
+  make_present(instance, home, ref, key, {.arrival = arrival, .use = now}, checksum, kind);
+  state_.changes.stored(home.what.first_record + ref.block(), instance.number, home.what.group, key);
+}
+
+void block_states::publish_loaded(instance& instance, slab& home, block_ref ref, const full_key& key, block_times times,
+                                  block_kind kind) {
+  make_present(instance, home, ref, key, times, {}, kind);
   state_.changes.stored(home.what.first_record + ref.block(), instance.number, home.what.group, key);
 }
 
 void block_states::publish_moved(instance& instance, slab& home, block_ref ref, std::uint32_t origin, boot_time now,
                                  std::optional<std::uint64_t> checksum, block_kind kind) {
-  const full_key key = state_.records[origin].get_key();
-  make_present(instance, home, ref, key, now, checksum, kind);
+  const memory::block_record& moved = state_.records[origin];
+  const full_key key = moved.get_key();
+  make_present(instance, home, ref, key, {.arrival = moved.arrival(), .use = now}, checksum, kind);
   state_.changes.moved(origin, home.what.first_record + ref.block(), instance.number, home.what.group, key);
 }
 
-void block_states::make_present(instance& instance, slab& home, block_ref ref, const full_key& key, boot_time now,
+void block_states::make_present(instance& instance, slab& home, block_ref ref, const full_key& key, block_times times,
                                 std::optional<std::uint64_t> checksum, block_kind kind) {
   order_.prepare_kind(home.what.first_record + ref.block(), kind);
   memory::block_record& record = state_.record_of(home, ref);
@@ -42,7 +50,8 @@ void block_states::make_present(instance& instance, slab& home, block_ref ref, c
   const std::uint64_t version = (before | 1) + 1;  // the next even one; an unused block has 0
   record.set_key(key);
   memory::shared_store(record.parts, group.all_parts, std::memory_order_relaxed, "publish.parts"_point);
-  memory::shared_store(record.touch, count_of(now), std::memory_order_relaxed, "publish.touch"_point);
+  memory::shared_store(record.source, count_of(times.arrival), std::memory_order_relaxed, "publish.arrival"_point);
+  memory::shared_store(record.touch, count_of(times.use), std::memory_order_relaxed, "publish.touch"_point);
   memory::shared_store(record.hits, 0, std::memory_order_relaxed, "publish.hits"_point);
   memory::shared_assign(record.flags, 0, "publish.flags"_point);
   memory::shared_store(record.checksum_or_writers, 0, std::memory_order_relaxed, "publish.no_writers"_point);
@@ -62,9 +71,9 @@ void block_states::make_present(instance& instance, slab& home, block_ref ref, c
   (void)instance.index.insert(name, index_value::make(ref, version));
   order_.set_kind(home.what.first_record + ref.block(), kind);
   ++home.present;
-  home.touch_sum += count_of(now);
+  home.touch_sum += count_of(times.use);
   state_.blank -= group.stride;
-  if (state_.requests.awaits(instance.number)) state_.requests.arrived(instance.number, name, now);
+  if (state_.requests.awaits(instance.number)) state_.requests.arrived(instance.number, name, times.use);
 }
 
 void block_states::free_block(instance& instance, slab& home, block_ref ref) {

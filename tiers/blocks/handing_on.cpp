@@ -29,7 +29,6 @@ block_ref ref_in(const slab& home, std::uint32_t record) noexcept {
 
 void handing_on::begin(edge_number edge, handing_purpose purpose) {
   (void)end();
-  missed_since_.reset();
   purpose_ = purpose;
   is_under_way_ = true;
   is_sorted_ = false;
@@ -37,18 +36,16 @@ void handing_on::begin(edge_number edge, handing_purpose purpose) {
   copies_ = purpose == handing_purpose::stopping ? block_record::flags_below : block_record::flag_of(edge);
   next_record_ = 0;
   tries_ = purpose == handing_purpose::catch_up ? most_tries : 1;
-  const bool takes_missed =
-      purpose == handing_purpose::catch_up && state_.options.edges[edge].late_offers == late_offers::missed;
-  if (takes_missed) tries_ = most_tries - tries_of_missed;  // it refuses them for a moment where this node removes some
+  const bool may_refuse = state_.options.edges[edge].late_offers == late_offers::missed;
+  if (may_refuse) tries_ = most_tries - tries_of_missed;  // for a moment where this node removes some, else for good
+  offers_missed_ = may_refuse && purpose == handing_purpose::catch_up;
   edges_.begin_losses(edge);
-  if (takes_missed) take_missed();
+  if (offers_missed_) take_missed();
 }
 
 /// Instead of a look through all slabs.
 void handing_on::take_missed() {
-  const missed_blocks missed = edges_.take_missed(edge_);
-  missed_since_ = missed.start;
-  for (const chain_block& each : missed.blocks) {
+  for (const chain_block& each : edges_.take_missed(edge_)) {
     if (find(each) == nullptr || !is_wanted(each.record)) continue;
     if (!has_it_below(each)) wanted_.emplace_back(count_of(state_.records[each.record].last_use()), each);
   }
@@ -160,7 +157,7 @@ bool handing_on::write_some() {
       if (state_.away[edge_]) return false;
       if (!transfers_.is_moving(*home, ref)) {
         if (!has_room(*home)) return false;
-        (void)edges_.write_copy(edge_, *home, ref, missed_since_);
+        (void)edges_.write_copy(edge_, *home, ref, offers_missed_ ? write_occasion::catch_up : write_occasion::later);
       }
       written_.push_back(next);
     } else {
@@ -190,8 +187,8 @@ bool handing_on::is_over() const noexcept {
 
 handed_on handing_on::end() {
   settle();
-  if (missed_since_) {  // what had no turn yet is offered when the tier is back again
-    for (const auto& [used, each] : wanted_) edges_.note_missed(edge_, each, *missed_since_);
+  if (offers_missed_) {  // what had no turn yet is offered when the tier is back again
+    for (const auto& [used, each] : wanted_) edges_.note_missed(edge_, each);
   }
   for (const chain_block& each : written_) note_end(each);
   for (const auto& [used, each] : wanted_) note_end(each);
@@ -205,7 +202,7 @@ handed_on handing_on::end() {
   written_ = {};
   refused_ = {};
   again_at_ = {};
-  is_under_way_ = false;
+  is_under_way_ = offers_missed_ = false;
   return std::exchange(so_far_, {});
 }
 

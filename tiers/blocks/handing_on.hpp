@@ -3,11 +3,9 @@
 // that finds its cluster changed.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -80,7 +78,7 @@ class handing_on {
   bool is_under_way_ = false;
   bool is_sorted_ = false;
   edge_number edge_ = 0;
-  std::optional<std::chrono::steady_clock::time_point> missed_since_{};  ///< of a tier that takes only what it missed
+  bool offers_missed_ = false;     ///< to a tier that takes only what it missed
   std::uint8_t copies_ = 0;        ///< flags of tiers: a block that one of them has is passed over
   std::uint32_t next_record_ = 0;  ///< of the slabs that are looked through
   std::vector<std::pair<std::uint64_t, chain_block>> wanted_;  ///< last used, block; the next one is the last

@@ -24,6 +24,9 @@ using prefetch::load_state;
 
 namespace {
 
+/// Between a block's arrival and its way to a tier behind another one.
+constexpr tenths longest_arrival = tenths(10);
+
 /// Whether a block with these copies may leave without being written to `edge`: a copy further away than that one is
 /// slower to get.
 bool is_copied(std::uint8_t flags, std::optional<edge_number> edge) noexcept {
@@ -37,8 +40,7 @@ bool is_copied(std::uint8_t flags, std::optional<edge_number> edge) noexcept {
 }  // namespace
 
 /// Queues a write of the block to a tier below. `leaves`: it is evicted when it is written.
-void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool leaves,
-                             std::optional<steady_point> missed) {
+void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool leaves, write_occasion occasion) {
   const pool& from = pool_of(home);
   const block_record& record = state_.record_of(home, ref);
   const std::uint32_t number = home.what.first_record + ref.block();
@@ -57,28 +59,23 @@ void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool l
                                 .key = reduce_key(full.view(), home.what.group),
                                 .memory = {home.block(ref), from.stride},
                                 .checksum = from.stride == from.block_bytes ? record.checksum() : std::nullopt,
-                                .missed = missed});
+                                .occasion = occasion,
+                                .arrival = record.arrival()});
 }
 
-void lower_edges::begin_missing(edge_number edge, steady_point now) {
-  if (!state_.away[edge]) away_since_[edge] = now;
-}
-
-void lower_edges::note_missed(edge_number edge, const chain_block& block, steady_point start) {
+void lower_edges::note_missed(edge_number edge, const chain_block& block) {
   missed_blocks& list = missed_[edge];
-  if (list.blocks.empty()) list.start = start;
-  list.start = std::min(list.start, start);
-  list.blocks.push_back(block);
-  if (list.blocks.size() > missed_blocks::most_blocks) list.blocks.pop_front();
+  list.push_back(block);
+  if (list.size() > most_missed_blocks) list.pop_front();
 }
 
 /// Writes a copy, while the block stays, to the first tier from `first` on that takes all blocks and lacks this one. If
 /// the write window is full it is written when it is evicted. What another node stored here it offers to others itself.
-void lower_edges::write_through(slab& home, block_ref ref, edge_number first) {
+void lower_edges::write_through(slab& home, block_ref ref, edge_number first, write_occasion occasion) {
   const bool is_hosted = order_.kind_of(home.what.first_record + ref.block()) == block_kind::hosted;
   for (edge_number edge = first; edge < state_.options.edges.size(); ++edge) {
     if (is_hosted && !state_.options.edges[edge].hinted) continue;
-    if (state_.options.edges[edge].ingest == ingest::all && write_copy(edge, home, ref)) return;
+    if (state_.options.edges[edge].ingest == ingest::all && write_copy(edge, home, ref, occasion)) return;
   }
 }
 
@@ -86,19 +83,20 @@ void lower_edges::write_through(slab& home, block_ref ref, edge_number first) {
 void lower_edges::write_hot(slab& home, block_ref ref, std::uint16_t hits) {
   for (edge_number edge = 0; edge < state_.options.edges.size(); ++edge) {
     const edge_options& below = state_.options.edges[edge];
-    if (below.ingest == ingest::hot && hits == below.hot_accesses && write_copy(edge, home, ref)) return;
+    const bool is_hot = below.ingest == ingest::hot && hits == below.hot_accesses;
+    if (is_hot && write_copy(edge, home, ref, write_occasion::later)) return;
   }
 }
 
 /// Writes a copy, while the block stays. False: it has one there, another transfer of it is under way, the tier is
 /// away, or the window is full. The last two are counted.
-bool lower_edges::write_copy(edge_number edge, slab& home, block_ref ref, std::optional<steady_point> missed) {
+bool lower_edges::write_copy(edge_number edge, slab& home, block_ref ref, write_occasion occasion) {
   const block_record& record = state_.record_of(home, ref);
   const bool below = (record.flags & block_record::flag_of(edge)) != 0;
   if (below || transfers_.is_moving(home, ref)) return false;
   const edge_options& options = state_.options.edges[edge];
   if (state_.away[edge] && options.late_offers == late_offers::missed && options.ingest == ingest::all) {
-    note_missed(edge, {home.what.first_record + ref.block(), record.version()}, away_since_[edge]);
+    note_missed(edge, {home.what.first_record + ref.block(), record.version()});
     transfer notice;
     notice.instance = home.owner->number;
     notice.group = home.what.group;
@@ -109,7 +107,7 @@ bool lower_edges::write_copy(edge_number edge, slab& home, block_ref ref, std::o
     ++state_.counters.copies_skipped;
     return false;
   }
-  write_down(edge, home, ref, false, missed);
+  write_down(edge, home, ref, false, occasion);
   return true;
 }
 
@@ -185,7 +183,7 @@ std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_ti
       order_.skip_victim(pool, *victim, now);
     } else if (has_room) {
       order_.leave_order(pool, *victim, departure::evicted, now);
-      write_down(*edge, home, ref, true);
+      write_down(*edge, home, ref, true, write_occasion::later);
       ++begun;
     } else {
       break;
@@ -249,7 +247,9 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
   }
   if (!moved.leaves) {
     pins_.note_loose(from, number);
-    return write_through(home, moved.ref, moved.edge + 1);
+    const bool has_arrived = age_of(record.arrival(), now) <= longest_arrival;
+    return write_through(home, moved.ref, moved.edge + 1,
+                         has_arrived ? write_occasion::arrival : write_occasion::later);
   }
   if (record.last_use() != moved.touched) {  // somebody read it meanwhile
     order_.enter_order(from, number, now);
@@ -323,8 +323,9 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
   slab& home = *slab_of(in, ref);
   state_.record_of(home, ref).set_key(full);
   const std::uint32_t number_of_record = home.what.first_record + ref.block();
-  const std::uint64_t token = begin_load(
-      home, number_of_record, {.owner = &in, .ref = ref, .stride = into.stride, .edge = *edge, .up = true}, node);
+  const std::uint64_t token =
+      begin_load(home, number_of_record,
+                 {.owner = &in, .ref = ref, .start = now, .stride = into.stride, .edge = *edge, .up = true}, node);
   in.loading.emplace(key, number_of_record);
   return {load_state::loading, token, *edge};
 }
@@ -375,7 +376,10 @@ void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, c
     blocks_.free_block(in, home, moved.ref);
     return;
   }
-  blocks_.publish(in, home, moved.ref, full, now, {}, outcome.is_copy ? block_kind::copy : block_kind::own);
+  // Elsewhere blocks are stored at times that are not known here.
+  const bool is_of_server = state_.options.edges[moved.edge].late_offers == late_offers::missed;
+  blocks_.publish_loaded(in, home, moved.ref, full, {.arrival = is_of_server ? moved.start : boot_time{}, .use = now},
+                         outcome.is_copy ? block_kind::copy : block_kind::own);
   if (state_.options.edges[moved.edge].keep_copy)
     memory::shared_set_bits(state_.record_of(home, moved.ref).flags, block_record::flag_of(moved.edge),
                             "finish_load.below"_point);

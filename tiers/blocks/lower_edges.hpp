@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -29,16 +28,9 @@ class slab_moves;
 class slab_space;
 class sum_checks;
 
-using steady_point = std::chrono::steady_clock::time_point;
-
-/// Blocks that came while a tier below was away. The latest most_blocks of them; those that are gone by now stand here,
-/// too.
-struct missed_blocks {
-  static constexpr std::size_t most_blocks = std::size_t{1} << 18U;
-
-  std::deque<chain_block> blocks{};
-  steady_point start{};  ///< none of them came before
-};
+/// Blocks that came while a tier below was away; those that are gone by now stand here, too.
+using missed_blocks = std::deque<chain_block>;
+inline constexpr std::size_t most_missed_blocks = std::size_t{1} << 18U;  ///< the latest
 
 /// Decides which blocks are written to which tier below and when, begins loads, and applies the results of both.
 class lower_edges {
@@ -56,7 +48,7 @@ class lower_edges {
         allocator_(allocator),
         checks_(checks) {}
 
-  void write_through(slab& home, memory::block_ref ref, edge_number first = 0);
+  void write_through(slab& home, memory::block_ref ref) { write_through(home, ref, 0, write_occasion::arrival); }
   void write_hot(slab& home, memory::block_ref ref, std::uint16_t hits);
   [[nodiscard]] std::optional<edge_number> source_of(const instance& instance, const block_key& key,
                                                      edge_set asked = {}) const noexcept;
@@ -82,13 +74,11 @@ class lower_edges {
   /// are written before they are evicted.
   void forget_copies(edge_number edge, std::span<const lost_block> lost);
   void forget_copy(slab& home, memory::block_ref ref, std::uint8_t copies);
-  bool write_copy(edge_number edge, slab& home, memory::block_ref ref, std::optional<steady_point> missed = {});
-  /// The tier below is away since `now`: what it misses from then on is remembered, if it is to be offered later.
-  void begin_missing(edge_number edge, steady_point now);
+  bool write_copy(edge_number edge, slab& home, memory::block_ref ref, write_occasion occasion);
   [[nodiscard]] const missed_blocks& missed(edge_number edge) const noexcept { return missed_[edge]; }
   [[nodiscard]] missed_blocks take_missed(edge_number edge) noexcept { return std::exchange(missed_[edge], {}); }
-  /// Blocks that it missed since `start` and was not offered.
-  void note_missed(edge_number edge, const chain_block& block, steady_point start);
+  /// To be offered to the tier when it is back.
+  void note_missed(edge_number edge, const chain_block& block);
   void drain_lost(boot_time now);
   /// One step of eviction ahead of need. True: more to do.
   bool evict_ahead(boot_time now);
@@ -96,8 +86,8 @@ class lower_edges {
   void release_loading(edge_number edge);
 
  private:
-  void write_down(edge_number edge, slab& home, memory::block_ref ref, bool leaves,
-                  std::optional<steady_point> missed = {});
+  void write_through(slab& home, memory::block_ref ref, edge_number first, write_occasion occasion);
+  void write_down(edge_number edge, slab& home, memory::block_ref ref, bool leaves, write_occasion occasion);
   bool demote_ahead(boot_time now);
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
   void finish_write(const moving_block& moved, std::uint32_t number, const transfer_outcome& outcome, boot_time now,
@@ -118,7 +108,6 @@ class lower_edges {
   sum_checks& checks_;
   std::array<boot_time, max_edges> losses_{};
   std::array<missed_blocks, max_edges> missed_{};
-  std::array<steady_point, max_edges> away_since_{};
 };
 
 }  // namespace cenote::blocks

@@ -218,7 +218,7 @@ bool store::begin_catching_up(edge_number edge) {
   const edge_options& below = parts_->all.options.edges.at(edge);
   const handing_on& running = parts_->handing;
   if (below.late_offers == late_offers::none || below.ingest != ingest::all) return false;
-  const bool has_missed = running.is_under_way() || !parts_->edges.missed(edge).blocks.empty();
+  const bool has_missed = running.is_under_way() || !parts_->edges.missed(edge).empty();
   if (below.late_offers == late_offers::missed && !has_missed) return false;
   if (running.is_under_way() && running.purpose() != handing_purpose::catch_up) return false;
   parts_->handing.begin(edge, handing_purpose::catch_up);
@@ -266,7 +266,6 @@ void store::forget_copies(std::span<const lost_block> lost, edge_number edge) {
 }
 
 void store::set_standing(edge_number edge, bool stands) noexcept {
-  if (!stands) parts_->edges.begin_missing(edge, std::chrono::steady_clock::now());
   parts_->all.away[edge] = !stands;
 }
 

@@ -18,7 +18,8 @@ struct moving_block {
   instance* owner = nullptr;
   memory::block_ref ref;
   std::uint64_t serial = 0;  ///< the transfer's token; 0: it gets one
-  boot_time touched{};
+  boot_time touched{};       ///< down: the last use of the block
+  boot_time start{};         ///< up
   std::uint64_t stride = 0;
   edge_number edge = 0;
   bool up = false;

@@ -41,7 +41,7 @@ using edge_set = std::bitset<max_edges>;
 /// Blocks that a tier below is offered once more when it is back.
 enum class late_offers : std::uint8_t {
   none,
-  missed,   ///< those that came while it was away, each with the time: the tier takes none that was removed since then
+  missed,   ///< those that came while it was away: the tier refuses what may have been removed there since they came
   lacking,  ///< all that it lacks: for places alone whose removals reach this node, too
 };
 

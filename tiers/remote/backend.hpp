@@ -37,8 +37,8 @@ struct item {
   std::span<std::byte> memory;          ///< the whole stride of a block
   std::optional<std::uint64_t> hash{};  ///< put: XXH3-64 of `memory`, if it was taken already
   std::uint32_t from = 0;               ///< get: cluster::pool's number of a node to ask first; 0: none
-  /// Put: it was stored at this time or later, and the place could not be asked then. A place whose removals this node
-  /// does not get answers `refused` unless no other node has removed anything of the instance there since then.
+  /// Put: the block came at this time or later, and was not put then. A place whose removals this node does not get
+  /// answers `refused` unless no other node has removed anything of the instance there since then.
   std::optional<std::chrono::steady_clock::time_point> missed{};
 };
 

@@ -662,11 +662,11 @@ void redis_lane::end_held(instance& of, const error& why, steady_time now) {
 void redis_lane::on_put(redis_request& request, const redis::server_reply& reply, steady_time now) {
   if (reply.kind == redis::server_reply::type::failure) return on_failure(request, reply, now);
   const bool was_kept = reply.kind == redis::server_reply::type::integer && reply.number > 0;
-  if (request.missed && reply.number < 0) return on_other_stamp(request, now);
   if ((request.has_run_over || request.is_removed) && was_kept) {
     discard(value_of(request), request_kind::discard_landed);
   }
   if (request.is_removed) return answers_->end(request, item_result::refused, now);
+  if (request.missed && reply.number < 0) return on_other_stamp(request, now);
   if (was_unseen(request) && send_again(request)) return;
   const bool is_over = !is_current(request);
   if (is_over) ++answers_->counts.stale;

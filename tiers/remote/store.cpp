@@ -21,15 +21,21 @@ bool store::may_leave(std::uint32_t instance) const {
   return found != instances_.end() && found->second.leaves;
 }
 
-void store::put(std::span<const transfer> blocks, steady_time now) {
-  for (const transfer& each : blocks) begin(each, false, now);
+void store::put(std::span<const transfer> blocks, const clock_reading& now) {
+  for (const transfer& each : blocks) {
+    moving put{.what = each};
+    if (each.occasion != write_occasion::arrival) put.missed = time_before(each.arrival, now);
+    begin(std::move(put), now.steady);
+  }
 }
 
 void store::get(std::span<const transfer> blocks, steady_time now) {
-  for (const transfer& each : blocks) begin(each, true, now);
+  for (const transfer& each : blocks) begin({.what = each, .up = true}, now);
 }
 
-void store::begin(const transfer& what, bool up, steady_time now) {
+void store::begin(moving begun, steady_time now) {
+  const transfer& what = begun.what;
+  const bool up = begun.up;
   const transfer_result refusal = up ? transfer_result::missing : transfer_result::dropped;
   const auto of = instances_.find(what.instance);
   if (of == instances_.end() || !of->second.leaves) {
@@ -47,9 +53,10 @@ void store::begin(const transfer& what, bool up, steady_time now) {
     outcomes_.push_back({what.token, refusal});
     return;
   }
-  const auto begun =
-      moving_.try_emplace(what.token, moving{.what = what, .identity = of->second.identity, .at = *to, .up = up});
-  queue(*to, begun.first->second);
+  begun.identity = of->second.identity;
+  begun.at = *to;
+  const std::uint64_t token = what.token;
+  queue(*to, moving_.try_emplace(token, std::move(begun)).first->second);
 }
 
 /// The first from `first` on that may be asked.
@@ -70,7 +77,7 @@ void store::queue(backend_number to, const moving& what) {
                           .memory = what.what.memory,
                           .hash = what.what.checksum,
                           .from = what.what.from,
-                          .missed = what.what.missed});
+                          .missed = what.missed});
 }
 
 void store::answered(backend_number from, call::kind what, std::span<const item_outcome> outcomes, steady_time now) {
@@ -103,8 +110,8 @@ void store::end_put(std::unordered_map<std::uint64_t, moving>::iterator of, cons
   if (how == item_result::full) ++counters.full;
   if (how == item_result::wrong) ++counters.wrong;
   if (how == item_result::unreachable) ++counters.unreachable;
-  const bool is_offered_again = how == item_result::refused && what.what.missed;  // and was counted at its first time
-  if ((how == item_result::refused && !is_offered_again) || how == item_result::unknown) ++counters.dropped;
+  const bool is_counted = how == item_result::refused && what.what.occasion == write_occasion::catch_up;
+  if ((how == item_result::refused && !is_counted) || how == item_result::unknown) ++counters.dropped;
   const bool kept = how == item_result::done && !what.unwanted;
   if (kept) {
     ++counters.put;

@@ -59,7 +59,7 @@ class store {
   /// False also for an instance that is not bound.
   [[nodiscard]] bool may_leave(std::uint32_t instance) const;
 
-  void put(std::span<const transfer> blocks, steady_time now);
+  void put(std::span<const transfer> blocks, const clock_reading& now);
   void get(std::span<const transfer> blocks, steady_time now);
   /// Answers of a backend to a call; tokens that the store does not know are ignored.
   void answered(backend_number from, call::kind what, std::span<const item_outcome> outcomes, steady_time now);
@@ -101,12 +101,13 @@ class store {
     instance_identity identity{};
     backend_number at = 0;
     bool up = false;
+    std::optional<steady_time> missed{};  ///< see item::missed
     bool unwanted = false;
     bool found_wrong = false;  ///< by a backend before this one
   };
 
   [[nodiscard]] std::optional<backend_number> next_place(backend_number first, steady_time now);
-  void begin(const transfer& what, bool up, steady_time now);
+  void begin(moving what, steady_time now);
   void queue(backend_number to, const moving& what);
   void end(std::unordered_map<std::uint64_t, moving>::iterator of, transfer_result how, bool is_copy = false);
   void end_put(std::unordered_map<std::uint64_t, moving>::iterator of, const item_outcome& outcome);

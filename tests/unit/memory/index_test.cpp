@@ -12,15 +12,13 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tests/support/step_cost.hpp"
+
 namespace cenote::memory {
 
 namespace {
 
-#ifdef CENOTE_TSAN
-constexpr std::uint64_t scale = 10;
-#else
-constexpr std::uint64_t scale = 1;
-#endif
+constexpr std::uint64_t scale = cenote::testing::step_cost;
 
 block_key key_of(std::uint64_t n) {
   const auto run = std::as_bytes(std::span(&n, 1));

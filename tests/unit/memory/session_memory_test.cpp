@@ -11,6 +11,7 @@
 
 #include "memory/fence.hpp"
 #include "memory/version_table.hpp"
+#include "tests/support/step_cost.hpp"
 
 namespace cenote::memory::session_memory_test {
 
@@ -31,11 +32,7 @@ static_assert(offsetof(session_header, submit_head) % 64 == 0 && offsetof(sessio
 
 namespace {
 
-#ifdef CENOTE_TSAN
-constexpr std::uint64_t scale = 10;
-#else
-constexpr std::uint64_t scale = 1;
-#endif
+constexpr std::uint64_t scale = cenote::testing::step_cost;
 
 struct session_fixture {
   static constexpr std::uint32_t pins = 100;

@@ -16,6 +16,7 @@
 #include "memory/version_table.hpp"
 #include "tests/support/native_kernel.hpp"
 #include "tests/support/scarce_address_space.hpp"
+#include "tests/support/step_cost.hpp"
 
 namespace cenote::memory::window_test {
 
@@ -133,7 +134,8 @@ BOOST_FIXTURE_TEST_CASE(a_forked_child_does_not_have_a_readers_window, fixture, 
 BOOST_AUTO_TEST_CASE(an_index_rewritten_again_and_again_stays_within_a_few_tables) {
   auto writer = std::move(*index_writer::create(std::move(*shared_file::create("index", index_segment_bytes))));
   const std::uint64_t before = address_space();
-  for (std::uint64_t n = 0; n < 2'000'000; ++n) {  // 300 entries at a time: a new table every few hundred
+  for (std::uint64_t n = 0; n < 2'000'000 / cenote::testing::step_cost;
+       ++n) {  // 300 entries at a time: a new table every few hundred
     BOOST_REQUIRE(writer.insert({n * 0x9e3779b97f4a7c15U, n + 1}, index_value::make(block_ref(1, 1), 2)).has_value());
     if (n >= 300) writer.erase({(n - 300) * 0x9e3779b97f4a7c15U, n - 300 + 1});
   }

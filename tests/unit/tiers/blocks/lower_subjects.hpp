@@ -206,7 +206,7 @@ class remote_subject final : public lower_subject {
   }
 
   void write(std::span<const transfer> blocks) override {
-    store_.put(blocks, now_);
+    store_.put(blocks, {.steady = now_, .boot = {}});
     pass_on();
   }
   void read(std::span<const transfer> blocks) override {

@@ -206,6 +206,24 @@ BOOST_AUTO_TEST_CASE(a_checksum_that_the_client_took_goes_down_with_its_block_al
   BOOST_TEST(at.status().writing_bytes == 2 * block);
 }
 
+BOOST_AUTO_TEST_CASE(what_is_written_later_names_the_time_at_which_it_came_also_after_a_restart) {
+  world all({.ingest = ingest::all});
+  const boot_time arrival = all.at.now;
+  all.put(0, 2);
+  const auto down = all.demotions();
+  BOOST_REQUIRE(down.size() == 2U);
+  for (const transfer& each : down) BOOST_TEST((each.occasion == write_occasion::arrival && each.arrival == arrival));
+  all.answer(down, transfer_result::dropped);
+  all.at.now += tenths(70);
+  const std::array used{key_of(0), key_of(1)};
+  all.a.touch(used);
+  all.at.restart();
+  all.bind();
+  const auto later = all.demote_all();
+  BOOST_REQUIRE(later.size() == 2U);
+  for (const transfer& each : later) BOOST_TEST((each.occasion == write_occasion::later && each.arrival == arrival));
+}
+
 BOOST_AUTO_TEST_CASE(a_block_that_takes_another_one_s_place_has_nothing_of_its_checksum) {
   put_summed(a, 0, 4711);
   answer(demote_all(), transfer_result::done);
@@ -494,6 +512,19 @@ BOOST_AUTO_TEST_CASE(with_ingest_hot_a_block_is_written_when_it_was_used_often_e
   BOOST_TEST(hot.at.present(hot.in) == 2U);
 }
 
+BOOST_AUTO_TEST_CASE(what_is_written_because_it_was_used_names_the_time_at_which_it_came) {
+  world hot({.ingest = ingest::hot, .hot_accesses = 1});
+  const boot_time arrival = hot.at.now;
+  hot.put(0, 1);
+  hot.at.now += tenths(70);
+  const std::array used{key_of(0)};
+  hot.a.touch(used);
+  const auto down = hot.demotions();
+  BOOST_REQUIRE(down.size() == 1U);
+  BOOST_TEST((down[0].occasion == write_occasion::later && down[0].arrival == arrival));
+  hot.answer(down, transfer_result::done);
+}
+
 BOOST_AUTO_TEST_CASE(with_ingest_none_nothing_is_written_and_what_is_there_is_read) {
   world reader({.ingest = ingest::none, .hot_accesses = 1});
   reader.put(0, 1);
@@ -565,7 +596,21 @@ BOOST_AUTO_TEST_CASE(without_keep_copy_a_loaded_block_is_written_again_when_it_l
   moving.load(1);
   moving.bring_up();
   const auto down = moving.demote_all();
-  BOOST_TEST(down.size() == 1U);
+  BOOST_REQUIRE(down.size() == 1U);
+  BOOST_TEST((down[0].arrival == boot_time{}));  // when it was stored there is not known
+  moving.answer(down, transfer_result::done);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_a_server_had_came_when_it_was_asked_for) {
+  world moving({.keep_copy = false, .late_offers = late_offers::missed});
+  moving.hints.add(short_key(1));
+  const boot_time start = moving.at.now;
+  moving.load(1);
+  moving.at.now += tenths(70);
+  moving.bring_up();
+  const auto down = moving.demote_all();
+  BOOST_REQUIRE(down.size() == 1U);
+  BOOST_TEST((down[0].arrival == start));
   moving.answer(down, transfer_result::done);
 }
 

@@ -6,6 +6,8 @@
 
 #include "tiers/eviction/policy.hpp"
 
+#include "tests/support/step_cost.hpp"
+
 namespace cenote::eviction {
 
 namespace {
@@ -150,7 +152,7 @@ BOOST_AUTO_TEST_CASE(every_policy_keeps_its_promises) {
     std::uint32_t held = 0;
     std::uint64_t next_identity = 0;
     std::mt19937_64 random(5);
-    for (std::uint32_t step = 0; step < 60'000; ++step) {
+    for (std::uint32_t step = 0; step < 60'000 / cenote::testing::step_cost; ++step) {
       const auto block = static_cast<std::uint32_t>(random() % blocks);
       const std::uint32_t now = step / 4;
       if (random() % 5 == 0) {

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "memory/lower_hints.hpp"
+#include "tests/support/step_cost.hpp"
 
 namespace cenote::nvme {
 
@@ -69,7 +70,7 @@ BOOST_AUTO_TEST_SUITE(nvme_entry_table)
 
 BOOST_AUTO_TEST_CASE(it_does_what_a_map_does) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    compare_with_a_map(seed, 40'000, 200 + seed * 300, [&](std::uint64_t n) {
+    compare_with_a_map(seed, 40'000 / cenote::testing::step_cost, 200 + seed * 300, [&](std::uint64_t n) {
       std::mt19937_64 of(n / 2);
       return name{static_cast<std::uint16_t>(1 + n % 2), block_key{of(), of()}};  // one key in two instances
     });
@@ -79,7 +80,9 @@ BOOST_AUTO_TEST_CASE(it_does_what_a_map_does) {
 BOOST_AUTO_TEST_CASE(runs_go_on_at_the_start_of_the_table) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     const std::uint64_t part = std::uint64_t{1} << (1 + seed % 10);  // up to: all at home in the last slot or two
-    compare_with_a_map(seed, 20'000, 300, [&](std::uint64_t n) { return name{0, key_near_the_end(n, part)}; });
+    compare_with_a_map(seed, 20'000 / cenote::testing::step_cost, 300, [&](std::uint64_t n) {
+      return name{0, key_near_the_end(n, part)};
+    });
   }
 }
 

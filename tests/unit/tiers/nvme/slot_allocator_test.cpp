@@ -5,6 +5,8 @@
 #include <map>
 #include <random>
 
+#include "tests/support/step_cost.hpp"
+
 namespace cenote::nvme {
 
 namespace {
@@ -162,7 +164,7 @@ BOOST_AUTO_TEST_CASE(it_does_what_a_map_does) {
     std::mt19937_64 random(seed);
     slot_allocator space(first_byte, first_byte + extents * extent_bytes, extent_bytes);
     simple_space model(extents);
-    for (int step = 0; step < 4'000; ++step) {
+    for (int step = 0; step < 4'000 / cenote::testing::step_cost; ++step) {
       const std::uint64_t slot = classes[random() % classes.size()];
       const bool shrinking = step / 500 % 2 == 1;  // waves, so that extents change their class
       const auto what = random() % 10;

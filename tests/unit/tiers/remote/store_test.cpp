@@ -31,10 +31,8 @@ struct fixture {
     const full_key full = key_of(n);
     return {.instance = 1, .group = 0, .token = n, .full = full, .key = reduce_key(full.view(), 0), .memory = memory};
   }
-  void put(std::uint64_t n) {
-    const transfer what = one(n);
-    of.put(std::span(&what, 1), now);
-  }
+  void put(const transfer& what) { of.put(std::span(&what, 1), {.steady = now, .boot = boot_now}); }
+  void put(std::uint64_t n) { put(one(n)); }
   void get(std::uint64_t n) {
     const transfer what = one(n);
     of.get(std::span(&what, 1), now);
@@ -60,6 +58,7 @@ struct fixture {
   store of;
   std::array<std::byte, 64> memory{};
   steady_time now{1h};
+  boot_time boot_now = boot_time_of(90'000);
 };
 
 constexpr auto puts = call::kind::put;
@@ -193,16 +192,31 @@ BOOST_AUTO_TEST_CASE(answers_of_others_and_second_answers_are_ignored) {
 BOOST_AUTO_TEST_CASE(a_block_that_is_missed_is_counted_and_not_answered_and_once_it_is_offered_not_counted_again) {
   transfer missed = one(1);
   missed.memory = {};
-  of.put(std::span(&missed, 1), now);
+  put(missed);
   BOOST_TEST(of.take_calls().empty());
   BOOST_TEST(of.take_outcomes().empty());
   BOOST_TEST(of.counters.dropped == 1U);
   transfer later = one(1);
-  later.missed = now;
-  of.put(std::span(&later, 1), now);
-  BOOST_TEST((of.take_calls().at(0).items.at(0).missed == now));
+  later.occasion = write_occasion::catch_up;
+  put(later);
+  BOOST_TEST(of.take_calls().size() == 1U);
   answer(0, call::kind::put, 1, item_result::refused);
   BOOST_TEST((only_outcome() == transfer_result::dropped));
+  BOOST_TEST(of.counters.dropped == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_is_put_later_names_a_time_before_it_came) {
+  transfer what = one(1);
+  what.arrival = boot_now - tenths(70);
+  put(what);
+  BOOST_TEST(!of.take_calls().at(0).items.at(0).missed);
+  for (const auto occasion : {write_occasion::later, write_occasion::catch_up}) {
+    what.token += 1;
+    what.occasion = occasion;
+    put(what);
+    BOOST_TEST((of.take_calls().at(0).items.at(0).missed == now - 7100ms));
+  }
+  answer(0, call::kind::put, 2, item_result::refused);
   BOOST_TEST(of.counters.dropped == 1U);
 }
 

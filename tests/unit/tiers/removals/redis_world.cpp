@@ -293,8 +293,14 @@ std::map<std::uint64_t, std::uint64_t> redis_world::server::copies() const {
 struct redis_world::machine {
   std::string name;
   std::uint64_t life = 0;
-  std::map<std::uint64_t, std::uint64_t> memory{};  ///< copies, by key
-  std::unique_ptr<worker> now{};                    ///< null: there is none
+  /// A block in memory.
+  struct held_copy {
+    std::uint64_t number = 0;
+    boot_time arrival{};
+    bool is_sent = false;  ///< to the server, as it came
+  };
+  std::map<std::uint64_t, held_copy> memory{};  ///< by key
+  std::unique_ptr<worker> now{};                ///< null: there is none
   time_point drives_at = time_point::max();
 };
 
@@ -306,7 +312,8 @@ struct redis_world::worker {
   struct flight {
     std::uint64_t key = 0;
     bool is_up = false;
-    bool is_late = false;  ///< missed when it was stored
+    bool is_late = false;  ///< down: not as it came
+    boot_time start{};
     std::array<std::byte, value_bytes> bytes{};
   };
 
@@ -316,8 +323,7 @@ struct redis_world::worker {
   remote::store tier{1};
   time_point to_backend{}, to_tier{};  ///< arrival of the last message
   bool is_away = true;
-  time_point away_since{};
-  std::map<std::uint64_t, std::pair<std::uint64_t, time_point>> missed{};  ///< copies and since when, by key
+  std::map<std::uint64_t, std::uint64_t> missed{};  ///< copies, by key
   const remote::backend::events events;
   remote::redis_servers servers;
 };
@@ -388,6 +394,11 @@ void redis_world::fail(const std::string& message) {
 std::uint64_t redis_world::calendar() const {
   constexpr std::uint64_t some_day = 1'700'000'000'000'000'000;
   return some_day + static_cast<std::uint64_t>(std::chrono::nanoseconds(wire_.now() - start_).count());
+}
+
+/// The machine's clock, which no node sets.
+boot_time redis_world::boot() const {
+  return boot_time_of(1'000) + tenths_of(wire_.now() - start_);
 }
 
 /// Its sockets have something.
@@ -505,13 +516,12 @@ void redis_world::flush(worker& home) {
     ++figures_.fetched;
     show(home.host.name + " gets " + std::to_string(over.key) + " as " + std::to_string(words[0]));
     if (words[1] != over.key) fail(home.host.name + " gets another block");
-    home.host.memory.try_emplace(over.key, words[0]);
+    home.host.memory.try_emplace(over.key, machine::held_copy{words[0], over.start, true});
   }
 }
 
 void redis_world::take_standing(worker& home, bool stands) {
   show(home.host.name + (stands ? ": the server answers" : ": the server is away"));
-  if (!stands && !home.is_away) home.away_since = wire_.now();
   home.is_away = !stands;
   if (!stands) return;
   call(home, [this](worker& node) { node.servers.look_for_clear(identity_of(spec_)); });
@@ -525,12 +535,10 @@ void redis_world::take_standing(worker& home, bool stands) {
 }
 
 void redis_world::offer_missed(worker& home) {
-  for (const auto& [key, what] : home.missed) {
-    const auto& [number, since] = what;
+  for (const auto& [key, number] : home.missed) {
     const auto found = home.host.memory.find(key);
-    if (home.is_away || found == home.host.memory.end() || found->second != number) continue;
-    show(home.host.name + " offers " + std::to_string(key) + " as " + std::to_string(number));
-    send_put(home.host, key, number, since);
+    if (home.is_away || found == home.host.memory.end() || found->second.number != number) continue;
+    send_put(home.host, key, write_occasion::catch_up);
   }
 }
 
@@ -558,7 +566,7 @@ void redis_world::work(machine& target) {
   } else if (draw < 0.7) {
     locate(target);
   } else if (draw < 0.83) {  // its place is needed
-    target.memory.erase(key);
+    evict(target, key);
   } else if (draw < 0.975) {
     remove(target, {key});
   } else {
@@ -573,31 +581,43 @@ void redis_world::remove_later(machine& target, std::uint64_t key) {
   });
 }
 
+/// A copy that the server may lack is put before it goes.
+void redis_world::evict(machine& target, std::uint64_t key) {
+  if (!target.memory.contains(key)) return;
+  if (wire_.chance() < 0.7) send_put(target, key, write_occasion::later);
+  target.memory.erase(key);
+}
+
+/// Sometimes nothing is put as it comes: a window is full, or the tier takes what leaves alone.
 void redis_world::put(machine& target, std::uint64_t key) {
   if (target.memory.contains(key)) return;
   const std::uint64_t number = copies_.size() + 1;
   copies_[number] = {.key = key, .owner = target.name};
-  target.memory[key] = number;
+  const bool is_sent = !target.now->is_away && wire_.chance() < 0.8;
+  target.memory[key] = {number, boot(), is_sent};
   show(target.name + " stores " + std::to_string(key) + " as " + std::to_string(number));
-  if (target.now->is_away && target.now->away_since != time_point{})
-    target.now->missed[key] = {number, target.now->away_since};
-  send_put(target, key, number, {});
+  if (target.now->is_away) target.now->missed[key] = number;
+  if (is_sent) send_put(target, key, write_occasion::arrival);
 }
 
-void redis_world::send_put(machine& target, std::uint64_t key, std::uint64_t number, std::optional<time_point> missed) {
+void redis_world::send_put(machine& target, std::uint64_t key, write_occasion occasion) {
+  const machine::held_copy& held = target.memory.at(key);
+  if (occasion != write_occasion::arrival)
+    show(target.name + " offers " + std::to_string(key) + " as " + std::to_string(held.number));
   const std::uint64_t token = next_token_++;
   auto& made = *(target.now->flights[token] = std::make_unique<worker::flight>());
   made.key = key;
-  made.is_late = missed.has_value();
-  const std::array words{number, key};
+  made.is_late = occasion != write_occasion::arrival;
+  const std::array words{held.number, key};
   std::memcpy(made.bytes.data(), words.data(), sizeof words);
   const transfer whole{.instance = model_number,
                        .token = token,
                        .full = key_of(key),
                        .key = reduce_key(key_of(key).view(), 0),
                        .memory = made.bytes,
-                       .missed = options_.rules.names_missing ? missed : std::nullopt};
-  target.now->tier.put(std::span(&whole, 1), wire_.now());
+                       .occasion = options_.rules.names_arrival ? occasion : write_occasion::arrival,
+                       .arrival = held.arrival};
+  target.now->tier.put(std::span(&whole, 1), {.steady = wire_.now(), .boot = boot()});
   flush(*target.now);
 }
 
@@ -607,6 +627,7 @@ void redis_world::get(machine& target, std::uint64_t key) {
   auto& made = *(target.now->flights[token] = std::make_unique<worker::flight>());
   made.key = key;
   made.is_up = true;
+  made.start = boot();
   const transfer whole{.instance = model_number,
                        .token = token,
                        .full = key_of(key),
@@ -639,8 +660,12 @@ void redis_world::remove(machine& target, const std::vector<std::uint64_t>& targ
   for (const auto& [key, number_of] : server_->copies()) {
     if (is_meant(key)) made.copies.insert(number_of);
   }
-  for (const auto& [key, number_of] : target.memory) {
-    if (is_meant(key)) made.copies.insert(number_of);
+  for (const auto& each : machines_) {  // a put that is under way comes before the removal, or behind it
+    for (const auto& [key, held] : each->memory) {
+      if (!is_meant(key)) continue;
+      if (each.get() == &target) made.copies.insert(held.number);
+      if (!held.is_sent) made.unsent.insert(held.number);
+    }
   }
   for (const auto& [name, each] : copies_) {
     if (each.owner == target.name && is_meant(each.key)) made.copies.insert(name);
@@ -677,6 +702,9 @@ void redis_world::take_answer(std::size_t number, const std::string& reason) {
     removed.is_gone |= reason.empty() && !home.is_reverted && !removed.is_exposed;
     removed.is_cleared |= home.is_clear;
   }
+  const bool reaches_server = reason.empty() && !home.is_reverted;
+  for (const std::uint64_t each : home.unsent)
+    copies_.at(each).is_gone |= reaches_server && !copies_.at(each).is_exposed;
   check_all();
 }
 
@@ -719,8 +747,12 @@ void redis_world::fault() {
 /// node comes that asked for it. A removal that was confirmed is known to that node's worker alone.
 void redis_world::note_loss() {
   for (const auto& each : machines_) {
+    for (const auto& [key, held] : each->memory) copies_.at(held.number).is_exposed = true;
     if (!each->now) continue;
-    for (const auto& [key, what] : each->now->missed) copies_.at(what.first).is_exposed = true;
+    for (const auto& [token, flight] : each->now->flights) {
+      if (flight->is_late)
+        copies_.at(words_in({reinterpret_cast<const char*>(flight->bytes.data()), value_bytes})[0]).is_exposed = true;
+    }
   }
   for (auto& [number, each] : copies_) each.is_gone = each.is_gone && !each.is_exposed;
   for (order& each : orders_) {
@@ -758,7 +790,8 @@ std::optional<std::string> redis_world::run() {
 }
 
 void redis_world::check(const machine& target) {
-  for (const auto& [key, number] : target.memory) {
+  for (const auto& [key, held] : target.memory) {
+    const std::uint64_t number = held.number;
     if (copies_.at(number).gone_at.contains(target.name))
       fail(target.name + " finds " + std::to_string(number) + ", which it removed");
   }
@@ -789,7 +822,9 @@ void redis_world::check_peace() {
   }
   for (const order& order_of : orders_) {
     if (!order_of.is_answered || order_of.is_forgotten) continue;  // its worker has died
-    for (const std::uint64_t one : order_of.copies) copies_.at(one).is_gone = true;
+    for (const auto* all : {&order_of.copies, &order_of.unsent}) {
+      for (const std::uint64_t one : *all) copies_.at(one).is_gone = true;
+    }
   }
   check_all();
   for (const auto& each : machines_) {
@@ -797,8 +832,9 @@ void redis_world::check_peace() {
     figures_.repeated += counted.repeated;
     if (counted.unconfirmed != 0)
       fail(each->name + " waits for " + std::to_string(counted.unconfirmed) + " removals in peace");
-    for (const auto& [key, number] : each->memory) {
-      if (copies_.at(number).is_cleared) fail(each->name + " has " + std::to_string(number) + ", which is cleared");
+    for (const auto& [key, held] : each->memory) {
+      if (copies_.at(held.number).is_cleared)
+        fail(each->name + " has " + std::to_string(held.number) + ", which is cleared");
     }
   }
 }

@@ -5,7 +5,8 @@
 // files, and the decisions of the remote tier (remote::store). The test plays the server at the level of its wire, the
 // threads and actors between them, and memory: a map that outlives a worker as the keeper's does.
 //
-// Each node offers what it stored while the server was away, as the block tier does, once it is back.
+// Each node puts what it stores, or not: then, and what it stored while the server was away, it puts once it is back,
+// and when the block's place is needed, as the block tier does.
 //
 // Assumed: what a connection left at the server is carried out before the first command of a later one of that node, or
 // never; a server that fails over loses puts and epochs, and no deletion.
@@ -21,7 +22,9 @@
 #include <vector>
 
 #include "core/instance_spec.hpp"
+#include "core/time_types.hpp"
 #include "tests/support/fake_network.hpp"
+#include "tiers/transfer.hpp"
 
 namespace cenote::testing {
 
@@ -31,7 +34,7 @@ struct redis_rules {
   bool repeats_stale_drops = true;  ///< a removal behind a look that was over is sent again
   bool follows_puts = true;         ///< a deletion goes behind a put of its key that may still land
   bool keeps_book = true;           ///< removals that wait outlive the worker
-  bool names_missing = true;        ///< a late offer has the time from which on it was missed
+  bool names_arrival = true;        ///< what is put later has the time at which it came
 };
 
 struct redis_world_options {
@@ -84,6 +87,7 @@ class redis_world {
     std::string name;
     bool is_clear = false;
     std::set<std::uint64_t> copies;  ///< that it can reach
+    std::set<std::uint64_t> unsent;  ///< that other nodes have not put, and shall not put any more
     bool is_answered = false;
     bool is_reverted = false;   ///< the server has forgotten an epoch since it began
     bool is_lost = false;       ///< the server has lost memory since it began
@@ -98,6 +102,7 @@ class redis_world {
   void kill(machine& target, bool is_farewell);
   void post(worker& home, time_point& last, action message);
   [[nodiscard]] std::uint64_t calendar() const;
+  [[nodiscard]] boot_time boot() const;
   void drive(machine& target);
   void wake(const std::string& node);
   void drive_later(machine& target, time_point time);
@@ -112,7 +117,8 @@ class redis_world {
   // The engine.
   void work(machine& target);
   void put(machine& target, std::uint64_t key);
-  void send_put(machine& target, std::uint64_t key, std::uint64_t number, std::optional<time_point> missed);
+  void send_put(machine& target, std::uint64_t key, write_occasion occasion);
+  void evict(machine& target, std::uint64_t key);
   void get(machine& target, std::uint64_t key);
   void locate(machine& target);
   void remove(machine& target, const std::vector<std::uint64_t>& target_keys);

@@ -136,8 +136,8 @@ BOOST_AUTO_TEST_CASE(what_is_removed_over_a_redis_server_stays_removed) {
   BOOST_TEST(all.made_up > world_count() / 4);
 }
 
-BOOST_AUTO_TEST_CASE(what_is_offered_later_has_to_say_since_when_it_is_missing) {
-  need<redis_world>(&redis_rules::names_missing, "the time of what is offered later");
+BOOST_AUTO_TEST_CASE(what_is_put_later_has_to_name_the_time_at_which_it_came) {
+  need<redis_world>(&redis_rules::names_arrival, "the time of what is put later");
 }
 
 BOOST_AUTO_TEST_CASE(an_epoch_of_another_nodes_clear_has_to_empty_the_tiers_above) {

@@ -555,7 +555,7 @@ void removal_world::flush_blocks(worker& home) {
   (void)home.host.memory->pump();
   if (auto down = home.host.memory->tier->take_demotions(0); !down.empty()) {
     post(home, home.blocks_to_remote, [this, down = std::move(down)](worker& node) {
-      node.tier.put(down, wire_.now());
+      node.tier.put(down, {.steady = wire_.now(), .boot = {}});
       flush_remote(node);
     });
   }

@@ -5,6 +5,8 @@
 #include <random>
 #include <string>
 
+#include "tests/support/step_cost.hpp"
+
 namespace cenote::indexer {
 
 BOOST_AUTO_TEST_SUITE(pod_entries)
@@ -72,7 +74,7 @@ BOOST_AUTO_TEST_CASE(random_changes_of_an_entry_are_read_or_refused) {
   std::mt19937_64 random(1);
   const std::string whole = field_text({.pod = "a\"<", .tier = "gpu", .group = 3});
   std::size_t refused = 0;
-  for (int i = 0; i < 200'000; ++i) {
+  for (int i = 0; i < 200'000 / cenote::testing::step_cost; ++i) {
     std::string text = whole;
     for (std::uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
       text[random() % text.size()] = static_cast<char>(random());

@@ -10,6 +10,8 @@
 
 #include "tests/unit/services/indexer/forest/forest_world.hpp"
 
+#include "tests/support/step_cost.hpp"
+
 #ifndef CENOTE_TSAN  // one thread alone
 
 namespace cenote::indexer::test {
@@ -21,7 +23,7 @@ bool is_full() {
 }
 
 std::size_t operation_count() {
-  return is_full() ? 10'000'000 : 20'000;
+  return is_full() ? 10'000'000 : 20'000 / cenote::testing::step_cost;
 }
 
 constexpr std::size_t pods = 12;

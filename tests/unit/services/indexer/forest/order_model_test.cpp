@@ -28,6 +28,8 @@
 
 #include "tests/unit/memory/model/weak_memory.hpp"
 
+#include "tests/support/step_cost.hpp"
+
 namespace forest_model {
 
 namespace {
@@ -338,7 +340,8 @@ bool reads_wrong_on_arm(const rules& rule) {
 
 BOOST_AUTO_TEST_SUITE(forest_order_model)
 
-BOOST_AUTO_TEST_CASE(a_reader_finds_what_its_list_covers_in_any_order_of_steps_and_memory_is_used_again) {
+BOOST_AUTO_TEST_CASE(a_reader_finds_what_its_list_covers_in_any_order_of_steps_and_memory_is_used_again,
+                     *boost::unit_test::enable_if<cenote::testing::runs_lone_threads>()) {
   for (const auto order : all_orders) {
     const search all = explore({.order = order});
     BOOST_TEST_MESSAGE(all.states << " states");
@@ -348,18 +351,21 @@ BOOST_AUTO_TEST_CASE(a_reader_finds_what_its_list_covers_in_any_order_of_steps_a
   }
 }
 
-BOOST_AUTO_TEST_CASE(without_either_fence_a_reader_reads_memory_that_is_used_again) {
+BOOST_AUTO_TEST_CASE(without_either_fence_a_reader_reads_memory_that_is_used_again,
+                     *boost::unit_test::enable_if<cenote::testing::runs_lone_threads>()) {
   BOOST_TEST(reads_wrong_everywhere({.reader_fences = false}));
   BOOST_TEST(reads_wrong_everywhere({.writer_fences = false}));
 }
 
-BOOST_AUTO_TEST_CASE(a_writer_that_does_not_wait_for_readers_writes_over_what_they_read) {
+BOOST_AUTO_TEST_CASE(a_writer_that_does_not_wait_for_readers_writes_over_what_they_read,
+                     *boost::unit_test::enable_if<cenote::testing::runs_lone_threads>()) {
   BOOST_TEST(reads_wrong_everywhere({.writer_looks = false}));
   BOOST_TEST(reads_wrong_everywhere({.looks_after_fence = false}));
   BOOST_TEST(reads_wrong_everywhere({.own_epoch_waits = false}));
 }
 
-BOOST_AUTO_TEST_CASE(blocks_and_spans_are_there_on_arm_only_with_acquire_and_release) {
+BOOST_AUTO_TEST_CASE(blocks_and_spans_are_there_on_arm_only_with_acquire_and_release,
+                     *boost::unit_test::enable_if<cenote::testing::runs_lone_threads>()) {
   BOOST_TEST(reads_wrong_on_arm({.word_is_release = false}));
   BOOST_TEST(reads_wrong_on_arm({.reader_acquires_word = false}));
   BOOST_TEST(reads_wrong_on_arm({.leaving_is_release = false}));

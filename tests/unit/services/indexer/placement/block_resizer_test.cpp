@@ -9,6 +9,7 @@
 #include <set>
 
 #include "tests/support/indexer_world.hpp"
+#include "tests/support/step_cost.hpp"
 
 namespace cenote::indexer {
 
@@ -310,7 +311,7 @@ BOOST_AUTO_TEST_CASE(a_node_s_name_of_a_part_is_no_whole_block) {
 }
 
 BOOST_AUTO_TEST_CASE(engines_of_all_sizes_score_as_a_dictionary_has_them) {
-  const std::size_t rounds = std::getenv("CENOTE_TEST_FULL") == nullptr ? 12'000 : 200'000;
+  const std::size_t rounds = std::getenv("CENOTE_TEST_FULL") == nullptr ? 12'000 / cenote::testing::step_cost : 200'000;
   indexer_world world(std::size_t{64} << 20, whole);
   std::vector<modelled_engine> engines;
   for (const std::size_t size : {4U, 8U, 16U, 32U, 64U}) {

@@ -9,6 +9,8 @@
 
 #include "tests/unit/services/manager/index/index_world.hpp"
 
+#include "tests/support/step_cost.hpp"
+
 namespace cenote::manager::test {
 
 BOOST_AUTO_TEST_SUITE(histories_of_an_index)
@@ -245,12 +247,7 @@ class history {
 
 BOOST_AUTO_TEST_CASE(all_reads_of_a_random_history_are_those_of_a_dictionary) {
   history all;
-#ifdef CENOTE_TSAN  // one thread alone
-  constexpr int steps = 5'000;
-#else
-  constexpr int steps = 100'000;
-#endif
-  for (int i = 0; i < steps; ++i) {
+  for (int i = 0; i < 100'000 / cenote::testing::step_cost; ++i) {
     all.step();
     if (i % 500 == 0) all.check_writer_side();
   }

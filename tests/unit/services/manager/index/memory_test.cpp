@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "tests/support/allocations.hpp"
+#include "tests/support/step_cost.hpp"
 #include "tests/unit/services/manager/index/index_world.hpp"
 
 namespace cenote::manager::test {
@@ -25,7 +26,8 @@ std::size_t bytes_of_keys(std::uint64_t count) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_key_takes_at_most_100_bytes) {
+BOOST_AUTO_TEST_CASE(a_key_takes_at_most_100_bytes,
+                     *boost::unit_test::enable_if<cenote::testing::runs_lone_threads>()) {
   for (const std::uint64_t count : {100'000U, 180'000U, 320'000U, 560'000U}) {
     BOOST_TEST(bytes_of_keys(count) + count * link_bytes <= count * 100);
   }

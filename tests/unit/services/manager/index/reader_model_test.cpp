@@ -23,6 +23,8 @@
 
 #include "tests/unit/services/manager/index/one_writer_model.hpp"
 
+#include "tests/support/step_cost.hpp"
+
 namespace reader_model {
 
 namespace {
@@ -138,7 +140,8 @@ bool reads_wrong_on_arm(const rules& rule) {
 
 BOOST_AUTO_TEST_SUITE(record_reader_model)
 
-BOOST_AUTO_TEST_CASE(an_answer_has_the_location_and_the_extent_of_its_key_in_any_order_of_steps) {
+BOOST_AUTO_TEST_CASE(an_answer_has_the_location_and_the_extent_of_its_key_in_any_order_of_steps,
+                     *boost::unit_test::enable_if<cenote::testing::runs_lone_threads>()) {
   for (const auto order : all_orders) {
     const search first = explore(record_model({}, 1), order);
     BOOST_TEST_MESSAGE(first.states << " states");
@@ -151,18 +154,21 @@ BOOST_AUTO_TEST_CASE(an_answer_has_the_location_and_the_extent_of_its_key_in_any
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_sequence_that_does_not_grow_before_things_are_used_again_hides_it) {
+BOOST_AUTO_TEST_CASE(a_sequence_that_does_not_grow_before_things_are_used_again_hides_it,
+                     *boost::unit_test::enable_if<cenote::testing::runs_lone_threads>()) {
   BOOST_TEST(reads_wrong_everywhere({.erasure_grows = false}));
   BOOST_TEST(reads_wrong_everywhere({.grows_before_reuse = false}));
   BOOST_TEST(reads_wrong_everywhere({.key_grows = false}));
 }
 
-BOOST_AUTO_TEST_CASE(a_reader_looks_at_the_sequence_in_front_and_behind) {
+BOOST_AUTO_TEST_CASE(a_reader_looks_at_the_sequence_in_front_and_behind,
+                     *boost::unit_test::enable_if<cenote::testing::runs_lone_threads>()) {
   BOOST_TEST(reads_wrong_everywhere({.sequence_is_first = false}));
   BOOST_TEST(reads_wrong_everywhere({.looks_again = false}));
 }
 
-BOOST_AUTO_TEST_CASE(what_belongs_together_is_seen_so_on_arm_only_with_acquire_and_release) {
+BOOST_AUTO_TEST_CASE(what_belongs_together_is_seen_so_on_arm_only_with_acquire_and_release,
+                     *boost::unit_test::enable_if<cenote::testing::runs_lone_threads>()) {
   BOOST_TEST(reads_wrong_on_arm({.slot_is_release = false}));
   BOOST_TEST(reads_wrong_on_arm({.number_is_release = false}));
   BOOST_TEST(reads_wrong_on_arm({.key_is_release = false}));

@@ -9,6 +9,8 @@
 
 #include "tests/unit/services/manager/index/index_world.hpp"
 
+#include "tests/support/step_cost.hpp"
+
 namespace cenote::manager::test {
 
 BOOST_AUTO_TEST_SUITE(readers_beside_a_writer)
@@ -21,11 +23,7 @@ constexpr std::uint64_t first_stable = 1000;
 constexpr std::uint64_t stable_keys = 60;
 constexpr std::uint64_t first_passing = 10'000;  // keys that come and go, so that tables grow and slots move
 
-#ifdef CENOTE_TSAN
-constexpr int rounds = 400;
-#else
-constexpr int rounds = 4000;
-#endif
+constexpr int rounds = 4000 / cenote::testing::step_cost;
 
 /// All of an extent follows from the key that alone lies in it.
 constexpr extent_info extent_of(std::uint64_t key, std::uint64_t generation) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/support/step_cost.hpp"
+
 namespace cenote::manager::test {
 
 BOOST_AUTO_TEST_SUITE(stable_arrays)
@@ -12,17 +14,17 @@ BOOST_AUTO_TEST_CASE(elements_are_apart_and_stay_where_they_are_while_the_array_
   line_arena arena;
   stable_array<std::uint32_t> array(arena);
   std::vector<const std::uint32_t*> places;
-  for (std::uint32_t i = 0; i < 700'000; ++i) {
+  std::uint32_t wrong = 0;
+  for (std::uint32_t i = 0; i < 700'000 / cenote::testing::step_cost; ++i) {
     array.reserve(i + 1);
-    BOOST_REQUIRE(array.capacity() > i);
-    BOOST_REQUIRE(array[i] == 0U);
+    wrong += array.capacity() > i && array[i] == 0U ? 0 : 1;
     array[i] = i + 1;
     places.push_back(&array[i]);
   }
   for (std::uint32_t i = 0; i < places.size(); ++i) {
-    BOOST_REQUIRE(&array[i] == places[i]);
-    BOOST_REQUIRE(array[i] == i + 1);
+    wrong += &array[i] == places[i] && array[i] == i + 1 ? 0 : 1;
   }
+  BOOST_TEST(wrong == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(little_of_an_array_is_unused) {

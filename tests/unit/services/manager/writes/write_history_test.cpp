@@ -7,6 +7,8 @@
 
 #include "tests/unit/services/manager/writes/write_world.hpp"
 
+#include "tests/support/step_cost.hpp"
+
 namespace cenote::manager::test {
 
 using enum answer_code;
@@ -179,7 +181,7 @@ BOOST_AUTO_TEST_SUITE(histories_of_a_writer)
 
 BOOST_AUTO_TEST_CASE(after_each_of_many_random_steps_the_journal_gives_the_same_state) {
   random_history history;
-  for (int i = 0; i < 2'000; ++i) {
+  for (int i = 0; i < 2'000 / cenote::testing::step_cost; ++i) {
     BOOST_TEST_CONTEXT("step " << i) {
       history.step();
       history.check();
