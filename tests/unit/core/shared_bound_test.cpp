@@ -83,6 +83,7 @@ const std::map<std::string, std::string> without_share{
     {"most_chains", "of one session"},
     {"most_of_session", "of one session"},
     {"most_blocks", "of one session"},
+    {"most_missed_blocks", "blocks that are offered later: the oldest goes"},
     {"most_tries", "of one block"},
     {"most_looked_at", "steps of one turn"},
     {"most_looks", "steps of one turn"},
