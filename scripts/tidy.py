@@ -39,7 +39,7 @@ EXTRA = [
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
-# A quarter of the time of all checks, for what the compiler's warnings, C++23 (which compiles no view of a null pointer)
+# A quarter of the time of all checks, for what the compiler's warnings, C++23 (no view of a null pointer)
 # or the rules of names find as well.
 COVERED = (
     "bugprone-assert-side-effect",
