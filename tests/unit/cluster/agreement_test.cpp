@@ -138,7 +138,9 @@ class few_nodes {
     const auto end = now + how_long;
     while (true) {
       auto next = end;
-      for (const auto& [name, each] : nodes_) next = std::min(next, std::max(each.object->wake_at(), now + 1us));
+      for (const auto& [name, each] : nodes_) {
+        if (!stopped.contains(name)) next = std::min(next, std::max(each.object->wake_at(), now + 1us));
+      }
       now = next;
       for (auto& [name, each] : nodes_) {
         if (!stopped.contains(name)) each.object->advance(now);

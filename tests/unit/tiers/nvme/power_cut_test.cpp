@@ -4,6 +4,8 @@
 
 #include "tests/unit/tiers/nvme/store_fixture.hpp"
 
+#include "tests/support/step_cost.hpp"
+
 namespace cenote::nvme {
 
 using namespace testing;
@@ -11,7 +13,7 @@ using namespace testing;
 BOOST_AUTO_TEST_SUITE(power_cuts)
 
 BOOST_AUTO_TEST_CASE(after_a_power_cut_a_block_is_right_or_not_there) {
-  const std::uint64_t seeds = std::getenv("CENOTE_TEST_FULL") == nullptr ? 80 : 1000;
+  const std::uint64_t seeds = std::getenv("CENOTE_TEST_FULL") == nullptr ? 80 / cenote::testing::step_cost : 1000;
   std::uint64_t right = 0;
   std::uint64_t missing = 0;
   std::uint64_t failed = 0;

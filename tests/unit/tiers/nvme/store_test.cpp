@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "core/checksum.hpp"
+#include "tests/support/step_cost.hpp"
 #include "tests/unit/tiers/nvme/store_fixture.hpp"
 
 namespace cenote {
@@ -820,7 +821,8 @@ BOOST_AUTO_TEST_CASE(when_all_numbers_of_instances_are_taken_those_that_hold_not
 // ---- all together
 
 BOOST_AUTO_TEST_CASE(random_work_never_uses_more_than_there_is_and_answers_everything_once) {
-  for (std::uint64_t seed = 0; seed < (std::getenv("CENOTE_TEST_FULL") == nullptr ? 20U : 200U); ++seed) {
+  for (std::uint64_t seed = 0;
+       seed < (std::getenv("CENOTE_TEST_FULL") == nullptr ? 20U / cenote::testing::step_cost : 200U); ++seed) {
     BOOST_TEST_CONTEXT("seed " << seed) {
       std::mt19937_64 random(seed);
       tier_options options;

@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <random>
 
+#include "tests/support/step_cost.hpp"
 #include "tests/unit/tiers/block_changes/placed_blocks.hpp"
 #include "tests/unit/worker/publisher/event_mirror.hpp"
 #include "tiers/block_changes/change_question.hpp"
@@ -133,7 +134,7 @@ BOOST_AUTO_TEST_CASE(a_snapshot_of_nothing_has_an_end) {
 }
 
 BOOST_AUTO_TEST_CASE(a_snapshot_and_the_live_batches_behind_it_are_what_is_here_whatever_happens_meanwhile) {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < 300 / cenote::testing::step_cost; ++seed) {
     std::mt19937_64 random(seed);
     world of;
     std::uint64_t next = 1;
