@@ -16,6 +16,8 @@ constexpr tenths retry_memory_after = std::chrono::seconds(1);
 constexpr tenths catch_up_limit = std::chrono::minutes(10);  // then what is left waits for the next change
 constexpr auto below_deadline = std::chrono::seconds(10);
 constexpr std::size_t most_unheard = 4096;
+constexpr const char* no_taker =
+    "the tier below had no room, is away, or another node has removed something of their instance there";
 constexpr std::uint64_t watched_of_a_message =
     4096;  // blocks: a message, which may wake a thread, costs little a block
 constexpr auto bind_deadline = std::chrono::milliseconds(500);  // then an instance is opened whose hints are to come
@@ -634,15 +636,14 @@ outcome dram_tier::answer_of(const handing_under_way& work, const blocks::handed
            {{"blocks", counts.left},
             {"bytes", counts.left_bytes},
             {"written", counts.taken},
-            {"reason", is_late ? "node.flush_timeout" : "the tier below had no room, or is away"}});
+            {"reason", is_late ? "node.flush_timeout" : no_taker}});
   } else if (counts.taken > 0) {
     log_info(log, "blocks were written down before the end", {{"written", counts.taken}});
   }
   if (counts.left == 0) return {error_code::ok, {}, counts.taken};
-  const char* const why =
-      work.last ? ": the tier below had no room, or is away" : ": their next homes had no room, or cannot be reached";
+  const std::string why = work.last ? no_taker : "their next homes had no room, or cannot be reached";
   return {is_late ? error_code::deadline_exceeded : error_code::no_space,
-          taken + " blocks were handed on, " + left + " were not" + (is_late ? " in time" : why), 0};
+          taken + " blocks were handed on, " + left + " were not" + (is_late ? " in time" : ": " + why), 0};
 }
 
 /// An instance that is not here may have left copies below.
@@ -723,7 +724,7 @@ void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::functi
   for (blocks::removal& each : on_its_way) each.on_its_way = true;
   const auto what = std::make_shared<const std::vector<blocks::removal>>(std::move(removals));
   const auto outside =
-      whom == hearers::on_machine ? std::make_shared<const std::vector<blocks::removal>>(std::move(on_its_way)) : what;
+      whom == hearers::all ? what : std::make_shared<const std::vector<blocks::removal>>(std::move(on_its_way));
   const auto all = std::make_shared<removal_answers>(
       below_.size() + (whom == hearers::below ? 0 : listeners_.size() + awaited_), std::move(finish));
   for (blocks::edge_number edge = 0; edge < below_.size(); ++edge) {
@@ -808,7 +809,8 @@ void dram_tier::reload(const config::node_config& config) {
   flush_outbox();
 }
 
-/// What expired here expires below by itself, too; this only frees its space sooner. DRAM has uses of its own.
+/// What expired here expires below by itself, too; this only frees its space sooner. DRAM has uses of its own, and so
+/// have other nodes.
 void dram_tier::forget_expired() {
   auto expired = store_->take_expired();
   if (expired.empty() || below_.empty() || is_on_device_) return;

@@ -81,7 +81,7 @@ class dram_tier final : public dram_tier_actor::base {
   enum class hearers : std::uint8_t {
     all,         ///< tiers below and listeners
     on_machine,  ///< … but tiers outside this machine only end what is on its way there
-    below,       ///< tiers below alone: what is above is to stay
+    below,       ///< … and what is above is to stay
   };
   struct clear_under_way {
     std::vector<blocks::clear_work> left;

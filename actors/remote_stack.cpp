@@ -36,6 +36,8 @@ blocks::edge_options remote_edge_of(const config::node_config& config) {
   options.hinted = false;
   const bool are_nodes =
       std::ranges::all_of(config.remote.backends, [](const auto& each) { return each == peers_name; });
+  options.names_arrival =
+      std::ranges::none_of(config.remote.backends, [](const auto& each) { return each == peers_name; });
   options.late_offers = are_nodes ? blocks::late_offers::lacking : blocks::late_offers::missed;
   return options;
 }

@@ -68,13 +68,16 @@ struct submission {
   std::uint8_t key_size = 0;
   std::uint8_t spare[7]{};
   std::byte key[max_key_bytes]{};
-  std::uint64_t parent = 0;  ///< commit: identity of the key before it in its chain, as far as the client knows; 0: not
+  /// Commit: identity of the key before it in its chain, as far as the client knows; 0: not. Finish, with flag_arrival:
+  /// when the block came to this node, a boot_time.
+  std::uint64_t parent = 0;
   std::uint64_t detail =
       0;  ///< commit, finish of all parts, with flag_checksum: XXH3-64 of the block; prefetch: see prefetch_terms
 
   static constexpr std::uint8_t flag_last = 1;
   static constexpr std::uint8_t flag_checksum = 2;
   static constexpr std::uint8_t flag_reduced = 4;   ///< remove: `key` is an index key, high word first
+  static constexpr std::uint8_t flag_arrival = 8;   ///< finish: the block comes from a device, see `parent`
   static constexpr std::uint64_t spare_grants = 1;  ///< `argument` of a commit: hand out only what is free anyway
   static constexpr std::uint64_t no_place = ~std::uint64_t{0};
 };
@@ -193,7 +196,7 @@ struct session_header {
   std::atomic<std::uint32_t> device_writes;
   static constexpr std::uint32_t set_aside = 2;
   std::atomic<std::uint32_t> departure;  ///< client: 1, it has closed the session and uses nothing of it any more
-  alignas(64) lookup_words lookups;  ///< client; where earlier builds have spare bytes
+  alignas(64) lookup_words lookups;      ///< client; where earlier builds have spare bytes
 };
 static_assert(sizeof(session_header) <= page_bytes);
 

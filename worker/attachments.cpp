@@ -30,6 +30,11 @@ constexpr auto actor_deadline = std::chrono::seconds(5);
 constexpr auto drop_deadline = std::chrono::seconds(1);
 constexpr std::uint32_t default_pins = 8192;
 
+/// Its client has closed it.
+bool has_departed(const session_resources& session) noexcept {
+  return session.view.header().departure.load(std::memory_order_acquire) != 0;
+}
+
 bool has_ended(int pidfd) {
   pollfd process{pidfd, POLLIN, 0};
   return ::poll(&process, 1, 0) == 1;
@@ -136,7 +141,10 @@ result<void> attachments::check_limits(const connection& connection, const local
 result<void> attachments::check_client(const connection& connection, const local::attach_request& request) const {
   const config_ptr now = config_.get();
   if (auto allowed = check_group(connection, request, *now); !allowed) return allowed;
-  if (auto allowed = check_limits(connection, request, *now); !allowed) return allowed;
+  if (auto allowed = check_limits(connection, request, *now); !allowed) {
+    if (coming_.empty()) return allowed;
+    return fail(error_code::node_restarting, "sessions are being taken over; " + allowed.error().message());
+  }
   const std::uint32_t most = std::min<std::uint32_t>(now->session.max_pins, memory::session_memory::max_pin_slots);
   if (request.max_pins > most) {
     return fail(error_code::limit_exceeded, "max_pins is " + std::to_string(request.max_pins) +
@@ -207,6 +215,7 @@ result<void> attachments::begin_attach(connection& connection, const local::fram
   if (!request) return std::unexpected(request.error());
   auto pidfd = local::pidfd_of(connection.socket.get());
   if (!pidfd) return std::unexpected(pidfd.error());
+  end_departed();
   if (auto ended = end_unheard_of(local::identify(pidfd->get(), connection.peer), *request); !ended) return ended;
   if (auto allowed = check_client(connection, *request); !allowed) return allowed;
   auto device = find_device(*request);
@@ -467,7 +476,7 @@ void attachments::take_device(const device_news& news) {
   device_news& known = devices_[news.tier];
   learn(known, news);
   if (news.phase != device_phase::opening)
-    std::erase_if(coming_, [&](const auto& each) { return each.second.tier == news.tier; });
+    std::erase_if(coming_, [&](const auto& each) { return each.second.tier == news.tier && !each.second.resources; });
   if (known.phase != device_phase::away) return;
   for (const auto& [number, each] : sessions_) {
     if (tier_of(each.resources->instance) != news.tier) continue;
@@ -503,6 +512,7 @@ void attachments::take_over(const std::shared_ptr<session_resources>& session, c
   session->ring();
   const auto writes = session->view.header().device_writes.load(std::memory_order_acquire);
   if (writes == memory::session_header::set_aside) return end(number, "it was set aside before");
+  if (has_departed(*session)) return end(number, "its client left");
   if (is_suspect) end_suspect(number);
   const auto device = devices_.find(tier_of(session->instance));
   const bool is_away = device != devices_.end() && device->second.phase == device_phase::away;
@@ -680,8 +690,7 @@ void attachments::end_set_aside() {
 void attachments::end_departed() {
   std::vector<std::uint64_t> departed;
   for (const auto& [number, each] : sessions_) {
-    const auto& word = each.resources->view.header().departure;
-    if (each.socket < 0 && word.load(std::memory_order_acquire) != 0) departed.push_back(number);
+    if (each.socket < 0 && has_departed(*each.resources)) departed.push_back(number);
   }
   for (const std::uint64_t number : departed) end(number, "its client left");
 }

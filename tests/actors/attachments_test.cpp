@@ -130,9 +130,29 @@ BOOST_FIXTURE_TEST_CASE(sessions_that_are_being_taken_over_count_among_those_of_
   few->limits.sessions_per_uid = 1;
   config.replace(few);
   adopt(earlier_session(5, 77));
+  const auto early = attach(78);
+  BOOST_TEST_REQUIRE(!early.has_value());
+  BOOST_CHECK(early.error().code() == error_code::node_restarting);  // one may go as it is taken over
+  BOOST_TEST(sessions() == 1U);
   const auto refused = attach(78);
   BOOST_TEST_REQUIRE(!refused.has_value());
   BOOST_CHECK(refused.error().code() == error_code::limit_exceeded);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_client_that_closed_its_session_while_no_worker_lived_may_attach_at_once,
+                        attachments_fixture) {
+  auto few = std::make_shared<config::node_config>(config::default_config());
+  few->limits.sessions_per_uid = 1;
+  config.replace(few);
+  const auto closed = earlier_session(5, 77);
+  closed->view.header().departure = 1;
+  adopt(closed);
+  BOOST_TEST(sessions() == 0U);
+  const auto used = earlier_session(6, 78);
+  adopt(used);
+  BOOST_TEST(sessions() == 1U);
+  used->view.header().departure = 1;
+  BOOST_TEST(attach(79).has_value());
 }
 
 BOOST_FIXTURE_TEST_CASE(a_session_that_its_client_closed_while_no_worker_lived_ends, attachments_fixture) {

@@ -13,6 +13,7 @@ from conftest import StartNode
 from node import LIMIT, KiB, Node, run_cenote
 from node import until as until_it_is
 from redis import Redis
+from test_policies import reload
 
 Attach = Callable[..., Any]
 BLOCK = 64 * KiB
@@ -66,6 +67,22 @@ def found(session: Any, keys: list[bytes]) -> int:
 
 def all_put(node: Node, count: int) -> None:
     until(lambda: counter(node, "put") == count and remote(node)["putting"] == 0)
+
+
+def test_what_expires_at_one_node_stays_on_the_server_and_is_no_removal(
+    start: Callable[..., Node], attach: Attach, redis: Redis, tmp_path: Path
+) -> None:
+    file = tmp_path / "cenote.toml"
+    file.write_text("")
+    here, there = start(config=file), start()
+    keys = put(attach(here, "model", block=BLOCK), "shared")
+    all_put(here, COUNT)
+    stamp = redis.ask("GET", redis.ask("KEYS", "*:removals").split(b"\r\n")[2].decode())
+    file.write_text("[groups.model]\nttl = '100ms'\n")
+    reload(here)
+    until(lambda: here.counter("expired") == COUNT)
+    assert found(attach(there, "model", block=BLOCK), keys) == COUNT
+    assert redis.ask("GET", redis.ask("KEYS", "*:removals").split(b"\r\n")[2].decode()) == stamp
 
 
 def test_what_one_node_stores_another_finds(start: Callable[..., Node], attach: Attach) -> None:

@@ -19,16 +19,9 @@ using memory::block_state;
 using memory::index_value;
 
 /// `checksum`: of the bytes, as far as somebody took it.
-void block_states::publish(instance& instance, slab& home, block_ref ref, const full_key& key, boot_time now,
+void block_states::publish(instance& instance, slab& home, block_ref ref, const full_key& key, block_times times,
                            std::optional<std::uint64_t> checksum, block_kind kind) {
-  const boot_time arrival = kind == block_kind::own ? now : boot_time{};
-  make_present(instance, home, ref, key, {.arrival = arrival, .use = now}, checksum, kind);
-  state_.changes.stored(home.what.first_record + ref.block(), instance.number, home.what.group, key);
-}
-
-void block_states::publish_loaded(instance& instance, slab& home, block_ref ref, const full_key& key, block_times times,
-                                  block_kind kind) {
-  make_present(instance, home, ref, key, times, {}, kind);
+  make_present(instance, home, ref, key, times, checksum, kind);
   state_.changes.stored(home.what.first_record + ref.block(), instance.number, home.what.group, key);
 }
 
@@ -50,7 +43,6 @@ void block_states::make_present(instance& instance, slab& home, block_ref ref, c
   const std::uint64_t version = (before | 1) + 1;  // the next even one; an unused block has 0
   record.set_key(key);
   memory::shared_store(record.parts, group.all_parts, std::memory_order_relaxed, "publish.parts"_point);
-  memory::shared_store(record.source, count_of(times.arrival), std::memory_order_relaxed, "publish.arrival"_point);
   memory::shared_store(record.touch, count_of(times.use), std::memory_order_relaxed, "publish.touch"_point);
   memory::shared_store(record.hits, 0, std::memory_order_relaxed, "publish.hits"_point);
   memory::shared_assign(record.flags, 0, "publish.flags"_point);
@@ -64,6 +56,8 @@ void block_states::make_present(instance& instance, slab& home, block_ref ref, c
     memory::shared_assign(record.flags, memory::block_record::flag_checksum, "publish.has_checksum"_point);
   }
   record.set(block_state::present, version, "publish.present"_point);  // the truth: from here on a restart serves it
+  // Only now: of a block that is loading, a restart reads the tier here. What stands here is older than any arrival.
+  memory::shared_store(record.source, count_of(times.arrival), std::memory_order_relaxed, "publish.arrival"_point);
   instance.versions.set_key(version_index, key);
   instance.versions.set_version(version_index, version, "publish.version"_point);
   const block_key name = reduce_key(key.view(), home.what.group);

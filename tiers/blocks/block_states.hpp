@@ -24,15 +24,17 @@ class block_states {
       : state_(state), accounts_(payers), holds_(held), transfers_(transfers), pins_(looks), order_(order) {}
 
   struct block_times {
-    boot_time arrival, use;
+    boot_time arrival;  ///< to this node; boot_time{}: not known
+    boot_time use;      ///< the last one
   };
 
-  /// A block that was stored here, or, of another kind than `own`, at another node some time ago.
-  void publish(instance& instance, slab& home, memory::block_ref ref, const full_key& key, boot_time now,
+  void publish(instance& instance, slab& home, memory::block_ref ref, const full_key& key, block_times times,
                std::optional<std::uint64_t> checksum = {}, block_kind kind = block_kind::own);
-  /// The same for a block that was loaded. `times.arrival`: it was to be had outside the node then, or long ago.
-  void publish_loaded(instance& instance, slab& home, memory::block_ref ref, const full_key& key, block_times times,
-                      block_kind kind);
+  /// A block that came and was used at once.
+  void publish(instance& instance, slab& home, memory::block_ref ref, const full_key& key, boot_time now,
+               std::optional<std::uint64_t> checksum = {}) {
+    publish(instance, home, ref, key, {now, now}, checksum);
+  }
   /// The same for the copy of a block that was at record `origin`, which is free already but for its key.
   void publish_moved(instance& instance, slab& home, memory::block_ref ref, std::uint32_t origin, boot_time now,
                      std::optional<std::uint64_t> checksum, block_kind kind);

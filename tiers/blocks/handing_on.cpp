@@ -37,8 +37,9 @@ void handing_on::begin(edge_number edge, handing_purpose purpose) {
   next_record_ = 0;
   tries_ = purpose == handing_purpose::catch_up ? most_tries : 1;
   const bool may_refuse = state_.options.edges[edge].late_offers == late_offers::missed;
-  if (may_refuse) tries_ = most_tries - tries_of_missed;  // for a moment where this node removes some, else for good
   offers_missed_ = may_refuse && purpose == handing_purpose::catch_up;
+  // It refuses for a moment where this node removes some, and else for good: nothing that ends waits for that.
+  if (may_refuse) tries_ = most_tries - (offers_missed_ ? tries_of_missed : 1);
   edges_.begin_losses(edge);
   if (offers_missed_) take_missed();
 }

@@ -24,7 +24,7 @@ using prefetch::load_state;
 
 namespace {
 
-/// Between a block's arrival and its way to a tier behind another one.
+/// Between a block's arrival and its way to a tier, behind another one perhaps.
 constexpr tenths longest_arrival = tenths(10);
 
 /// Whether a block with these copies may leave without being written to `edge`: a copy further away than that one is
@@ -71,7 +71,10 @@ void lower_edges::note_missed(edge_number edge, const chain_block& block) {
 
 /// Writes a copy, while the block stays, to the first tier from `first` on that takes all blocks and lacks this one. If
 /// the write window is full it is written when it is evicted. What another node stored here it offers to others itself.
-void lower_edges::write_through(slab& home, block_ref ref, edge_number first, write_occasion occasion) {
+void lower_edges::write_through(slab& home, block_ref ref, boot_time now, edge_number first) {
+  const boot_time arrival = state_.record_of(home, ref).arrival();
+  const bool has_come = arrival != boot_time{} && age_of(arrival, now) <= longest_arrival;
+  const write_occasion occasion = has_come ? write_occasion::arrival : write_occasion::later;
   const bool is_hosted = order_.kind_of(home.what.first_record + ref.block()) == block_kind::hosted;
   for (edge_number edge = first; edge < state_.options.edges.size(); ++edge) {
     if (is_hosted && !state_.options.edges[edge].hinted) continue;
@@ -247,9 +250,7 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
   }
   if (!moved.leaves) {
     pins_.note_loose(from, number);
-    const bool has_arrived = age_of(record.arrival(), now) <= longest_arrival;
-    return write_through(home, moved.ref, moved.edge + 1,
-                         has_arrived ? write_occasion::arrival : write_occasion::later);
+    return write_through(home, moved.ref, now, moved.edge + 1);
   }
   if (record.last_use() != moved.touched) {  // somebody read it meanwhile
     order_.enter_order(from, number, now);
@@ -376,10 +377,8 @@ void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, c
     blocks_.free_block(in, home, moved.ref);
     return;
   }
-  // Elsewhere blocks are stored at times that are not known here.
-  const bool is_of_server = state_.options.edges[moved.edge].late_offers == late_offers::missed;
-  blocks_.publish_loaded(in, home, moved.ref, full, {.arrival = is_of_server ? moved.start : boot_time{}, .use = now},
-                         outcome.is_copy ? block_kind::copy : block_kind::own);
+  const boot_time arrival = state_.options.edges[moved.edge].names_arrival ? moved.start : boot_time{};
+  blocks_.publish(in, home, moved.ref, full, {arrival, now}, {}, outcome.is_copy ? block_kind::copy : block_kind::own);
   if (state_.options.edges[moved.edge].keep_copy)
     memory::shared_set_bits(state_.record_of(home, moved.ref).flags, block_record::flag_of(moved.edge),
                             "finish_load.below"_point);

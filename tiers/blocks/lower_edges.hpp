@@ -48,7 +48,7 @@ class lower_edges {
         allocator_(allocator),
         checks_(checks) {}
 
-  void write_through(slab& home, memory::block_ref ref) { write_through(home, ref, 0, write_occasion::arrival); }
+  void write_through(slab& home, memory::block_ref ref, boot_time now, edge_number first = 0);
   void write_hot(slab& home, memory::block_ref ref, std::uint16_t hits);
   [[nodiscard]] std::optional<edge_number> source_of(const instance& instance, const block_key& key,
                                                      edge_set asked = {}) const noexcept;
@@ -86,7 +86,6 @@ class lower_edges {
   void release_loading(edge_number edge);
 
  private:
-  void write_through(slab& home, memory::block_ref ref, edge_number first, write_occasion occasion);
   void write_down(edge_number edge, slab& home, memory::block_ref ref, bool leaves, write_occasion occasion);
   bool demote_ahead(boot_time now);
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;

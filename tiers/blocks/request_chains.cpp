@@ -226,7 +226,7 @@ void request_chains::place_stored_blocks(pool& group, open_chains::chain& reques
     }
     if (!state_.options.has_lower()) continue;
     slab& home = *state_.slab_of_record(record);
-    edges_.write_through(home, block_ref(home.what.index, record - home.what.first_record));
+    edges_.write_through(home, block_ref(home.what.index, record - home.what.first_record), now);
   }
   request.is_cut = refuses;
   if (head_first) refresh_chain(group, blocks, now);

@@ -318,7 +318,10 @@ void submissions::run_finish(batch& work, session& session, const submission& en
   // Of all parts at once the session can know the sum, as of a commit.
   const bool summed = state_.options.has_lower() && (entry.flags & submission::flag_checksum) != 0 &&
                       entry.argument == pool_of(*home).all_parts;
-  blocks_.publish(in, *home, ref, full, now, summed ? std::optional(entry.detail) : std::nullopt,
+  const bool is_late = (entry.flags & submission::flag_arrival) != 0;
+  const boot_time arrival = is_late ? boot_time_of(static_cast<std::uint32_t>(entry.parent)) : now;
+  blocks_.publish(in, *home, ref, full, {work.is_guest ? boot_time{} : arrival, now},
+                  summed ? std::optional(entry.detail) : std::nullopt,
                   work.is_guest ? block_kind::hosted : block_kind::own);
   chains_.note_stored(pool_of(*home), home->what.first_record + ref.block(), identity, 0, session, now);
   ++state_.counters.commits;

@@ -57,6 +57,7 @@ struct edge_options {
       true;  ///< it says behind the index what it holds, as one tier may; else it is asked for what is nowhere
   bool may_forget = false;  ///< it does not say what it loses: a block that is to go is offered to it once more
   blocks::late_offers late_offers = blocks::late_offers::none;
+  bool names_arrival = false;  ///< what it gives was to be had for all when it was asked for, as at servers alone
 };
 
 /// What an instance group is given.

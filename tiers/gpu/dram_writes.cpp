@@ -183,6 +183,8 @@ void dram_guest::finish(std::uint64_t serial) {
     entry.block = each.block.bits;
     entry.grant_version = each.grant_version;
     entry.argument = of.of->mask(of.group);
+    entry.parent = count_of(each.what.arrival);
+    entry.flags |= submission::flag_arrival;
     if (!is_all || !each.what.checksum) continue;
     entry.detail = *each.what.checksum;
     entry.flags |= submission::flag_checksum;

@@ -15,8 +15,10 @@ struct clock_reading {
   boot_time boot{};
 };
 
-/// A time at which `event` was still to come. Tenths are cut off, and a machine that sleeps moves the boot clock alone.
+/// A time at which `event` was still to come; boot_time{}: long ago. Tenths are cut off, and a machine that sleeps
+/// moves the boot clock alone.
 [[nodiscard]] inline steady_time time_before(boot_time event, const clock_reading& now) noexcept {
+  if (event == boot_time{}) return steady_time::min();
   return now.steady - (age_of(event, now.boot) + tenths(1));
 }
 

@@ -602,7 +602,7 @@ BOOST_AUTO_TEST_CASE(without_keep_copy_a_loaded_block_is_written_again_when_it_l
 }
 
 BOOST_AUTO_TEST_CASE(a_block_that_a_server_had_came_when_it_was_asked_for) {
-  world moving({.keep_copy = false, .late_offers = late_offers::missed});
+  world moving({.keep_copy = false, .late_offers = late_offers::missed, .names_arrival = true});
   moving.hints.add(short_key(1));
   const boot_time start = moving.at.now;
   moving.load(1);

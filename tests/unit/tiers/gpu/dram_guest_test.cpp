@@ -347,6 +347,26 @@ BOOST_AUTO_TEST_CASE(a_block_that_was_written_to_dram_is_read_there_and_comes_ba
   BOOST_TEST(counted.under_way == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_block_of_a_device_goes_on_to_other_tiers_with_the_time_at_which_it_came_to_the_device) {
+  blocks::store_options options = dram_options();
+  options.edges.resize(1);
+  options.edges[0].ingest = ingest::all;
+  options.edges[0].write_window = 1 << 20;
+  for (const tenths age : {tenths(0), tenths(70)}) {
+    world all(1, options);
+    all.fill_place(0, 100);
+    transfer one = all.transfer_of(1, 0, 100);
+    one.arrival = all.at.now - age;
+    all.guest->write(std::span(&one, 1));
+    all.settle();
+    const auto down = all.at.tier->take_demotions(0);
+    BOOST_REQUIRE(down.size() == 1U);
+    BOOST_TEST((down[0].occasion == (age == tenths(0) ? write_occasion::arrival : write_occasion::later)));
+    BOOST_TEST((down[0].arrival == one.arrival));
+    all.at.tier->transferred(std::vector{transfer_outcome{.token = down[0].token}}, all.at.now);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(blocks_that_are_given_together_are_one_copy_each_way) {
   world all;
   std::vector<transfer> down, up;
