@@ -19,18 +19,18 @@ using simulation::chain_access;
 // ---------------------------------------------------------------------------------------------- complaints
 
 bool complaint_list::add(std::string_view kind, std::uint64_t line, std::string text) {
-  keep(kind, line, std::move(text), outcome::left_out);
+  keep(kind, line, std::move(text), line_fate::left_out);
   return false;
 }
 
 void complaint_list::note(std::string_view kind, std::uint64_t line, std::string text) {
-  keep(kind, line, std::move(text), outcome::taken);
+  keep(kind, line, std::move(text), line_fate::taken);
 }
 
-void complaint_list::keep(std::string_view kind, std::uint64_t line, std::string text, outcome of_line) {
+void complaint_list::keep(std::string_view kind, std::uint64_t line, std::string text, line_fate fate) {
   const auto same = std::ranges::find(all_, kind, &complaint::kind);
   if (same == all_.end()) {
-    all_.push_back({.kind = std::string(kind), .line = line, .text = std::move(text), .of_line = of_line});
+    all_.push_back({.kind = std::string(kind), .line = line, .text = std::move(text), .fate = fate});
   } else {
     ++same->further;
   }
@@ -38,16 +38,16 @@ void complaint_list::keep(std::string_view kind, std::uint64_t line, std::string
 
 std::vector<std::string> complaint_list::texts(const std::string& path) const {
   std::vector<std::string> texts;
-  for (const complaint& each : all_) texts.push_back(each.in(path));
+  for (const complaint& each : all_) texts.push_back(each.text_of(path));
   return texts;
 }
 
 std::optional<std::string> complaint_list::first_reason(const std::string& path) const {
-  const auto first = std::ranges::find(all_, outcome::left_out, &complaint::of_line);
-  return first == all_.end() ? std::nullopt : std::optional(first->in(path));
+  const auto first = std::ranges::find(all_, line_fate::left_out, &complaint::fate);
+  return first == all_.end() ? std::nullopt : std::optional(first->text_of(path));
 }
 
-std::string complaint_list::complaint::in(const std::string& path) const {
+std::string complaint_list::complaint::text_of(const std::string& path) const {
   const std::string more = further == 0 ? "" : fmt::format(" ({} more like it)", further);
   return fmt::format("{}:{}: {}{}", path, line, text, more);
 }

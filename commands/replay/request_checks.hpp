@@ -28,18 +28,18 @@ class complaint_list {
   [[nodiscard]] std::optional<std::string> first_reason(const std::string& path) const;
 
  private:
-  enum class outcome : std::uint8_t { left_out, taken };
+  enum class line_fate : std::uint8_t { left_out, taken };
   struct complaint {
     std::string kind;
     std::uint64_t line = 0;
     std::string text;
-    outcome of_line = outcome::left_out;
+    line_fate fate = line_fate::left_out;
     std::uint64_t further = 0;
 
-    [[nodiscard]] std::string in(const std::string& path) const;
+    [[nodiscard]] std::string text_of(const std::string& path) const;
   };
 
-  void keep(std::string_view kind, std::uint64_t line, std::string text, outcome of_line);
+  void keep(std::string_view kind, std::uint64_t line, std::string text, line_fate fate);
 
   std::vector<complaint> all_;
 };
@@ -63,7 +63,7 @@ class request_checks {
 
   complaint_list& complaints_;
   std::vector<id_place> places_;          ///< never emptied: ids of other requests count as free places
-  std::uint64_t salt_ = random_number();  ///< of places, so that nobody writes ids that all have the same
+  std::uint64_t salt_ = random_number();  ///< of places, so that ids that all have the same cannot be made
   std::uint64_t looked_through_ = 0;
 };
 

@@ -49,8 +49,8 @@ trace_lines::trace_lines(const std::string& path, const trace_reading& reading, 
     : trace_lines(path, reading, naming, bounds()) {}
 
 trace_lines::trace_lines(const std::string& path, const trace_reading& reading, formats::key_naming naming,
-                         const bounds& most)
-    : path_(path), reading_(reading), bounds_(most) {
+                         const bounds& limits)
+    : path_(path), reading_(reading), bounds_(limits) {
   read_.sharing = reading.sharing;
   read_.naming = naming;
   if (const formats::format* given = formats::find(reading.format.empty() ? "mooncake" : reading.format)) open(*given);

@@ -42,7 +42,7 @@ class trace_lines {
   };
 
   trace_lines(const std::string& path, const trace_reading& reading, formats::key_naming naming);
-  trace_lines(const std::string& path, const trace_reading& reading, formats::key_naming naming, const bounds& most);
+  trace_lines(const std::string& path, const trace_reading& reading, formats::key_naming naming, const bounds& limits);
 
   /// All lines. Without a listener the requests of all of them stay here; refused is what takes more memory than there
   /// is (limit_exceeded), where it follows from the first lines before the others are read, and a line that is too

@@ -34,7 +34,7 @@ class key_numbers {
       return mixed_bits(mixed_bits(value.parent ^ salt) ^ value.key);
     }
 
-    std::uint64_t salt;  ///< so that nobody writes keys that all have the same place
+    std::uint64_t salt;  ///< so that keys that all have the same place cannot be made
   };
 
   std::unordered_map<pair, std::uint64_t, pair_hash> numbers_;

@@ -47,7 +47,7 @@ std::optional<double> number_of(const element& value) {
   return std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
-/// What stands there, cut.
+/// A value as it is written, cut.
 std::string short_text(const element& value) {
   constexpr std::size_t most = 64;  // bytes
   const std::string text = simdjson::minify(value);

@@ -12,7 +12,7 @@ namespace cenote::input_test {
 
 namespace {
 
-/// What a file with these bytes unpacks to.
+/// The text or the error of a file with these bytes.
 std::string unpacked(const std::string& bytes) {
   const auto path = std::filesystem::temp_directory_path() / fmt::format("cenote-input-{}", ::getpid());
   std::ofstream(path, std::ios::binary) << bytes;

@@ -17,22 +17,22 @@ class text_source final : public byte_source {
  public:
   explicit text_source(std::string text) : text_(std::move(text)) {}
 
-  result<std::size_t> read(std::span<char> into) override {
-    const std::size_t count = text_.copy(into.data(), into.size(), at_);
-    at_ += count;
+  result<std::size_t> read(std::span<char> target) override {
+    const std::size_t count = text_.copy(target.data(), target.size(), place_);
+    place_ += count;
     return count;
   }
-  [[nodiscard]] std::size_t taken() const noexcept { return at_; }
+  [[nodiscard]] std::size_t place() const noexcept { return place_; }
 
  private:
   std::string text_;
-  std::size_t at_ = 0;
+  std::size_t place_ = 0;
 };
 
 /// There is no memory for what it unpacks.
 class greedy_source final : public byte_source {
  public:
-  result<std::size_t> read(std::span<char> /*into*/) override { throw std::bad_alloc(); }
+  result<std::size_t> read(std::span<char> /*target*/) override { throw std::bad_alloc(); }
 };
 
 std::string line(int time, std::string_view ids, int tokens = 512) {
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(a_line_without_an_end_is_refused_though_all_lines_stay) {
   BOOST_REQUIRE(!read.has_value());
   BOOST_TEST((read.error().code() == error_code::limit_exceeded));
   BOOST_TEST(read.error().message() == "trace:1: the line has over 65536 bytes");
-  BOOST_TEST(source.taken() < size);
+  BOOST_TEST(source.place() < size);
 }
 
 BOOST_AUTO_TEST_CASE(memory_that_is_not_there_is_an_error_with_the_files_name) {
