@@ -211,6 +211,14 @@ void trace_lines::open(const formats::format& format) {
   has_open_writes_ = format.name == "tair-log";
 }
 
+/// The line that the format was recognized by is a bad one: another tells it.
+void trace_lines::close() {
+  format_ = nullptr;
+  reader_.reset();
+  read_.instances.clear();
+  has_usual_lines_ = has_open_writes_ = false;
+}
+
 /// Appends the requests of a line.
 bool trace_lines::parse(std::string_view line, std::uint64_t number) {
   formats::line_request request{.line = number, .first = ids_.size()};
@@ -238,7 +246,8 @@ bool trace_lines::parse_json(std::string_view line, std::uint64_t number) {
   if (parsed == simdjson::NUMBER_ERROR) return complaints_.add(number, "a number here is none, or too large");
   if (parsed != simdjson::SUCCESS) return complaints_.add(number, "this is no JSON");
   if (!object.is_object()) return complaints_.add(number, "a JSON object was expected");
-  if (!reader_) {
+  const bool is_first = !reader_;
+  if (is_first) {
     const formats::format* recognized = formats::recognize(object);
     if (recognized == nullptr) return complaints_.add("no format", number, unknown_format_text());
     open(*recognized);
@@ -252,6 +261,7 @@ bool trace_lines::parse_json(std::string_view line, std::uint64_t number) {
   if (ok && (has_size == read_.has_block_tokens || fits_own_size(requests))) return true;
   read_.has_block_tokens = has_size;
   read_.block_tokens = size;
+  if (is_first) close();
   return false;
 }
 

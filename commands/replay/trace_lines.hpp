@@ -80,6 +80,7 @@ class trace_lines {
   [[nodiscard]] result<void> refuse_ctrace() const;
   [[nodiscard]] result<void> refuse_array(std::uint64_t line) const;
   void open(const formats::format& format);
+  void close();
   [[nodiscard]] result<void> read_lines(byte_source& source, const request_listener& listener);
   [[nodiscard]] std::size_t longest_line() const noexcept;
   bool parse(std::string_view line, std::uint64_t number);

@@ -211,8 +211,12 @@ BOOST_AUTO_TEST_CASE(what_a_bad_line_has_is_not_taken_for_all_others) {
   for (const std::string_view bad : {R"({"block_size": 1, "hash_ids": [1]})",
                                      R"({"timestamp": 1, "block_size": 1, "input_length": 1, "hash_ids": [1, 2]})",
                                      R"({"timestamp": 1, "block_size": 1, "input_length": 2, "hash_ids": [3, 3]})",
+                                     R"({"chat_id": 1, "hash_ids": [1]})",
+                                     R"({"type": "StartWriteCache", "source": "a", "trigger_time_us": 1, "keys": []})",
                                      R"({"turns": [{"timestamp": 1, "input_length": 512, "hash_ids": ["a"]}, 5]})"}) {
-    const auto read = read_text(std::string(bad) + "\n" + good);
+    const auto read = read_text(std::string(bad) + "\n" + good, {.format = "auto"});
+    BOOST_TEST(read.format == "mooncake", bad);
+    BOOST_TEST(read.instances.empty(), bad);
     BOOST_TEST(read.requests.block_tokens() == 512U, bad);
     BOOST_TEST(read.requests.requests().size() == 30U, bad);
     BOOST_TEST(read.left_out == 1U, bad);
