@@ -211,7 +211,7 @@ void trace_lines::open(const formats::format& format) {
   has_open_writes_ = format.name == "tair-log";
 }
 
-/// The line that the format was recognized by is a bad one: another tells it.
+/// A bad line is none to recognize the format by; a later one may be.
 void trace_lines::close() {
   format_ = nullptr;
   reader_.reset();
