@@ -15,7 +15,7 @@ constexpr auto unawaited = std::numeric_limits<std::uint32_t>::max();
 
 void span_outbox::add(const local::trace_span& span) {
   const std::lock_guard lock(mutex_);
-  if (waiting_.spans.size() < local::span_batch::capacity) {
+  if (waiting_.spans.size() < local::span_batch::capacity && local::is_sane(span)) {
     waiting_.spans.push_back(span);
   } else {
     ++waiting_.dropped;

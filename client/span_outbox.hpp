@@ -15,6 +15,7 @@ class span_outbox {
   /// `socket`: its number stays the same over re-attaches, and frames of other threads may be sent beside these.
   explicit span_outbox(int socket) noexcept : socket_(socket) {}
 
+  /// A span that the node would refuse, with all others of its frame, counts as dropped.
   void add(const local::trace_span& span);
   /// Sends what waits, as far as the socket takes it.
   void flush();

@@ -4,11 +4,20 @@
 #include <bit>
 #include <utility>
 
+#include "core/key_sample.hpp"
+#include "core/random_number.hpp"
+
 namespace cenote::simulation {
 
 namespace {
 
 constexpr std::size_t least_places = 1024;
+
+/// Of places, so that identities that all have the same cannot be made. Drawn once.
+std::uint64_t salt() noexcept {
+  static const std::uint64_t drawn = random_number();
+  return drawn;
+}
 
 /// The places at which an identity is looked for, one after the other; there is a power of two of them. Identities in a
 /// row begin in places in a row, as most are; what collides goes on in a step of its own, or whole rows would pile up.
@@ -16,17 +25,12 @@ class search {
  public:
   search(std::uint64_t id, std::size_t places) noexcept : id_(id), mask_(places - 1) {
     const std::uint64_t above = id >> std::countr_zero(places);
-    place_ = (id ^ mixed(above)) & mask_;
+    place_ = (id ^ mixed_bits(above ^ salt())) & mask_;
   }
   [[nodiscard]] std::size_t place() const noexcept { return place_; }
-  void next() noexcept { place_ = (place_ + (mixed(id_) | 1)) & mask_; }
+  void next() noexcept { place_ = (place_ + (mixed_bits(id_ ^ salt()) | 1)) & mask_; }
 
  private:
-  static std::uint64_t mixed(std::uint64_t word) noexcept {
-    word = (word ^ (word >> 32)) * 0x9e3779b97f4a7c15ULL;
-    return word ^ (word >> 29);
-  }
-
   std::uint64_t id_;
   std::size_t mask_;
   std::size_t place_ = 0;

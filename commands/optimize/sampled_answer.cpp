@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <utility>
 
 #include "commands/common.hpp"
@@ -105,13 +106,13 @@ result<std::size_t> sample_size(const sample_options& options) {
   return *count;
 }
 
-result<sampled_answer> measure_sample(const trace_options& trace, const sample_options& sample,
-                                      std::vector<std::uint32_t> capacities, const std::vector<double>& shares) {
-  const auto size = sample_size(sample);
-  if (!size) return std::unexpected(size.error());
-  sampled_answer answer{.read = {}, .sampled = *size, .seed = sample.seed.value_or(1), .points = {}, .shares = {}};
+namespace {
+
+result<sampled_answer> measure(const trace_options& trace, const sample_options& sample, std::size_t size,
+                               std::vector<std::uint32_t> capacities, const std::vector<double>& shares) {
+  sampled_answer answer{.read = {}, .sampled = size, .seed = sample.seed.value_or(1), .points = {}, .shares = {}};
   const std::uint64_t salt = mixed_bits(answer.seed);
-  sampled_curve curve({.salt = salt, .sampled = *size});
+  sampled_curve curve({.salt = salt, .sampled = size});
   std::vector<std::uint64_t> drawn;
   // Keys that count up would spread more evenly over the places of a sample than a lot has it.
   auto read = trace.stream([&](std::span<const std::uint64_t> chain) {
@@ -126,7 +127,9 @@ result<sampled_answer> measure_sample(const trace_options& trace, const sample_o
   answer.least = hits.least();
   answer.distinct = curve.endless().misses;
   answer.distinct_error = curve.endless().error;
-  if (capacities.empty()) capacities = doubled_points(whole(answer.distinct));
+  // An estimate of the distinct blocks may be below the longest request, below which no point is given.
+  if (capacities.empty())
+    capacities = doubled_points(whole(std::max(answer.distinct, static_cast<double>(hits.least()))));
   for (const std::uint32_t each : capacities) {
     if (const auto point = hits.point(each)) answer.points.push_back(*point);
   }
@@ -140,6 +143,19 @@ result<sampled_answer> measure_sample(const trace_options& trace, const sample_o
     if (const auto point = hits.with_share(share)) answer.shares.push_back({share, *point});
   }
   return answer;
+}
+
+}  // namespace
+
+result<sampled_answer> measure_sample(const trace_options& trace, const sample_options& sample,
+                                      std::vector<std::uint32_t> capacities, const std::vector<double>& shares) {
+  const auto size = sample_size(sample);
+  if (!size) return std::unexpected(size.error());
+  try {
+    return measure(trace, sample, *size, std::move(capacities), shares);
+  } catch (const std::bad_alloc&) {
+    return fail(error_code::limit_exceeded, fmt::format("there is not enough memory for a sample of {} blocks", *size));
+  }
 }
 
 ordered_json sampled_answer::json() const {

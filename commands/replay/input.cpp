@@ -179,6 +179,13 @@ class zstd_source final : public packed_source {
   std::size_t needed_ = 1;  ///< 0: at the end of a frame
 };
 
+/// Also a frame to be skipped, which pzstd and seekable files begin with: 50 to 5F 2A 4D 18.
+bool is_zstd(std::string_view head) noexcept {
+  const bool is_skippable = head.size() == magic_size && (static_cast<unsigned char>(head[0]) & 0xf0U) == 0x50U &&
+                            head.ends_with("\x2a\x4d\x18");
+  return is_skippable || head.starts_with("\x28\xb5\x2f\xfd");
+}
+
 }  // namespace
 
 result<std::unique_ptr<byte_source>> open_packed_file(const std::string& path) {
@@ -188,7 +195,7 @@ result<std::unique_ptr<byte_source>> open_packed_file(const std::string& path) {
   const auto head = plain->peek();
   if (!head) return std::unexpected(head.error());
   if (head->starts_with("\x1f\x8b")) return std::make_unique<gzip_source>(path, std::move(plain));
-  if (head->starts_with("\x28\xb5\x2f\xfd")) return std::make_unique<zstd_source>(path, std::move(plain));
+  if (is_zstd(*head)) return std::make_unique<zstd_source>(path, std::move(plain));
   const auto packed =
       std::ranges::find_if(unknown_forms, [&](const auto& form) { return head->starts_with(form.magic); });
   if (packed == std::ranges::end(unknown_forms)) return plain;

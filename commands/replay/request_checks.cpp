@@ -7,6 +7,8 @@
 #include <functional>
 #include <utility>
 
+#include "core/key_sample.hpp"
+
 namespace cenote::replay {
 
 using formats::line_request;
@@ -17,22 +19,37 @@ using simulation::chain_access;
 // ---------------------------------------------------------------------------------------------- complaints
 
 bool complaint_list::add(std::string_view kind, std::uint64_t line, std::string text) {
+  keep(kind, line, std::move(text), line_fate::left_out);
+  return false;
+}
+
+void complaint_list::note(std::string_view kind, std::uint64_t line, std::string text) {
+  keep(kind, line, std::move(text), line_fate::taken);
+}
+
+void complaint_list::keep(std::string_view kind, std::uint64_t line, std::string text, line_fate fate) {
   const auto same = std::ranges::find(all_, kind, &complaint::kind);
   if (same == all_.end()) {
-    all_.push_back({std::string(kind), line, std::move(text)});
+    all_.push_back({.kind = std::string(kind), .line = line, .text = std::move(text), .fate = fate});
   } else {
     ++same->further;
   }
-  return false;
 }
 
 std::vector<std::string> complaint_list::texts(const std::string& path) const {
   std::vector<std::string> texts;
-  for (const complaint& each : all_) {
-    const std::string further = each.further == 0 ? "" : fmt::format(" ({} more like it)", each.further);
-    texts.push_back(fmt::format("{}:{}: {}{}", path, each.line, each.text, further));
-  }
+  for (const complaint& each : all_) texts.push_back(each.text_of(path));
   return texts;
+}
+
+std::optional<std::string> complaint_list::first_reason(const std::string& path) const {
+  const auto first = std::ranges::find(all_, line_fate::left_out, &complaint::fate);
+  return first == all_.end() ? std::nullopt : std::optional(first->text_of(path));
+}
+
+std::string complaint_list::complaint::text_of(const std::string& path) const {
+  const std::string more = further == 0 ? "" : fmt::format(" ({} more like it)", further);
+  return fmt::format("{}:{}: {}{}", path, line, text, more);
 }
 
 // ---------------------------------------------------------------------------------------------- requests
@@ -56,12 +73,12 @@ bool request_checks::fits(const line_request& request, std::uint64_t block_token
   const bool too_many = request.count > fit;
   const bool too_few = request.count < request.tokens / block_tokens;
   if (!too_many && !too_few) return true;
-  complaints_.add(
-      too_many ? "too many" : "too few", request.line,
-      fmt::format("{}{} ids for {} tokens: with a block for each {} tokens there are {}; --block-tokens gives "
-                  "another number",
-                  too_few ? "only " : "", request.count, request.tokens, block_tokens, fit));
-  return !too_many;
+  std::string text = fmt::format(
+      "{}{} ids for {} tokens: with a block for each {} tokens there are {}; --block-tokens gives another number",
+      too_few ? "only " : "", request.count, request.tokens, block_tokens, fit);
+  if (too_many) return complaints_.add("too many", request.line, std::move(text));
+  complaints_.note("too few", request.line, std::move(text));
+  return true;
 }
 
 std::optional<std::uint64_t> request_checks::find_twice(std::span<const std::uint64_t> ids) {
@@ -69,7 +86,7 @@ std::optional<std::uint64_t> request_checks::find_twice(std::span<const std::uin
   if (ids.size() * 2 > places_.size()) places_.resize(std::bit_ceil(ids.size() * 2));
   const std::size_t mask = places_.size() - 1;
   for (const std::uint64_t id : ids) {
-    std::size_t at = (id * 0x9e3779b97f4a7c15ULL >> 32) & mask;
+    std::size_t at = mixed_bits(id ^ salt_) & mask;
     for (; places_[at].request == request; at = (at + 1) & mask) {
       if (places_[at].id == id) return id;
     }

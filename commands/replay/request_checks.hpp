@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/random_number.hpp"
 #include "simulation/formats/format.hpp"
 
 namespace cenote::replay {
@@ -15,20 +16,30 @@ namespace cenote::replay {
 /// Faults of lines, in kinds: the first line of each stands for all. Not thread-safe.
 class complaint_list {
  public:
-  /// False, for callers that give up then.
+  /// The reason for which a line is left out. False, for callers that give up then.
   bool add(std::string_view kind, std::uint64_t line, std::string text);
   bool add(std::uint64_t line, std::string_view text) { return add(text, line, std::string(text)); }
+  /// A fault of a line that is taken all the same. No kind is one of add().
+  void note(std::string_view kind, std::uint64_t line, std::string text);
 
   /// "FILE:LINE: text", with the number of further ones.
   [[nodiscard]] std::vector<std::string> texts(const std::string& path) const;
+  /// The first of them that left a line out, if one did.
+  [[nodiscard]] std::optional<std::string> first_reason(const std::string& path) const;
 
  private:
+  enum class line_fate : std::uint8_t { left_out, taken };
   struct complaint {
     std::string kind;
     std::uint64_t line = 0;
     std::string text;
+    line_fate fate = line_fate::left_out;
     std::uint64_t further = 0;
+
+    [[nodiscard]] std::string text_of(const std::string& path) const;
   };
+
+  void keep(std::string_view kind, std::uint64_t line, std::string text, line_fate fate);
 
   std::vector<complaint> all_;
 };
@@ -51,7 +62,8 @@ class request_checks {
   };
 
   complaint_list& complaints_;
-  std::vector<id_place> places_;  ///< never emptied: ids of other requests count as free places
+  std::vector<id_place> places_;          ///< never emptied: ids of other requests count as free places
+  std::uint64_t salt_ = random_number();  ///< of places, so that ids that all have the same cannot be made
   std::uint64_t looked_through_ = 0;
 };
 

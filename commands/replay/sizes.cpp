@@ -26,14 +26,19 @@ std::uint64_t room_for_trace() {
   return std::max(memory_to_spare(), least_room);
 }
 
+std::filesystem::path temporary_folder() {
+  std::error_code unknown;
+  std::filesystem::path folder = std::filesystem::temp_directory_path(unknown);
+  return unknown ? "/tmp" : folder;
+}
+
 machine_room room_of(const std::string& directory) {
   machine_room room;
   if (const auto limits = read_memory_limits()) {
     room.memory = std::min(limits->available, limits->cgroup.value_or(limits->available));
   }
   std::error_code failed;
-  const std::filesystem::path where =
-      directory.empty() ? std::filesystem::temp_directory_path(failed) : std::filesystem::path(directory);
+  const std::filesystem::path where = directory.empty() ? temporary_folder() : std::filesystem::path(directory);
   const auto space = std::filesystem::space(where, failed);
   if (!failed) room.disk = space.available;
   return room;

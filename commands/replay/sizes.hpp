@@ -25,6 +25,9 @@ struct machine_room {
 /// Memory that recorded requests may take: what there is to spare, and 64 MiB in any case.
 [[nodiscard]] std::uint64_t room_for_trace();
 
+/// That of TMPDIR; where there is none, /tmp.
+[[nodiscard]] std::filesystem::path temporary_folder();
+
 /// Memory that is free, within the cgroup's limit; space on the file system of `directory` (empty: that of temporary
 /// files).
 [[nodiscard]] machine_room room_of(const std::string& directory);

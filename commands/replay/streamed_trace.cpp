@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <system_error>
 #include <utility>
 
 #include "commands/replay/ctrace_file.hpp"
@@ -26,10 +25,6 @@ namespace {
 
 using formats::line_request;
 using simulation::chain_access;
-
-constexpr std::string_view apart_text =
-    "reads and writes are requests of their own, which a sample does not tell apart: it takes requests that store what "
-    "they ask for";
 
 std::unexpected<error> refuse(const std::string& path, std::uint64_t line, std::string_view reason) {
   return fail(error_code::unsupported, fmt::format("{}:{}: {}", path, line, reason));
@@ -47,6 +42,7 @@ class line_stream {
     if (!from) return std::unexpected(from.error());
     if (auto ok = lines_.read(**from, [&] { return take(); }); !ok) return std::unexpected(ok.error());
     if (auto ok = lines_.judge(out_.requests); !ok) return std::unexpected(ok.error());
+    note_untimed();
     const formats::line_requests& read = lines_.requests();
     out_.format = lines_.format()->name;
     out_.block_tokens = read.block_tokens;
@@ -82,9 +78,13 @@ class line_stream {
                     "the turns of sessions have to be put in the order of their times, and a sample takes requests in "
                     "that of the lines; `cenote trace convert` puts them in order");
     }
-    if (request.source == line_request::time_source::none) return {};
+    if (request.source == line_request::time_source::none) {
+      if (first_untimed_ == 0) first_untimed_ = request.line;
+      return {};
+    }
+    is_timed_ = true;
     if (request.unit == unit_ && request.time < time_) {
-      lines_.complaints().add(
+      lines_.complaints().note(
           "unsorted", request.line,
           "time goes back here; a sample takes the requests in the order of the lines, `cenote trace convert` sorts "
           "them");
@@ -94,9 +94,19 @@ class line_stream {
     return {};
   }
 
+  /// The other reading leaves these lines out, which is known here when all are read.
+  void note_untimed() {
+    if (!is_timed_ || first_untimed_ == 0) return;
+    lines_.complaints().note("untimed", first_untimed_,
+                             "`timestamp` is missing, though other lines have one; a sample takes such lines, and "
+                             "without --sample they are left out");
+  }
+
   const std::string& path_;
   const chain_listener& listener_;
   trace_lines lines_;
+  bool is_timed_ = false;            ///< a request has a time
+  std::uint64_t first_untimed_ = 0;  ///< its line
   time_unit unit_ = time_unit::automatic;
   double time_ = 0;
   streamed_trace out_;
@@ -156,9 +166,7 @@ class nameless_file final : public formats::ctrace::placed_bytes {
 
  private:
   result<void> make() {
-    std::error_code unknown;
-    std::filesystem::path folder = std::filesystem::temp_directory_path(unknown);
-    if (unknown) folder = "/tmp";
+    const std::filesystem::path folder = temporary_folder();
     std::string name = folder / "cenote-chains-XXXXXX";
     unique_fd file(::mkostemp(name.data(), O_CLOEXEC));
     if (!file) return fail_errno("make a file in", folder.string());
@@ -185,7 +193,7 @@ class ctrace_stream {
     nameless_file blocks;
     nameless_file ends;
     const auto passed = formats::ctrace::pass_requests(
-        file, {.blocks = blocks, .ends = ends, .room = room_of("").disk},
+        file, {.blocks = blocks, .ends = ends, .room = room_of("").disk / 2},
         [&](const simulation::trace::arrival& request, std::span<const std::uint32_t> chain,
             std::uint64_t block_tokens) { return take(request, chain, block_tokens); });
     if (!passed) return std::unexpected(passed.error().in(path_));

@@ -30,9 +30,10 @@ struct streamed_trace {
 using chain_listener = std::function<void(std::span<const std::uint64_t> chain)>;
 
 /// Reads `path` as read_trace_file() does, but in the order of its lines, without times, and in memory of a fixed size:
-/// that of the longest line (64 MiB at most) or, of a `.ctrace`, about 70 MiB, with what is older in a file without a
-/// name in the folder of temporary files, 4 bytes a reference. Keys that are no whole numbers of their own are 64 bits
-/// of a hash.
+/// that of the longest line (64 MiB at most, and about 16 times as much for its parser) or, of a `.ctrace`, about 70
+/// MiB and 30 bytes a block of the longest request, with what is older in a file without a name in the folder of
+/// temporary files, 4 bytes a reference, half of its free space at most. Keys that are no whole numbers of their own
+/// are 64 bits of a hash.
 ///
 /// Fails as read_trace_file() does, and where the requests have another order than the lines, or store something else
 /// than they ask for (unsupported), where a line or a request is too long (limit_exceeded), and where there is no room

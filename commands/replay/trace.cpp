@@ -67,8 +67,8 @@ class reader {
   }
 
  private:
-  void complain(std::string_view kind, std::uint64_t line, std::string text) {
-    lines_.complaints().add(kind, line, std::move(text));
+  void note(std::string_view kind, std::uint64_t line, std::string text) {
+    lines_.complaints().note(kind, line, std::move(text));
   }
 
   // ---- times
@@ -105,8 +105,8 @@ class reader {
     drop_untimed();
     follow_delays();
     if (is_given() || guessed == units.end() || requests_.empty()) return;
-    complain("since 1970", requests_.front().line,
-             fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", unit.name));
+    note("since 1970", requests_.front().line,
+         fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", unit.name));
   }
 
   static const unit_of_time& unit_of(const raw_request& request, const unit_of_time& usual) {
@@ -199,7 +199,7 @@ class reader {
       const bool is_delayed = each.source == time_source::delay;
       // A request behind that of a later line was put there.
       if (each.time_us < latest && each.line >= last_line && !is_delayed) {
-        complain("unsorted", each.line, "time goes back here; the requests are put in the order of their times");
+        note("unsorted", each.line, "time goes back here; the requests are put in the order of their times");
       }
       latest = std::max(latest, each.time_us);
       last_line = std::max(last_line, each.line);
@@ -213,14 +213,14 @@ class reader {
     const auto count = static_cast<double>(requests_.size());
     const std::uint64_t line = requests_.front().line;
     if (requests_.size() >= many && span > 0 && count / span > densest) {
-      complain("dense", line,
-               fmt::format("{} requests in {:.1f} s: if `timestamp` counts seconds, say --time-unit s",
-                           requests_.size(), span));
+      note("dense", line,
+           fmt::format("{} requests in {:.1f} s: if `timestamp` counts seconds, say --time-unit s", requests_.size(),
+                       span));
     } else if (span / count > 3600) {
-      complain("thin", line,
-               fmt::format("one request in {:.1f} hours: if `timestamp` counts microseconds or nanoseconds, say "
-                           "--time-unit us or ns",
-                           span / count / 3600));
+      note("thin", line,
+           fmt::format("one request in {:.1f} hours: if `timestamp` counts microseconds or nanoseconds, say "
+                       "--time-unit us or ns",
+                       span / count / 3600));
     }
   }
 

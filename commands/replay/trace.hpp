@@ -22,8 +22,8 @@ namespace cenote {
 [[nodiscard]] std::vector<std::string> format_names();
 
 struct trace_reading {
-  /// One of formats::table(), or `cenote`; `auto`: that of the first line that is one's, as `cenote` is in any case
-  /// where nothing is given; else `mooncake`.
+  /// One of formats::table(), or `cenote`; `auto`: that of the first good line that is one's, as `cenote` is in any
+  /// case where nothing is given; else `mooncake`.
   std::string_view format{};
   std::uint64_t block_tokens = 0;  ///< 0: those of the format
   time_unit unit = time_unit::automatic;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,17 +23,30 @@
 
 namespace cenote::replay {
 
+/// The reason for which a sample refuses a trace.
+inline constexpr std::string_view apart_text =
+    "reads and writes are requests of their own, which a sample does not tell apart: it takes requests that store what "
+    "they ask for";
+
 /// Reads the lines of one file. Requests have no times yet. `path` and `reading` outlive it. Not thread-safe.
 class trace_lines {
  public:
   /// Called when requests came that make sense, and may take them: take_requests(). Its error ends the reading.
   using request_listener = std::function<result<void>()>;
 
+  /// Of memory beside the requests.
+  struct bounds {
+    std::size_t line = std::size_t{64} << 20;      ///< bytes of one, or without a listener a sixteenth of the room
+    std::size_t undecided = std::size_t{1} << 20;  ///< ids before the tokens of a block are known; then a line's more
+    std::optional<std::uint64_t> room{};           ///< bytes; none: what the machine has
+  };
+
   trace_lines(const std::string& path, const trace_reading& reading, formats::key_naming naming);
+  trace_lines(const std::string& path, const trace_reading& reading, formats::key_naming naming, const bounds& limits);
 
   /// All lines. Without a listener the requests of all of them stay here; refused is what takes more memory than there
-  /// is (limit_exceeded), where it follows from the first lines before the others are read. With one no line may have
-  /// more than 64 MiB.
+  /// is (limit_exceeded), where it follows from the first lines before the others are read, and a line that is too
+  /// long. With one a format whose requests wait for later lines is refused (unsupported).
   [[nodiscard]] result<void> read(byte_source& source, const request_listener& listener = {});
 
   [[nodiscard]] formats::line_requests& requests() noexcept { return read_; }
@@ -56,16 +70,22 @@ class trace_lines {
 
  private:
   [[nodiscard]] result<void> take_line(std::string_view line, std::uint64_t number);
+  [[nodiscard]] bool is_sample_full() const noexcept;
   [[nodiscard]] result<void> decide();
   void take_fitting_size();
   void reserve_ids();
   [[nodiscard]] result<void> check_memory() const;
   [[nodiscard]] result<void> check_whole_file() const;
   [[nodiscard]] std::uint64_t needed_bytes() const noexcept;
+  [[nodiscard]] result<void> refuse_ctrace() const;
   [[nodiscard]] result<void> refuse_array(std::uint64_t line) const;
   void open(const formats::format& format);
+  void close();
+  [[nodiscard]] result<void> read_lines(byte_source& source, const request_listener& listener);
+  [[nodiscard]] std::size_t longest_line() const noexcept;
   bool parse(std::string_view line, std::uint64_t number);
   bool parse_json(std::string_view line, std::uint64_t number);
+  bool fits_own_size(std::size_t count);
   bool judge_from(std::size_t count);
   bool judge_one(formats::line_request& request);
   [[nodiscard]] result<void> end();
@@ -75,10 +95,12 @@ class trace_lines {
   simdjson::dom::parser parser_;
   const formats::format* format_ = nullptr;  ///< none until a line is recognized
   std::unique_ptr<formats::line_format> reader_;
+  const bounds bounds_;
   bool has_usual_lines_ = false;
+  bool has_open_writes_ = false;  ///< requests wait for later lines
   bool is_streamed_ = false;
-  bool is_decided_ = false;  ///< the tokens of a block are known
-  formats::line_requests read_;
+  bool is_decided_ = false;      ///< the tokens of a block are known
+  formats::line_requests read_;  ///< its size of a block and form of ids: those of good lines
   std::vector<formats::line_request>& requests_ = read_.requests;
   huge_vector<std::uint64_t>& ids_ = read_.ids;
   complaint_list complaints_;

@@ -16,7 +16,7 @@ line_result bailian::take(const simdjson::dom::element& object, std::uint64_t li
   line_request request{.line = line, .first = target.ids.size()};
   if (auto ok = take_time(object, "timestamp", request); !ok) return ok;
   if (auto ok = take_tokens(object, "input_length", request.tokens); !ok) return ok;
-  if (auto ok = take_ids(object, "hash_ids", target.ids); !ok) return ok;
+  if (auto ok = take_ids(object, "hash_ids", target); !ok) return ok;
   request.count = target.ids.size() - request.first;
   if (target.naming == key_naming::numbered) request.session = session_of(object);
   std::uint64_t parent_number = 0;

@@ -179,7 +179,12 @@ class whole_chains {
   }
   [[nodiscard]] result<void> state() const { return {}; }
 
-  [[nodiscard]] trace::numbered take() noexcept { return std::move(parts_); }
+  [[nodiscard]] trace::numbered take() noexcept {
+    firsts_ = {};
+    users_ = {};
+    runs_ = {};
+    return std::move(parts_);
+  }
 
  private:
   trace::numbered parts_;
@@ -706,8 +711,16 @@ class file_reader {
   [[nodiscard]] std::uint64_t memory_needed() const noexcept {
     constexpr std::uint64_t request_bytes = sizeof(trace::arrival) + sizeof(trace::entry) + sizeof(std::size_t);
     constexpr std::uint64_t reference_bytes = sizeof(std::uint32_t) + sizeof(std::uint64_t);
-    return header_.requests * request_bytes + header_.references * reference_bytes +
-           header_.blocks * sizeof(std::uint64_t) + most_raw + name_bytes();
+    return header_.requests * request_bytes + header_.references * reference_bytes + header_.blocks * block_bytes() +
+           most_raw + name_bytes();
+  }
+
+  /// Its identity; with those of a file its last user and the run of its identity, which may be moved as it grows,
+  /// else what a cut makes of both.
+  [[nodiscard]] std::uint64_t block_bytes() const noexcept {
+    constexpr std::uint64_t run_bytes = 2 * sizeof(std::pair<std::uint64_t, std::uint64_t>);
+    const bool has_identities = (header_.flags & flag_identities) != 0;
+    return sizeof(std::uint64_t) + sizeof(std::uint32_t) + (has_identities ? run_bytes : sizeof(std::uint64_t));
   }
 
   /// Names are fewer than requests.

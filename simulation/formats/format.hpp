@@ -59,6 +59,9 @@ enum class key_naming : std::uint8_t {
   hashed,    ///< 64 bits of a hash, without a table; all sessions are one
 };
 
+/// The form in which a trace's ids are written where it may be text: a number is no name of a text.
+enum class id_form : std::uint8_t { unknown, numbers, text };
+
 /// The requests of lines. `ids` are those of all, one after the other.
 struct line_requests {
   std::vector<line_request> requests;
@@ -67,7 +70,8 @@ struct line_requests {
   key_sharing sharing = key_sharing::within_instance;
   key_naming naming = key_naming::numbered;
   std::uint64_t block_tokens = simulation::trace::tokens_per_block;
-  bool has_block_tokens = false;  ///< by an option, or by a line
+  bool has_block_tokens = false;    ///< by an option, or by a line
+  id_form form = id_form::unknown;  ///< of the ids of earlier lines
 };
 
 /// The reason for which a line is a bad one. Lines with the same `kind` have the same fault.

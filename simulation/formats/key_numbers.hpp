@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "core/key_sample.hpp"
+#include "core/random_number.hpp"
 #include "simulation/formats/format.hpp"
 
 namespace cenote::formats {
@@ -28,11 +29,12 @@ class key_numbers {
     bool operator==(const pair&) const = default;
   };
   struct pair_hash {
+    pair_hash() : salt(random_number()) {}
     std::size_t operator()(const pair& value) const noexcept {
-      std::uint64_t word = value.parent * 0x9e3779b97f4a7c15ULL ^ (value.parent >> 29);
-      word = (word ^ value.key) * 0xbf58476d1ce4e5b9ULL;
-      return word ^ (word >> 31);
+      return mixed_bits(mixed_bits(value.parent ^ salt) ^ value.key);
     }
+
+    std::uint64_t salt;  ///< so that keys that all have the same place cannot be made
   };
 
   std::unordered_map<pair, std::uint64_t, pair_hash> numbers_;

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/text.hpp"
+
 namespace cenote::formats {
 
 namespace {
@@ -43,6 +45,14 @@ std::optional<double> number_of(const element& value) {
     return std::nullopt;
   }
   return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+/// A value as it is written, cut.
+std::string short_text(const element& value) {
+  constexpr std::size_t most = 64;  // bytes
+  const std::string text = simdjson::minify(value);
+  const std::string_view cut = cut_text(text, most);
+  return fmt::format("{}{}", cut, cut.size() < text.size() ? "…" : "");
 }
 
 }  // namespace
@@ -128,8 +138,7 @@ line_result take_tokens(const element& object, std::string_view name, std::uint6
   return {};
 }
 
-line_result take_ids(const element& object, std::string_view name, huge_vector<std::uint64_t>& ids, text_ids* texts,
-                     key_naming naming) {
+line_result take_ids(const element& object, std::string_view name, line_requests& target, text_ids* texts) {
   const auto value = member_of(object, name);
   if (!value) return bad(fmt::format("`{}` is missing", name));
   simdjson::dom::array list;
@@ -142,12 +151,28 @@ line_result take_ids(const element& object, std::string_view name, huge_vector<s
     numbers += id ? 1 : 0;
     if (texts != nullptr && each.get(text) == SUCCESS) {
       ++words;
-      id = texts->number(text, naming);
+      id = texts->number(text, target.naming);
     }
-    if (!id) return bad("id", fmt::format("`{}` holds {}, not a block's id", name, simdjson::minify(each)));
-    ids.push_back(*id);
+    if (!id) return bad("id", fmt::format("`{}` holds {}, not a block's id", name, short_text(each)));
+    target.ids.push_back(*id);
   }
   if (numbers > 0 && words > 0) return bad("id forms", fmt::format("`{}` holds numbers beside text", name));
+  if (texts == nullptr || numbers + words == 0) return {};
+  const id_form form = words > 0 ? id_form::text : id_form::numbers;
+  if (target.form != id_form::unknown && target.form != form) {
+    return bad("id forms", fmt::format("`{}` holds {}, those of earlier lines {}", name, words > 0 ? "text" : "numbers",
+                                       words > 0 ? "numbers" : "text"));
+  }
+  target.form = form;
+  return {};
+}
+
+line_result take_instance(const element& object, std::string_view name, std::string_view& target) {
+  constexpr std::size_t longest = 1'024;  // bytes: as many names as there are instances stay in memory
+  const auto text = text_member(object, name);
+  if (!text) return bad(fmt::format("`{}` is missing, or no text", name));
+  if (text->size() > longest) return bad(fmt::format("`{}` has over {} bytes", name, longest));
+  target = *text;
   return {};
 }
 

@@ -73,10 +73,13 @@ class text_ids {
 /// Input tokens: a whole number of 0 to most_tokens, also as 512.0 or as text.
 [[nodiscard]] line_result take_tokens(const simdjson::dom::element& object, std::string_view name,
                                       std::uint64_t& target);
-/// Appends a list of ids: whole numbers of 64 bits, with a sign or without. Text is taken where there are `texts`.
-[[nodiscard]] line_result take_ids(const simdjson::dom::element& object, std::string_view name,
-                                   huge_vector<std::uint64_t>& ids, text_ids* texts = nullptr,
-                                   key_naming naming = key_naming::numbered);
+/// Appends a list of ids: whole numbers of 64 bits, with a sign or without. Text is taken where there are `texts`, and
+/// then all ids of a trace are of one form.
+[[nodiscard]] line_result take_ids(const simdjson::dom::element& object, std::string_view name, line_requests& target,
+                                   text_ids* texts = nullptr);
+/// The name of an instance: text of at most 1,024 bytes, good as long as the line is.
+[[nodiscard]] line_result take_instance(const simdjson::dom::element& object, std::string_view name,
+                                        std::string_view& target);
 
 /// A mask of at most `limit` blocks: a whole number of those in front, or a list of true and false.
 [[nodiscard]] line_result take_mask(const simdjson::dom::element& object, std::string_view name, std::size_t limit,

@@ -57,7 +57,7 @@ line_result mooncake::take_turn(const element& object, std::uint64_t line, std::
   if (ids.empty()) return bad(fmt::format("`{}` is missing", id_names.front()));
   if (auto ok = take_clock(object, session, request); !ok) return ok;
   if (auto ok = take_tokens(object, tokens, request.tokens); !ok) return ok;
-  if (auto ok = take_ids(object, ids, target.ids, &texts_, target.naming); !ok) return ok;
+  if (auto ok = take_ids(object, ids, target, &texts_); !ok) return ok;
   request.count = target.ids.size() - request.first;
   request.session = session.value_or(0);
   target.requests.push_back(request);

@@ -43,12 +43,12 @@ line_result tair_log::take(const element& object, std::uint64_t line, line_reque
   const auto type = text_member(object, "type");
   if (!type) return bad("`type` is missing, or no text");
   if (!recognizes(object)) return {};  // another event, which is no request
-  const auto instance = text_member(object, "source");
-  if (!instance) return bad("`source` is missing, or no text");
+  std::string_view instance;
+  if (auto ok = take_instance(object, "source", instance); !ok) return ok;
   if (auto ok = take_time(object, "trigger_time_us", request); !ok) return ok;
   if (*type == finish_type) return take_finish(object, request, target);
-  if (auto ok = take_ids(object, "keys", target.ids); !ok) return ok;
-  request.instance = names_.number(*instance, target);
+  if (auto ok = take_ids(object, "keys", target); !ok) return ok;
+  request.instance = names_.number(instance, target);
   request.count = target.ids.size() - request.first;
   request.tokens = request.count * target.block_tokens;
   names_.separate(request.instance, target, request.first);

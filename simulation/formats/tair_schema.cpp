@@ -25,13 +25,13 @@ bool tair_schema::recognizes(const simdjson::dom::element& object) {
 
 line_result tair_schema::take(const simdjson::dom::element& object, std::uint64_t line, line_requests& target) {
   line_request asked{.line = line, .first = target.ids.size()};
-  const auto instance = text_member(object, "instance_id");
-  if (!instance) return bad("`instance_id` is missing, or no text");
+  std::string_view instance;
+  if (auto ok = take_instance(object, "instance_id", instance); !ok) return ok;
   if (text_member(object, "query_type").value_or("prefix_match") != "prefix_match") {
     return bad("`query_type` is another one than prefix_match");
   }
   if (auto ok = take_time(object, times, asked); !ok) return ok;
-  if (auto ok = take_ids(object, "keys", target.ids); !ok) return ok;
+  if (auto ok = take_ids(object, "keys", target); !ok) return ok;
   asked.count = target.ids.size() - asked.first;
   asked.tokens = asked.count * target.block_tokens;
   if (has(object, "input_len")) {
@@ -41,11 +41,11 @@ line_result tair_schema::take(const simdjson::dom::element& object, std::uint64_
   if (auto ok = take_leading(object, engine_mask, asked.count, asked.engine_blocks); !ok) return ok;
   stored.first = target.ids.size();
   if (has(object, "total_keys")) {
-    if (auto ok = take_ids(object, "total_keys", target.ids); !ok) return ok;
+    if (auto ok = take_ids(object, "total_keys", target); !ok) return ok;
   }
   stored.count = target.ids.size() - stored.first;
   stored.tokens = stored.count * target.block_tokens;
-  asked.instance = stored.instance = names_.number(*instance, target);
+  asked.instance = stored.instance = names_.number(instance, target);
   names_.separate(asked.instance, target, asked.first);
   const std::span keys = std::span(target.ids).subspan(asked.first);
   if (stored.count == 0 || std::ranges::equal(keys.first(asked.count), keys.subspan(asked.count))) {

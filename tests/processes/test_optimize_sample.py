@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node import ROOT, run_cenote
+from node import ROOT, node_environment, run_cenote
 
 TRACES = ROOT / "tests/data/optimizer"
 RECORDED = ROOT / "tests/data/traces"
@@ -111,6 +112,17 @@ def test_the_table_and_the_page_have_the_errors(tmp_path: Path) -> None:
     assert "± 0.00 points" in page.read_text()
 
 
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_a_request_that_holds_nearly_all_blocks_has_points_with_each_seed(tmp_path: Path, seed: int) -> None:
+    trace, blocks = tmp_path / "prefixes.jsonl", 20_000
+    with trace.open("w") as out:
+        for i in range(1, 11):
+            ids = list(range(1, blocks * i // 10 + 1))
+            out.write(json.dumps({"timestamp": i, "input_length": 512 * len(ids), "hash_ids": ids}) + "\n")
+    found = curve(trace, "--sample", "--sample-blocks", "1024", "--sample-seed", str(seed))
+    assert max(points(found)) >= blocks
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -139,6 +151,32 @@ def test_reads_that_store_nothing_are_refused_with_their_line() -> None:
     ended = run_cenote("optimize", "curve", TRACES / "tair-log.jsonl", "--sample")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "tair-log.jsonl:1: reads and writes are requests of their own" in ended.stderr
+
+
+def test_a_packed_ctrace_is_named_as_one(tmp_path: Path) -> None:
+    converted, packed = tmp_path / "t.ctrace", tmp_path / "t.ctrace.gz"
+    ended = run_cenote("trace", "convert", TRACES / "mooncake.jsonl", "--out", converted)
+    assert ended.returncode == 0, ended.stderr
+    packed.write_bytes(gzip.compress(converted.read_bytes()))
+    for sample in ((), ("--sample",)):
+        ended = run_cenote("optimize", "curve", packed, *sample)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert "t.ctrace.gz is a .ctrace file that is packed, or comes through a pipe" in ended.stderr
+
+
+def test_a_folder_of_temporary_files_that_is_not_there_leaves_the_usual_one(tmp_path: Path) -> None:
+    converted = tmp_path / "t.ctrace"
+    trace = tmp_path / "long.jsonl"
+    with trace.open("w") as out:  # more references than stay in memory
+        for i in range(1, 50):
+            ids = list(range(1, 100_001))
+            out.write(json.dumps({"timestamp": i, "input_length": 512 * len(ids), "hash_ids": ids}) + "\n")
+    ended = run_cenote("trace", "convert", trace, "--out", converted)
+    assert ended.returncode == 0, ended.stderr
+    ended = run_cenote(
+        "optimize", "curve", converted, "--sample", env={**node_environment(), "TMPDIR": str(tmp_path / "none")}
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_a_log_larger_than_memory_is_refused_by_its_size_and_the_sample_is_offered(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 #include "transport/local/trace_spans.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -61,7 +62,8 @@ std::vector<std::byte> encode(const span_batch& batch) {
 
 result<span_batch> decode_spans(std::span<const std::byte> payload) {
   byte_reader input(payload);
-  span_batch made{.spans = {}, .dropped = input.get<std::uint32_t>()};
+  // A frame's word alone may not set a counter of the node's to anything.
+  span_batch made{.spans = {}, .dropped = std::min(input.get<std::uint32_t>(), span_batch::largest_dropped)};
   const auto count = input.get<std::uint32_t>();
   if (count > span_batch::capacity) return fail(error_code::malformed, "a frame has too many spans");
   made.spans.reserve(count);

@@ -38,16 +38,17 @@ struct trace_span {
 /// Spans of one frame.
 struct span_batch {
   std::vector<trace_span> spans;
-  std::uint32_t dropped = 0;  ///< by the client since its last frame, for want of room
+  std::uint32_t dropped = 0;  ///< by the client since its last frame, for want of room or because they make no sense
 
   static constexpr std::size_t capacity = 256;
+  static constexpr std::uint32_t largest_dropped = 65'536;
 };
 
 /// False: the node refuses it, with all others of its frame.
 [[nodiscard]] bool is_sane(const trace_span& span) noexcept;
 
 [[nodiscard]] std::vector<std::byte> encode(const span_batch& batch);
-/// Errors: malformed.
+/// Of `dropped` no more than largest_dropped counts. Errors: malformed.
 [[nodiscard]] result<span_batch> decode_spans(std::span<const std::byte> payload);
 
 }  // namespace cenote::local

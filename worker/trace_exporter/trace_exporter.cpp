@@ -154,9 +154,8 @@ class trace_exporter::exporting_loop : public std::enable_shared_from_this<expor
 
   /// Again and again while the collector is away, up to a bound; at the stop it goes back to those that wait.
   void deliver(waiting_spans batch) {
-    const std::string body = body_of(batch);
     for (int tried = 1; tried <= tries_of_batch; ++tried) {
-      const post_outcome outcome = post(body, options_.post_limit, stopping_.get_token());
+      const post_outcome outcome = post(batch, options_.post_limit, stopping_.get_token());
       if (outcome.fate == post_result::away && stopping_.stop_requested()) return put_back(std::move(batch));
       note(outcome);
       if (outcome.fate != post_result::away) return settle(batch, outcome);
@@ -165,13 +164,14 @@ class trace_exporter::exporting_loop : public std::enable_shared_from_this<expor
     settle(batch, {});
   }
 
-  post_outcome post(const std::string& body, milliseconds limit, const std::stop_token& stop) const {
+  post_outcome post(const waiting_spans& batch, milliseconds limit, const std::stop_token& stop) const {
     std::string said;
     const auto take = [&said](std::string_view part) {
       said.append(part.substr(0, most_answer_bytes - said.size()));
       return said.size() < most_answer_bytes;
     };
     try {
+      const std::string body = body_of(batch);
       const auto answer = http::follow_service(
           options_.collector, {.method = "POST", .target = options_.target, .body = body}, limit, take, stop);
       return judge(answer, said);
@@ -218,7 +218,7 @@ class trace_exporter::exporting_loop : public std::enable_shared_from_this<expor
       waiting_spans batch = take_batch();
       if (batch.empty()) return;
       const auto left = std::chrono::duration_cast<milliseconds>(stop_by_ - steady_clock::now());
-      const post_outcome outcome = left.count() > 0 ? post(body_of(batch), left, {}) : post_outcome();
+      const post_outcome outcome = left.count() > 0 ? post(batch, left, {}) : post_outcome();
       if (outcome.fate == post_result::away) return put_back(std::move(batch));
       settle(batch, outcome);
     }

@@ -59,6 +59,14 @@ BOOST_AUTO_TEST_CASE(spans_arrive_as_they_were_sent) {
   BOOST_TEST((got->spans[1].kind == span_kind::load));
 }
 
+BOOST_AUTO_TEST_CASE(a_count_that_no_client_reaches_is_cut) {
+  for (const std::uint32_t dropped : {65'536U, 65'537U, ~0U}) {
+    const auto got = decode_spans(encode(span_batch{.spans = {}, .dropped = dropped}));
+    BOOST_REQUIRE(got);
+    BOOST_TEST(got->dropped == 65'536U);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_longest_batch_fits_a_frame) {
   const auto bytes = encode(span_batch{.spans = std::vector<trace_span>(span_batch::capacity, example())});
   BOOST_TEST(bytes.size() < max_frame - sizeof(frame_header));

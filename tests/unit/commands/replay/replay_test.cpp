@@ -205,6 +205,35 @@ BOOST_AUTO_TEST_CASE(bad_lines_among_the_first_ones_do_not_decide_on_the_tokens_
   BOOST_TEST(read.requests.distinct() == 2U);  // the last block is not full
 }
 
+BOOST_AUTO_TEST_CASE(what_a_bad_line_has_is_not_taken_for_all_others) {
+  std::string good;
+  for (int i = 0; i < 30; ++i) good += line_of(std::to_string(i), 100 + static_cast<std::uint64_t>(i));
+  for (const std::string_view bad : {R"({"block_size": 1, "hash_ids": [1]})",
+                                     R"({"timestamp": 1, "block_size": 1, "input_length": 1, "hash_ids": [1, 2]})",
+                                     R"({"timestamp": 1, "block_size": 1, "input_length": 2, "hash_ids": [3, 3]})",
+                                     R"({"chat_id": 1, "hash_ids": [1]})",
+                                     R"({"type": "StartWriteCache", "source": "a", "trigger_time_us": 1, "keys": []})",
+                                     R"({"turns": [{"timestamp": 1, "input_length": 512, "hash_ids": ["a"]}, 5]})"}) {
+    const auto read = read_text(std::string(bad) + "\n" + good, {.format = "auto"});
+    BOOST_TEST(read.format == "mooncake", bad);
+    BOOST_TEST(read.instances.empty(), bad);
+    BOOST_TEST(read.requests.block_tokens() == 512U, bad);
+    BOOST_TEST(read.requests.requests().size() == 30U, bad);
+    BOOST_TEST(read.left_out == 1U, bad);
+    BOOST_TEST(read.warnings.size() == 1U, bad);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ids_of_another_form_than_the_first_are_left_out) {
+  const std::string text = "{\"timestamp\": 5, \"input_length\": 512, \"hash_ids\": [\"a\"]}\n";
+  const auto of_text = read_text(text + line_of("6", 1), {.allow_left_out = true});
+  BOOST_TEST(of_text.requests.requests().size() == 1U);
+  BOOST_TEST(warning_of(of_text) == "2: `hash_ids` holds numbers, those of earlier lines text");
+  const auto of_numbers = read_text(line_of("5", 1) + text, {.allow_left_out = true});
+  BOOST_TEST(of_numbers.requests.requests().size() == 1U);
+  BOOST_TEST(warning_of(of_numbers) == "2: `hash_ids` holds text, those of earlier lines numbers");
+}
+
 BOOST_AUTO_TEST_CASE(a_unit_that_is_likely_wrong_is_said) {
   std::string dense;
   for (int i = 0; i < 4'000; ++i) dense += line_of(std::to_string(i / 4));

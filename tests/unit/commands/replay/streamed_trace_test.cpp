@@ -137,6 +137,26 @@ BOOST_AUTO_TEST_CASE(time_that_goes_back_is_said_and_the_lines_keep_their_order)
   BOOST_TEST(taken.outcome->warnings.front().find("time goes back here") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(lines_without_a_time_among_others_are_taken_and_named) {
+  const std::string timeless = "{\"input_length\": 512, \"hash_ids\": [9]}\n";
+  const trace_file alike(timeless + timeless);
+  BOOST_TEST(stream(alike.path).outcome->warnings.empty());
+  for (const std::string& text : {line(5, "1", 512) + timeless, timeless + line(5, "1", 512)}) {
+    const trace_file file(text);
+    const auto taken = stream(file.path);
+    BOOST_REQUIRE(taken.outcome.has_value());
+    BOOST_TEST(taken.all.size() == 2U);
+    BOOST_REQUIRE(taken.outcome->warnings.size() == 1U);
+    BOOST_TEST(taken.outcome->warnings.front().find("`timestamp` is missing, though") != std::string::npos);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_bad_lines_and_those_of_another_form_have_is_judged_as_in_the_whole_file) {
+  std::string text = "{\"block_size\": 1, \"hash_ids\": [1]}\n";
+  for (int i = 0; i < 30; ++i) text += line(i, std::to_string(i + 1), 512);
+  check_same(trace_file(text + "{\"timestamp\": 31, \"input_length\": 512, \"hash_ids\": [\"a\"]}\n").path);
+}
+
 BOOST_AUTO_TEST_CASE(what_has_another_order_than_its_lines_is_refused) {
   const std::string turns = R"({"session_id": 1, "turns": [{"timestamp": 1, "input_length": 512, "hash_ids": [1]},)"
                             R"( {"timestamp": 9, "input_length": 512, "hash_ids": [2]}]})"

@@ -316,6 +316,25 @@ BOOST_AUTO_TEST_CASE(what_takes_too_much_memory_is_refused_before_it_is_read) {
   BOOST_TEST(fault_of(file, {.most_bytes = 1'000}).find("bytes of memory, and there are 1000") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(the_memory_of_blocks_with_identities_counts_what_is_checked_of_them) {
+  constexpr std::uint64_t blocks = 1'000;
+  trace made(16);
+  std::vector<std::uint64_t> ids;
+  for (std::uint64_t i = 0; i < blocks; ++i) ids.push_back(i * 3);
+  made.add({.tokens = 16 * blocks}, ids);
+  const auto needed = [&](const file_bytes& file) {
+    std::uint64_t low = 0, high = std::uint64_t{1} << 30;
+    while (low + 1 < high) {
+      const std::uint64_t middle = (low + high) / 2;
+      (fault_of(file, {.most_bytes = middle}).empty() ? high : low) = middle;
+    }
+    return high;
+  };
+  const std::uint64_t kept = needed(encoded(made));
+  BOOST_TEST(kept - needed(encoded(made, {.seed = 5})) == blocks * 24);  // two runs, less a new number
+  BOOST_TEST(kept >= (std::uint64_t{16} << 20) + blocks * (12 + 8 + 36));
+}
+
 BOOST_AUTO_TEST_CASE(requests_are_passed_on_as_they_are_read_whole_however_few_stay_in_memory) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     BOOST_TEST_CONTEXT("seed " << seed) {

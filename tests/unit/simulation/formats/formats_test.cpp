@@ -172,6 +172,11 @@ BOOST_AUTO_TEST_CASE(members_that_make_no_sense_are_faults) {
   BOOST_TEST(fault("tair-log", log_line("StartWriteCache", R"("keys": [1])")) ==
              "`write_session_id` is missing, or no text");
   BOOST_TEST(fault("tair-log", log_line("GetCacheLocation", R"("keys": {})")) == "`keys` is no list");
+  BOOST_TEST(fault("bailian", R"({"chat_id": 1, "timestamp": 1, "input_length": 5, "hash_ids": [")" +
+                                  std::string(100'000, 'x') + R"("]})") ==
+             "`hash_ids` holds \"" + std::string(63, 'x') + "…, not a block's id");
+  BOOST_TEST(fault("tair-schema", R"({"instance_id": ")" + std::string(1'025, 'x') +
+                                      R"(", "timestamp_us": 1, "keys": [1]})") == "`instance_id` has over 1024 bytes");
 }
 
 BOOST_AUTO_TEST_CASE(other_names_and_forms_of_the_same_members_are_taken) {

@@ -3,11 +3,14 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
 
+#include <array>
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -17,6 +20,7 @@
 #include <vector>
 
 #include "core/unique_fd.hpp"
+#include "tests/support/allocations.hpp"
 #include "tests/unit/worker/trace_exporter/example_spans.hpp"
 
 namespace cenote::traces::trace_exporter_test {
@@ -130,6 +134,18 @@ std::unique_ptr<trace_exporter> started(exporter_options options) {
   return std::move(*made);
 }
 
+std::atomic<int> faults = 0;
+
+/// Of the exporter's thread the second allocation: behind that of its batch that of the document.
+bool fails_once() noexcept {
+  thread_local int allocated = 0;
+  std::array<char, 16> name{};
+  ::pthread_getname_np(::pthread_self(), name.data(), name.size());
+  if (std::string_view(name.data()) != "trace-exporter" || ++allocated != 2) return false;
+  ++faults;
+  return true;
+}
+
 std::uint64_t dropped_of(const trace_report& report) {
   return report.dropped_full + report.dropped_away + report.dropped_refused + report.dropped_at_stop;
 }
@@ -165,6 +181,15 @@ BOOST_AUTO_TEST_CASE(spans_go_in_batches) {
 
 BOOST_AUTO_TEST_CASE(a_collector_that_has_no_time_is_asked_again) {
   const auto report = report_of([](int number) { return number < 3 ? refusal(503) : std::string(good); });
+  BOOST_TEST(report.exported == 10U);
+  BOOST_TEST(dropped_of(report) == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(without_memory_for_a_document_it_is_made_again_later) {
+  test::set_allocation_fault(&fails_once);
+  const auto report = report_of([](int) { return std::string(good); });
+  test::set_allocation_fault(nullptr);
+  BOOST_TEST(faults == 1);
   BOOST_TEST(report.exported == 10U);
   BOOST_TEST(dropped_of(report) == 0U);
 }
