@@ -20,10 +20,10 @@ struct socket_pair {
   socket_pair() {
     std::array<int, 2> ends{};
     BOOST_REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0);
-    near = unique_fd(ends[0]);
-    far = unique_fd(ends[1]);
+    server = unique_fd(ends[0]);
+    client = unique_fd(ends[1]);
   }
-  unique_fd near, far;
+  unique_fd server, client;
 };
 
 /// A worker's attachments whose actors work only in run(); the keeper is gone. The client is this process.
@@ -89,10 +89,10 @@ struct attachments_fixture : actor_fixture {
   }
 
   socket_pair ends;
-  connection client{.socket = std::move(ends.near),
+  connection client{.socket = std::move(ends.server),
                     .peer = {::getpid(), ::geteuid(), ::getegid()},
-                    .out = local::outbox(ends.near.get())};
-  local::keeper_link keeper{socket_pair().near};
+                    .out = local::outbox(ends.server.get())};
+  local::keeper_link keeper{socket_pair().server};
   node_actor supervisor;
   std::unique_ptr<data_path> path = data_path::start(system(), {}).value();
   std::shared_ptr<local::event_loop> loop{local::event_loop::start("test-sockets").value()};

@@ -1,9 +1,9 @@
-// How much less a test repeats under sanitizers: their faults show in few steps, which take several times as long.
+// Counts of steps under sanitizers: faults show in few of them, which take several times as long.
 #pragma once
 
 namespace cenote::testing {
 
-/// What a step costs under this build's sanitizer, roughly, in steps without one. A count of steps is divided by it.
+/// The rough cost of a step under the sanitizer of this build, in steps without one. Counts of steps are divided by it.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr int step_cost = 10;
 #elif defined(__SANITIZE_ADDRESS__)

@@ -31,7 +31,7 @@ struct fixture {
     const full_key full = key_of(n);
     return {.instance = 1, .group = 0, .token = n, .full = full, .key = reduce_key(full.view(), 0), .memory = memory};
   }
-  void put(const transfer& what) { of.put(std::span(&what, 1), {.steady = now, .boot = boot_now}); }
+  void put(const transfer& block) { of.put(std::span(&block, 1), {.steady = now, .boot = boot_now}); }
   void put(std::uint64_t n) { put(one(n)); }
   void get(std::uint64_t n) {
     const transfer what = one(n);
