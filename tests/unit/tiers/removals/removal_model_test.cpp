@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(a_put_that_was_given_up_has_to_be_followed_by_a_deletion) {
 }
 
 BOOST_AUTO_TEST_CASE(removals_that_a_server_has_not_confirmed_have_to_outlive_their_worker) {
-  need<redis_world>(&redis_rules::keeps_book, "the book", 100);
+  need<redis_world>(&redis_rules::keeps_book, "the book", 130);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
