@@ -38,6 +38,7 @@ void complaint_list::keep(std::string_view kind, std::uint64_t line, std::string
 
 std::vector<std::string> complaint_list::texts(const std::string& path) const {
   std::vector<std::string> texts;
+  texts.reserve(all_.size());
   for (const complaint& each : all_) texts.push_back(each.text_of(path));
   return texts;
 }
