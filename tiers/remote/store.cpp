@@ -33,9 +33,9 @@ void store::get(std::span<const transfer> blocks, steady_time now) {
   for (const transfer& each : blocks) begin({.what = each, .up = true}, now);
 }
 
-void store::begin(moving begun, steady_time now) {
-  const transfer& what = begun.what;
-  const bool up = begun.up;
+void store::begin(moving block, steady_time now) {
+  const transfer& what = block.what;
+  const bool up = block.up;
   const transfer_result refusal = up ? transfer_result::missing : transfer_result::dropped;
   const auto of = instances_.find(what.instance);
   if (of == instances_.end() || !of->second.leaves) {
@@ -53,10 +53,10 @@ void store::begin(moving begun, steady_time now) {
     outcomes_.push_back({what.token, refusal});
     return;
   }
-  begun.identity = of->second.identity;
-  begun.at = *to;
+  block.identity = of->second.identity;
+  block.at = *to;
   const std::uint64_t token = what.token;
-  queue(*to, moving_.try_emplace(token, std::move(begun)).first->second);
+  queue(*to, moving_.try_emplace(token, std::move(block)).first->second);
 }
 
 /// The first from `first` on that may be asked.

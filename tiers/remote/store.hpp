@@ -107,7 +107,7 @@ class store {
   };
 
   [[nodiscard]] std::optional<backend_number> next_place(backend_number first, steady_time now);
-  void begin(moving what, steady_time now);
+  void begin(moving block, steady_time now);
   void queue(backend_number to, const moving& what);
   void end(std::unordered_map<std::uint64_t, moving>::iterator of, transfer_result how, bool is_copy = false);
   void end_put(std::unordered_map<std::uint64_t, moving>::iterator of, const item_outcome& outcome);
