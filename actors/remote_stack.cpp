@@ -34,10 +34,9 @@ blocks::edge_options remote_edge_of(const config::node_config& config) {
   options.write_window = config.remote.write_window;
   options.read_window = config.remote.read_window;
   options.hinted = false;
-  const bool are_nodes =
-      std::ranges::all_of(config.remote.backends, [](const auto& each) { return each == peers_name; });
-  options.names_arrival =
-      std::ranges::none_of(config.remote.backends, [](const auto& each) { return each == peers_name; });
+  const auto peers = static_cast<std::size_t>(std::ranges::count(config.remote.backends, peers_name));
+  const bool are_nodes = peers == config.remote.backends.size();
+  options.names_arrival = peers == 0;
   options.late_offers = are_nodes ? blocks::late_offers::lacking : blocks::late_offers::missed;
   return options;
 }

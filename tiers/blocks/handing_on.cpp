@@ -36,12 +36,15 @@ void handing_on::begin(edge_number edge, handing_purpose purpose) {
   copies_ = purpose == handing_purpose::stopping ? block_record::flags_below : block_record::flag_of(edge);
   next_record_ = 0;
   tries_ = purpose == handing_purpose::catch_up ? most_tries : 1;
-  const bool may_refuse = state_.options.edges[edge].late_offers == late_offers::missed;
-  offers_missed_ = may_refuse && purpose == handing_purpose::catch_up;
   // It refuses for a moment where this node removes some, and else for good: nothing that ends waits for that.
-  if (may_refuse) tries_ = most_tries - (offers_missed_ ? tries_of_missed : 1);
+  if (state_.options.edges[edge].late_offers == late_offers::missed)
+    tries_ = most_tries - (offers_missed() ? tries_of_missed : 1);
   edges_.begin_losses(edge);
-  if (offers_missed_) take_missed();
+  if (offers_missed()) take_missed();
+}
+
+bool handing_on::offers_missed() const noexcept {
+  return purpose_ == handing_purpose::catch_up && state_.options.edges[edge_].late_offers == late_offers::missed;
 }
 
 /// Instead of a look through all slabs.
@@ -158,7 +161,7 @@ bool handing_on::write_some() {
       if (state_.away[edge_]) return false;
       if (!transfers_.is_moving(*home, ref)) {
         if (!has_room(*home)) return false;
-        (void)edges_.write_copy(edge_, *home, ref, offers_missed_ ? write_occasion::catch_up : write_occasion::later);
+        (void)edges_.write_copy(edge_, *home, ref, offers_missed() ? write_occasion::catch_up : write_occasion::later);
       }
       written_.push_back(next);
     } else {
@@ -188,7 +191,7 @@ bool handing_on::is_over() const noexcept {
 
 handed_on handing_on::end() {
   settle();
-  if (offers_missed_) {  // what had no turn yet is offered when the tier is back again
+  if (offers_missed()) {  // what had no turn yet is offered when the tier is back again
     for (const auto& [used, each] : wanted_) edges_.note_missed(edge_, each);
   }
   for (const chain_block& each : written_) note_end(each);
@@ -203,7 +206,7 @@ handed_on handing_on::end() {
   written_ = {};
   refused_ = {};
   again_at_ = {};
-  is_under_way_ = offers_missed_ = false;
+  is_under_way_ = false;
   return std::exchange(so_far_, {});
 }
 

@@ -63,6 +63,8 @@ class handing_on {
   [[nodiscard]] bool is_wanted(std::uint32_t record) const;
   [[nodiscard]] bool has_room(const slab& home);
   void gather();
+  /// To a tier that takes only what it missed.
+  [[nodiscard]] bool offers_missed() const noexcept;
   void take_missed();
   void sort_wanted();
   bool write_some();
@@ -78,7 +80,6 @@ class handing_on {
   bool is_under_way_ = false;
   bool is_sorted_ = false;
   edge_number edge_ = 0;
-  bool offers_missed_ = false;     ///< to a tier that takes only what it missed
   std::uint8_t copies_ = 0;        ///< flags of tiers: a block that one of them has is passed over
   std::uint32_t next_record_ = 0;  ///< of the slabs that are looked through
   std::vector<std::pair<std::uint64_t, chain_block>> wanted_;  ///< last used, block; the next one is the last
