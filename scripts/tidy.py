@@ -55,8 +55,6 @@ COVERED = (
 LEFT_OUT = ("clang-analyzer-*", "bugprone-suspicious-include", *COVERED)
 LIGHT = ["--checks=" + ",".join(f"-{each}" for each in LEFT_OUT)]
 BATCH = 12  # sources read together, as in a build with CENOTE_UNITY
-# Sources with names of their own for the same things, which cannot be read together.
-ALONE = ("commands/bench/",)
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def batches(commands: dict[Path, str]) -> Iterator[tuple[Path, ...]]:
     """Sources of one folder with the same flags, a dozen at a time."""
     together: dict[tuple[Path, str], list[Path]] = {}
     for source, command in sorted(commands.items()):
-        if source.suffix == ".c" or source.relative_to(ROOT).as_posix().startswith(ALONE):
+        if source.suffix == ".c":
             yield (source,)
         else:
             together.setdefault((source.parent, " ".join(compiler_flags(command))), []).append(source)

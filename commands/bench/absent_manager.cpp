@@ -1,9 +1,9 @@
 #include "commands/bench/support.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::manager_bench {
 
-result<void> run_manager_bench(const options& /*options*/, report& /*out*/) {
+result<void> run(const options& /*options*/, report& /*out*/) {
   return fail(error_code::unsupported, "this build is without gRPC, which the manager needs");
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::manager_bench

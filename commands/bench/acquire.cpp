@@ -8,7 +8,7 @@
 #include "commands/bench/plain_loops.hpp"
 #include "commands/bench/support.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::acquire_bench {
 
 namespace {
 
@@ -50,7 +50,7 @@ result<void> measure(client::session& session, const lookup_memory& where, const
 
 }  // namespace
 
-result<void> run_acquire(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   auto where = stage::open(options, blocks * block_bytes / 8 * 9, {"dram.populate=false"});
   if (!where) return std::unexpected(where.error());
   auto session = where->attach("acquire", block_bytes);
@@ -74,4 +74,4 @@ result<void> run_acquire(const options& options, report& out) {
   return options.socket.empty() ? result<void>() : (*session)->clear();
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::acquire_bench

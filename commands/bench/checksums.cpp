@@ -7,7 +7,7 @@
 #include "commands/bench/support.hpp"
 #include "core/checksum.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::checksums_bench {
 
 namespace {
 
@@ -74,7 +74,7 @@ void measure(const checksum_variant& variant, const bench_case& row, unsigned ro
 
 }  // namespace
 
-result<void> run_checksums(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   memory_pieces memory(2, all_bytes);
   const unsigned rounds = options.rounds != 0 ? options.rounds : default_rounds;
   for (const bench_case& of : cases) {
@@ -86,4 +86,4 @@ result<void> run_checksums(const options& options, report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::checksums_bench

@@ -15,7 +15,7 @@
 #include "tiers/blocks/slab.hpp"
 #include "tiers/blocks/store.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::commits_bench {
 
 namespace {
 
@@ -184,7 +184,7 @@ result<ping_pong> start_ping_pong() {
 
 }  // namespace
 
-result<void> run_commits(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   auto other = start_ping_pong();
   if (!other) return std::unexpected(other.error());
   auto alone = store_alone::open();
@@ -219,4 +219,4 @@ result<void> run_commits(const options& options, report& out) {
   return all.clear();
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::commits_bench

@@ -11,7 +11,7 @@
 #include "core/copy_routines.hpp"
 #include "core/running_checksum.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::copies_bench {
 
 namespace {
 
@@ -103,7 +103,7 @@ result<void> measure(copy_case kind, copied_sets sets, const copy_decision& deci
 
 }  // namespace
 
-result<void> run_copies(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   machine_decisions decisions;  // as of a node without a file of them
   if (auto round = measure_round(decisions); !round) return std::unexpected(round.error());
   auto process = measured_memory::make(measured_memory::kind::process, set_bytes);
@@ -129,4 +129,4 @@ result<void> run_copies(const options& options, report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::copies_bench

@@ -7,7 +7,7 @@
 
 #include "commands/bench/support.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::copy_bench {
 
 namespace {
 
@@ -261,7 +261,7 @@ result<void> run_get(const options& options, report& out) {
     if (auto ok = bench.measure(batch, batch_blocks, 1, rounds_of(options), promise, out); !ok) return ok;
     if (auto ended = bench.finish(); !ended) return ended;
   }
-  return run_readers(options, out);
+  return readers_bench::run(options, out);
 }
 
 result<void> run_put(const options& options, report& out) {
@@ -289,4 +289,4 @@ result<void> run_put(const options& options, report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::copy_bench

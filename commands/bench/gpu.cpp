@@ -13,7 +13,7 @@
 #include "commands/bench/gpu_stage.hpp"
 #include "device/transform.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::gpu_bench {
 
 namespace {
 
@@ -119,7 +119,7 @@ class paged_pool {
 };
 
 result<void> measure_correctness(const gpu_stage& stage, const amounts& of, report& out) {
-  const auto wrong = count_wrong_shapes(stage, of.shapes);
+  const auto wrong = gpu_check::count_wrong_shapes(stage, of.shapes);
   if (!wrong) return std::unexpected(wrong.error());
   figure shapes{.bench = "",
                 .name = fmt::format("of {} random shapes: moved otherwise than by the processor", of.shapes),
@@ -432,7 +432,7 @@ void measure_processor(const amounts& of, const engine_case& engine, report& out
 
 }  // namespace
 
-result<void> run_gpu(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   const auto opened = gpu_stage::open(options.device);
   if (!opened) return std::unexpected(opened.error());
   const gpu_stage& stage = *opened;
@@ -447,9 +447,9 @@ result<void> run_gpu(const options& options, report& out) {
   if (auto done = measure_device_memory(stage, of, out); !done) return done;
   if (auto done = measure_registration(stage, out); !done) return done;
   if (auto done = measure_overlap_with_delay(stage, of, out); !done) return done;
-  if (auto done = measure_ways(stage, std::max(of.rounds / 4, 1U), options.quick, out); !done) return done;
+  if (auto done = gpu_ways::measure_ways(stage, std::max(of.rounds / 4, 1U), options.quick, out); !done) return done;
   for (const engine_case& engine : {llama(16, of), llama(128, of)}) measure_processor(of, engine, out);
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::gpu_bench

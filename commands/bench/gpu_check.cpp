@@ -7,7 +7,7 @@
 #include "commands/bench/gpu_stage.hpp"
 #include "device/transform.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::gpu_check {
 
 namespace {
 
@@ -179,4 +179,4 @@ result<std::size_t> count_wrong_shapes(const gpu_stage& stage, std::size_t shape
   return wrong;
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::gpu_check

@@ -23,7 +23,7 @@
 #include "core/unique_fd.hpp"
 #include "device/device.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::gpu_kill_bench {
 
 namespace {
 
@@ -150,7 +150,7 @@ result<double> one_round(const std::string& which, const amounts& of, std::mt199
 
 }  // namespace
 
-result<void> run_gpu_kill(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   // Opened by each engine's process only: a device does not survive a fork.
   const std::string which = options.device.empty() ? "cuda:0" : options.device;
   const bool is_gpu = which.starts_with("cuda:");
@@ -183,4 +183,4 @@ result<void> run_gpu_kill(const options& options, report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::gpu_kill_bench

@@ -76,9 +76,13 @@ inline constexpr int kv_layout_count = static_cast<int>(kv_layout::latent_host_p
 /// The device's gather and scatter against the processor's over random shapes of all layouts: layers, both directions,
 /// blocks in registered host memory, in device memory, and in host memory that must be staged; by kernels and by
 /// copies. How many shapes differed.
+namespace gpu_check {
 [[nodiscard]] result<std::size_t> count_wrong_shapes(const gpu_stage& stage, std::size_t shapes);
+}
 
 /// Measures the ways to move pages by the length of their runs, and says below the figures what each way gives.
+namespace gpu_ways {
 [[nodiscard]] result<void> measure_ways(const gpu_stage& stage, unsigned rounds, bool quick, report& out);
+}
 
 }  // namespace cenote::bench

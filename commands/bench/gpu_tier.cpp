@@ -11,7 +11,7 @@
 #include "commands/node_status.hpp"
 #include "device/device.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::gpu_tier_bench {
 
 namespace {
 
@@ -193,7 +193,7 @@ result<void> run_size(const stage& at, const options& options, const std::string
 
 }  // namespace
 
-result<void> run_gpu_tier(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   const std::string device_name = options.device.empty() ? "sim:0" : options.device;
   for (const std::uint64_t block_bytes : {2 * MiB, MiB}) {
     auto at = stage::open(options, dram_capacity,
@@ -206,4 +206,4 @@ result<void> run_gpu_tier(const options& options, report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::gpu_tier_bench

@@ -10,7 +10,7 @@
 
 #include "commands/bench/gpu_stage.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::gpu_ways {
 
 namespace {
 
@@ -235,4 +235,4 @@ result<void> measure_ways(const gpu_stage& stage, unsigned rounds, bool quick, r
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::gpu_ways

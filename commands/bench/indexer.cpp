@@ -22,7 +22,7 @@
 #include "services/indexer/service/service_calls.hpp"
 #include "transport/http/request_server.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::indexer_bench {
 
 namespace {
 
@@ -502,16 +502,16 @@ class event_bench {
 
 }  // namespace
 
-result<void> run_indexer_bench(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   const std::vector<std::uint64_t> sizes = options.blocks.empty() ? std::vector{default_blocks} : options.blocks;
   for (const std::uint64_t blocks : sizes) {
     if (auto go_on = check_interrupted(); !go_on) return go_on;
     if (auto done = index_bench(blocks, options, out).run(); !done) return done;
   }
   if (auto done = event_bench(options, out).run(); !done) return done;
-  if (auto done = run_indexer_memory(out); !done) return done;
-  if (auto done = run_indexer_writer(out); !done) return done;
-  return run_indexer_trace(options, out);
+  if (auto done = indexer_memory_bench::run(out); !done) return done;
+  if (auto done = indexer_writer_bench::run(out); !done) return done;
+  return indexer_trace_bench::run(options, out);
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::indexer_bench

@@ -7,7 +7,7 @@
 
 #include "commands/bench/indexer_parts.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::indexer_memory_bench {
 
 namespace {
 
@@ -126,10 +126,10 @@ result<void> measure_clear(report& out) {
 
 }  // namespace
 
-result<void> run_indexer_memory(report& out) {
+result<void> run(report& out) {
   measure_shared(out);
   measure_holes(out);
   return measure_clear(out);
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::indexer_memory_bench

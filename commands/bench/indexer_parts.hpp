@@ -44,10 +44,16 @@ inline std::size_t store_prompt(indexer::forest& index, std::span<const std::uin
 }
 
 /// Memory that the index takes and gives back: further pods of the same prompts, holes, a clear.
-[[nodiscard]] result<void> run_indexer_memory(report& out);
+namespace indexer_memory_bench {
+[[nodiscard]] result<void> run(report& out);
+}
 /// A writer at full rate beside two readers.
-[[nodiscard]] result<void> run_indexer_writer(report& out);
+namespace indexer_writer_bench {
+[[nodiscard]] result<void> run(report& out);
+}
 /// Questions of a conversation trace beside the events that it causes. Errors: those of reading a trace.
-[[nodiscard]] result<void> run_indexer_trace(const options& options, report& out);
+namespace indexer_trace_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
 
 }  // namespace cenote::bench

@@ -23,7 +23,7 @@
 #include "services/indexer/service/indexer_writer.hpp"
 #include "simulation/workload.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::indexer_trace_bench {
 
 namespace {
 
@@ -472,7 +472,7 @@ result<trace> requests_of(const std::string& path) {
 
 }  // namespace
 
-result<void> run_indexer_trace(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   auto requests = requests_of(options.trace);
   if (!requests) return std::unexpected(requests.error());
   return trace_bench(requests->full_blocks(requests->requests().size()),
@@ -480,4 +480,4 @@ result<void> run_indexer_trace(const options& options, report& out) {
       .run(out);
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::indexer_trace_bench

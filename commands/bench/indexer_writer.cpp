@@ -12,7 +12,7 @@
 #include "commands/bench/indexer_parts.hpp"
 #include "services/indexer/forest/prefix_reader.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::indexer_writer_bench {
 
 namespace {
 
@@ -109,7 +109,7 @@ round_rates run_round(forest& index, steady_writer* writer, unsigned readers) {
 
 }  // namespace
 
-result<void> run_indexer_writer(report& out) {
+result<void> run(report& out) {
   forest index({.memory = std::size_t{48} << 20, .members = 4096, .seed = 1});
   std::array<std::uint64_t, chain_length> keys{};
   std::array<std::uint64_t, chain_length> hashes{};
@@ -150,4 +150,4 @@ result<void> run_indexer_writer(report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::indexer_writer_bench

@@ -14,7 +14,7 @@
 #include "memory/session_memory.hpp"
 #include "memory/version_table.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::lookup_bench {
 
 namespace {
 
@@ -181,7 +181,7 @@ result<void> run_in_memory(std::uint64_t blocks, const options& options, report&
 
 }  // namespace
 
-result<void> run_lookup(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   if (options.blocks.empty()) return run_with_node(options, out);
   for (const std::uint64_t blocks : options.blocks) {
     if (blocks < smallest_index || blocks > largest_index) {
@@ -193,4 +193,4 @@ result<void> run_lookup(const options& options, report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::lookup_bench

@@ -20,7 +20,7 @@
 #include "tiers/nvme/path_file.hpp"
 #include "tiers/nvme/uring_engine.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::nvme_bench {
 
 namespace {
 
@@ -287,7 +287,7 @@ result<void> run_case(const transfer_case& what, unsigned rounds, our_side& ours
 
 }  // namespace
 
-result<void> run_nvme(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   auto program = find_program("fio");
   if (!program) {
     return fail(error_code::unsupported, "this bench compares with fio, which is not installed (package fio)");
@@ -321,4 +321,4 @@ result<void> run_nvme(const options& options, report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::nvme_bench

@@ -21,7 +21,7 @@
 #include "simulation/formats/ctrace.hpp"
 #include "simulation/optimize/interval_curve.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::optimize_bench {
 
 namespace {
 
@@ -170,7 +170,7 @@ result<void> measure_grid(const trace& trace, const std::string& path, report& o
 
 }  // namespace
 
-result<void> run_optimize(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   const auto directory = scratch_directory::make("");
   if (!directory) return std::unexpected(directory.error());
   std::string path = options.trace;
@@ -189,7 +189,7 @@ result<void> run_optimize(const options& options, report& out) {
   if (auto done = measure_ctrace(requests, *directory / "requests.ctrace", out); !done) return done;
   if (auto done = measure_file(requests, path, out); !done) return done;
   if (auto done = measure_grid(requests, path, out); !done) return done;
-  return measure_plans(*directory / "", out);
+  return optimize_replay::measure_plans(*directory / "", out);
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::optimize_bench

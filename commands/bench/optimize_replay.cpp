@@ -18,7 +18,7 @@
 #include "keeper/child_process.hpp"
 #include "simulation/workload.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::optimize_replay {
 
 namespace {
 
@@ -120,4 +120,4 @@ result<void> measure_plans(const std::string& directory, report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::optimize_replay

@@ -22,7 +22,7 @@
 #include "core/machine.hpp"
 #include "transport/ucx/environment.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::peer_bench {
 
 namespace {
 
@@ -91,7 +91,7 @@ struct bench_parts {
 };
 
 result<void> fetch_by_socket(const bench_parts& with, std::uint64_t size, std::uint64_t count) {
-  const auto asked = bytes_of({size, count});
+  const auto asked = request_frame({size, count});
   bool is_done = send_all(with.socket, asked.data(), asked.size());
   for (std::uint64_t i = 0; i < count && is_done; ++i) is_done = receive_all(with.socket, with.arena + i * size, size);
   return is_done ? result<void>() : fail(error_code::closed, "the other process ended");
@@ -238,7 +238,7 @@ result<void> measure_deaths(const bench_parts& with, peer_member& cluster, unsig
 
 }  // namespace
 
-result<void> run_peer(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   (void)set_levels("error");  // deaths are meant here
   auto directory = scratch_directory::make(std::filesystem::temp_directory_path().native());
   if (!directory) return std::unexpected(directory.error());
@@ -276,4 +276,4 @@ result<void> run_peer(const options& options, report& out) {
   return measure_deaths(with, cluster, rounds, out);
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::peer_bench

@@ -93,7 +93,7 @@ result<void> serve(const peer_path& way, const unique_fd& out, const unique_fd& 
 
 }  // namespace
 
-std::vector<std::byte> bytes_of(const block_request& what) {
+std::vector<std::byte> request_frame(const block_request& what) {
   std::vector<std::byte> frame(ping_bytes);
   std::memcpy(frame.data(), &what, sizeof what);
   return frame;
@@ -147,7 +147,7 @@ result<void> peer_side::fetch(const block_request& what, bool with_hash) {
     landed_ = 0;
     hashes_ = with_hash;
   }
-  network->send(link_, bytes_of(what));
+  network->send(link_, request_frame(what));
   return wait([this] { return landed_ >= wanted_; });
 }
 
@@ -157,7 +157,7 @@ result<void> peer_side::ping(std::uint64_t count) {
     echoed_ = false;
   }
   pings_left_ = count;
-  network->send(link_, bytes_of({}));
+  network->send(link_, request_frame({}));
   return wait([this] { return echoed_; });
 }
 
@@ -183,7 +183,7 @@ peer::network_events peer_side::events() {
 
 void peer_side::hear(peer::link_id from, std::span<const std::byte> frame) {
   const block_request what = request_in(frame);
-  if (from == link_ && --pings_left_ > 0) return network->send(from, bytes_of({}));
+  if (from == link_ && --pings_left_ > 0) return network->send(from, request_frame({}));
   if (from == link_) return change([this] { echoed_ = true; });
   if (what.count == 0) network->send(from, {frame.begin(), frame.end()});
   for (std::uint64_t i = 0; i < what.count; ++i)

@@ -32,7 +32,7 @@ struct block_request {
   std::uint64_t count = 0;
 };
 /// A frame of ping_bytes.
-[[nodiscard]] std::vector<std::byte> bytes_of(const block_request& what);
+[[nodiscard]] std::vector<std::byte> request_frame(const block_request& what);
 
 // All bytes over a blocking socket; false: the other process ended.
 bool send_all(int socket, const void* from, std::size_t bytes);

@@ -23,7 +23,7 @@
 #include "tiers/eviction/automatic.hpp"
 #include "tiers/eviction/registry.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::policies_bench {
 
 namespace {
 
@@ -171,7 +171,7 @@ result<void> measure_one_pass(const trace& trace, const std::string& path, unsig
 
 }  // namespace
 
-result<void> run_policies(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   std::optional<trace_file> made;
   if (options.trace.empty()) {
     auto written = trace_file::write(make_trace());
@@ -190,4 +190,4 @@ result<void> run_policies(const options& options, report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::policies_bench

@@ -10,7 +10,7 @@
 
 #include "commands/bench/support.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::readers_bench {
 
 namespace {
 
@@ -190,7 +190,7 @@ class copy_reader {
 
 }  // namespace
 
-result<void> run_readers(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   auto where = stage::open(options, tier_bytes);
   if (!where) return std::unexpected(where.error());
   auto small_reader = where->attach("readers", small_block);
@@ -226,4 +226,4 @@ result<void> run_readers(const options& options, report& out) {
   return (*large_reader)->clear();
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::readers_bench

@@ -9,9 +9,9 @@
 #include "core/unique_fd.hpp"
 #include "memory/block_record.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::records_bench {
 
-result<void> run_records(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   if (options.memory.empty()) {
     return fail(error_code::invalid_argument, "--memory must name the node's segment of records: /proc/PID/fd/NUMBER");
   }
@@ -38,4 +38,4 @@ result<void> run_records(const options& options, report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::records_bench

@@ -27,7 +27,7 @@
 #include "tiers/remote/redis_backend.hpp"
 #include "transport/redis/server_url.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::remote_bench {
 
 namespace {
 
@@ -477,7 +477,7 @@ instance_identity any_identity() {
 
 }  // namespace
 
-result<void> run_remote(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   auto directory = scratch_directory::make(std::filesystem::temp_directory_path().native());
   if (!directory) return std::unexpected(directory.error());
   std::optional<private_server> server;
@@ -508,4 +508,4 @@ result<void> run_remote(const options& options, report& out) {
   return bare->remove(std::span(left).first(other.program ? 3 : 2));
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::remote_bench

@@ -43,29 +43,68 @@ struct options {
   std::uint64_t count = 0;                 ///< records: how many are read
 };
 
-// The benches; each adds its figures to the report.
-[[nodiscard]] result<void> run_lookup(const options& options, report& out);
+// The benches; each adds its figures to the report. Each has a namespace of its own: like parts of them have like
+// names, and a build compiles them together.
+namespace acquire_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace checksums_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace commits_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace copies_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace copy_bench {
 [[nodiscard]] result<void> run_get(const options& options, report& out);
 [[nodiscard]] result<void> run_put(const options& options, report& out);
-[[nodiscard]] result<void> run_acquire(const options& options, report& out);
-[[nodiscard]] result<void> run_wake(const options& options, report& out);
-[[nodiscard]] result<void> run_commits(const options& options, report& out);
-[[nodiscard]] result<void> run_nvme(const options& options, report& out);
-[[nodiscard]] result<void> run_copies(const options& options, report& out);
-[[nodiscard]] result<void> run_checksums(const options& options, report& out);
-[[nodiscard]] result<void> run_indexer_bench(const options& options, report& out);
-[[nodiscard]] result<void> run_manager_bench(const options& options, report& out);
-[[nodiscard]] result<void> run_policies(const options& options, report& out);
-[[nodiscard]] result<void> run_optimize(const options& options, report& out);
-[[nodiscard]] result<void> run_gpu(const options& options, report& out);
-[[nodiscard]] result<void> run_gpu_kill(const options& options, report& out);
-[[nodiscard]] result<void> run_gpu_tier(const options& options, report& out);
-[[nodiscard]] result<void> run_remote(const options& options, report& out);
-[[nodiscard]] result<void> run_peer(const options& options, report& out);
-[[nodiscard]] result<void> run_machine(const options& options, report& out);
-[[nodiscard]] result<void> run_records(const options& options, report& out);
+}  // namespace copy_bench
+namespace gpu_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace gpu_kill_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace gpu_tier_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace indexer_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace lookup_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace manager_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace nvme_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace optimize_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace peer_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace policies_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
 /// Part of `get`: readers beside a writer that commits and evicts.
-[[nodiscard]] result<void> run_readers(const options& options, report& out);
+namespace readers_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace records_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace remote_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+namespace wake_bench {
+[[nodiscard]] result<void> run(const options& options, report& out);
+}
+[[nodiscard]] result<void> run_machine(const options& options, report& out);
 
 /// Keys [first, first+count) of the series `tag`; two series never share a key.
 class key_list {

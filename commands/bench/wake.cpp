@@ -8,7 +8,7 @@
 #include "commands/bench/ping_pong.hpp"
 #include "commands/bench/support.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::wake_bench {
 
 namespace {
 
@@ -146,7 +146,7 @@ result<void> measure(const options& options, const place& where, report& out) {
 
 }  // namespace
 
-result<void> run_wake(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   {
     const one_processor pinned;
     if (auto ok = measure(options, {"one core", true}, out); !ok) return ok;
@@ -154,4 +154,4 @@ result<void> run_wake(const options& options, report& out) {
   return measure(options, {"any core"}, out);
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::wake_bench

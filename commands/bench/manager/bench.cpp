@@ -11,7 +11,7 @@
 
 #include "commands/bench/manager/rows.hpp"
 
-namespace cenote::bench {
+namespace cenote::bench::manager_bench {
 
 namespace {
 
@@ -96,7 +96,7 @@ result<void> run_size(const options& options, report& out, std::uint64_t keys) {
 
 }  // namespace
 
-result<void> run_manager_bench(const options& options, report& out) {
+result<void> run(const options& options, report& out) {
   const std::vector<std::uint64_t> sizes = options.blocks.empty() ? std::vector{default_keys} : options.blocks;
   for (const std::uint64_t keys : sizes) {
     if (auto done = run_size(options, out, keys); !done) return done;
@@ -104,4 +104,4 @@ result<void> run_manager_bench(const options& options, report& out) {
   return {};
 }
 
-}  // namespace cenote::bench
+}  // namespace cenote::bench::manager_bench

@@ -47,7 +47,7 @@ result<void> find_as_json(const row_context& context, chain_kind kind, std::stri
   std::array<timed_side, 2> sides;
   sides[0].run = [&]() -> result<void> {
     answer.clear();
-    (void)desk.call(row_of(rpc::get_cache_location), answer_form::json, body, {},
+    (void)desk.call(row_of(manager::rpc::get_cache_location), answer_form::json, body, {},
                     [&](const answer_writer& write) { write(answer_form::json, answer); });
     return {};
   };
@@ -62,7 +62,7 @@ result<void> find_as_json(const row_context& context, chain_kind kind, std::stri
     const auto request = chain_request<meta::GetCacheLocationRequest>(kind, mixed(round) % chains);
     body.clear();
     append_message(request, answer_form::json, body);
-    (void)response.ParseFromString(context.manager.ask(rpc::get_cache_location, request));
+    (void)response.ParseFromString(context.manager.ask(manager::rpc::get_cache_location, request));
   };
   if (auto timed = alternate(context, prepare, sides); !timed) return timed;
   context.out.add_time(std::string(name) + ", JSON, beside json_util", sides[0].times, sides[1].times,

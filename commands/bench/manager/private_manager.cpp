@@ -65,12 +65,12 @@ result<void> private_manager::set_up() {
   storage.mutable_storage()->set_global_unique_name("files");
   storage.mutable_storage()->mutable_nfs()->set_root_path(folder_ / "blocks");
   storage.mutable_storage()->mutable_nfs()->set_key_count_per_file(64);
-  if (auto added = call<proto::admin::CommonResponse>(rpc::add_storage, storage); !added) {
+  if (auto added = call<proto::admin::CommonResponse>(manager::rpc::add_storage, storage); !added) {
     return std::unexpected(added.error());
   }
   proto::admin::CreateInstanceGroupRequest group;
   *group.mutable_instance_group() = group_terms(unbounded, version_);
-  if (auto created = call<proto::admin::CommonResponse>(rpc::create_instance_group, group); !created) {
+  if (auto created = call<proto::admin::CommonResponse>(manager::rpc::create_instance_group, group); !created) {
     return std::unexpected(created.error());
   }
   for (std::uint64_t i = 0; i < chain_instances; ++i) {
@@ -83,7 +83,7 @@ result<void> private_manager::limit_bytes(std::int64_t capacity) {
   proto::admin::UpdateInstanceGroupRequest request;
   *request.mutable_instance_group() = group_terms(capacity, version_ + 1);
   request.set_current_version(version_);
-  const auto done = call<proto::admin::CommonResponse>(rpc::update_instance_group, request);
+  const auto done = call<proto::admin::CommonResponse>(manager::rpc::update_instance_group, request);
   if (!done) return std::unexpected(done.error());
   ++version_;
   return {};
@@ -117,20 +117,20 @@ result<void> private_manager::add_instance(chain_kind kind, std::uint64_t chain)
     spec.set_name("tp" + std::to_string(i));
     spec.set_size(spec_bytes);
   }
-  const auto made = call<meta::RegisterInstanceResponse>(rpc::register_instance, request);
+  const auto made = call<meta::RegisterInstanceResponse>(manager::rpc::register_instance, request);
   return made ? result<void>() : std::unexpected(made.error());
 }
 
 result<void> private_manager::write_chain(chain_kind kind, std::uint64_t chain, std::size_t keys) {
   auto request = chain_request<meta::StartWriteCacheRequest>(kind, chain);
   request.mutable_block_keys()->Truncate(static_cast<int>(keys));
-  const auto started = call<meta::StartWriteCacheResponse>(rpc::start_write_cache, request);
+  const auto started = call<meta::StartWriteCacheResponse>(manager::rpc::start_write_cache, request);
   if (!started) return std::unexpected(started.error());
   meta::FinishWriteCacheRequest finish;
   finish.set_instance_id(request.instance_id());
   finish.set_write_session_id(started->write_session_id());
   finish.mutable_success_blocks()->set_offset(started->locations_size());
-  const auto finished = call<meta::CommonResponse>(rpc::finish_write_cache, finish);
+  const auto finished = call<meta::CommonResponse>(manager::rpc::finish_write_cache, finish);
   return finished ? result<void>() : std::unexpected(finished.error());
 }
 

@@ -12,7 +12,7 @@ constexpr std::size_t read_chains = 64;
 
 void look_up(call_desk& desk, const std::string& body, std::string& answer) {
   answer.clear();
-  (void)desk.call(row_of(rpc::get_cache_location), answer_form::wire, body, {},
+  (void)desk.call(row_of(manager::rpc::get_cache_location), answer_form::wire, body, {},
                   [&](const answer_writer& write) { write(answer_form::wire, answer); });
 }
 

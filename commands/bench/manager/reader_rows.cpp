@@ -9,7 +9,7 @@ namespace cenote::bench {
 
 namespace {
 
-constexpr unsigned rounds = 7;
+constexpr unsigned reader_rounds = 7;
 constexpr double round_seconds = 0.3;
 constexpr std::uint64_t first_chain = 2'000'000'000;  // beyond those of sessions
 
@@ -42,7 +42,7 @@ result<void> run_reader_rows(const row_context& context) {
   std::uint64_t chain = first_chain;
   samples pairs, shared;
   (void)load.rate(round_seconds);
-  for (unsigned round = 0; round < rounds; ++round) {
+  for (unsigned round = 0; round < reader_rounds; ++round) {
     if (auto go_on = check_interrupted(); !go_on) return go_on;
     const double alone = load.rate(round_seconds);
     pairs.add(rate_of_two(load) / alone);

@@ -11,7 +11,7 @@ namespace cenote::bench {
 
 namespace {
 
-constexpr unsigned rounds = 5;
+constexpr unsigned reclaim_rounds = 5;
 constexpr double round_share = 0.1;  // of all blocks, which a round evicts: more than lie between level and goal
 constexpr double timed_share = 0.9;  // of a round's evictions, since the last ones may be few at a time
 constexpr double goal_share = 0.85;  // of a quota, what stays: the level of 0.9 less a step of 5 %
@@ -96,7 +96,7 @@ result<void> run_reclaim_rows(const row_context& context) {
   const std::uint64_t answer_bytes = load.answer_bytes();
   const double goal = round_share * content->keys;
   samples evictions, shares;
-  for (unsigned round = 1; round <= rounds; ++round) {
+  for (unsigned round = 1; round <= reclaim_rounds; ++round) {
     const double alone = load.rate(alone_seconds);
     const double staying = content->bytes - goal * round * spec_bytes;
     const auto rates = evict(context.manager, load, staying, goal);

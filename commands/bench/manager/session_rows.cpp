@@ -59,11 +59,11 @@ class session_series {
     start_ = request(first_chain + 1 + round);
   }
   [[nodiscard]] result<void> begin() {
-    answer_ = manager_.ask(rpc::start_write_cache, start_);
+    answer_ = manager_.ask(manager::rpc::start_write_cache, start_);
     return {};
   }
   [[nodiscard]] result<void> end() {
-    const auto ended = manager_.call<meta::CommonResponse>(rpc::finish_write_cache, finish_);
+    const auto ended = manager_.call<meta::CommonResponse>(manager::rpc::finish_write_cache, finish_);
     return ended ? result<void>() : std::unexpected(ended.error());
   }
 

@@ -6,7 +6,7 @@ namespace cenote::bench {
 
 namespace {
 
-constexpr std::chrono::milliseconds look_pause{100};  // as the writer, which waits for a while only
+constexpr std::chrono::milliseconds call_pause{100};  // as the writer, which waits for a while only
 
 }  // namespace
 
@@ -32,7 +32,7 @@ void work_thread::call(std::chrono::nanoseconds work) {
 void work_thread::answer() {
   for (;;) {
     std::unique_lock lock(mutex_);
-    wake_.wait_until(lock, std::chrono::steady_clock::now() + look_pause, [this] { return is_asked_ || is_over_; });
+    wake_.wait_until(lock, std::chrono::steady_clock::now() + call_pause, [this] { return is_asked_ || is_over_; });
     if (is_over_) return;
     if (!is_asked_) continue;
     is_asked_ = false;

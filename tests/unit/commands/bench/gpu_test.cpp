@@ -61,7 +61,7 @@ struct with_fake_driver {
 };
 
 result<void> run_quick(const std::string& device, report& out) {
-  return run_gpu({.socket = {}, .rounds = 1, .device = device, .quick = true}, out);
+  return gpu_bench::run({.socket = {}, .rounds = 1, .device = device, .quick = true}, out);
 }
 
 }  // namespace
@@ -107,13 +107,13 @@ BOOST_AUTO_TEST_CASE(a_device_that_is_asked_for_and_not_there_is_no_reason_to_si
 
 BOOST_AUTO_TEST_CASE(engines_are_killed_and_their_last_byte_is_looked_for) {
   report out(false);
-  const auto done = run_gpu_kill({.socket = {}, .rounds = 1, .device = "sim:0", .quick = true}, out);
+  const auto done = gpu_kill_bench::run({.socket = {}, .rounds = 1, .device = "sim:0", .quick = true}, out);
   BOOST_REQUIRE_MESSAGE(done, (done ? "" : done.error().describe()));
   BOOST_REQUIRE(out.figures().size() == 1U);
   BOOST_TEST(out.figures().front().value == 0);  // its threads die with it
   BOOST_TEST(!out.figures().front().kept().has_value());
   report none(false);
-  BOOST_TEST(!run_gpu_kill({.socket = {}, .rounds = 1, .device = "cuda:GPU-none", .quick = true}, none));
+  BOOST_TEST(!gpu_kill_bench::run({.socket = {}, .rounds = 1, .device = "cuda:GPU-none", .quick = true}, none));
   BOOST_TEST(none.figures().empty());
 }
 

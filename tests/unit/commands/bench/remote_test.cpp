@@ -17,7 +17,7 @@ std::vector<std::string> remote_cases(const report& out) {
 }
 
 result<void> run_remote_quick(const std::string& url, report& out) {
-  return run_remote({.socket = {}, .quick = true, .url = url}, out);
+  return remote_bench::run({.socket = {}, .quick = true, .url = url}, out);
 }
 
 }  // namespace
