@@ -100,7 +100,7 @@ def compiler_flags(command: str) -> list[str]:
 
 
 def batches(commands: dict[Path, str]) -> Iterator[tuple[Path, ...]]:
-    """Sources of one folder with the same flags, a dozen at a time."""
+    """Sources of one folder with the same flags, about BATCH at a time."""
     together: dict[tuple[Path, str], list[Path]] = {}
     for source, command in sorted(commands.items()):
         if source.suffix == ".c":
@@ -108,8 +108,9 @@ def batches(commands: dict[Path, str]) -> Iterator[tuple[Path, ...]]:
         else:
             together.setdefault((source.parent, " ".join(compiler_flags(command))), []).append(source)
     for sources in together.values():
-        for first in range(0, len(sources), BATCH):
-            yield tuple(sources[first : first + BATCH])
+        pieces = max(1, round(len(sources) / BATCH))
+        for piece in range(pieces):
+            yield tuple(sources[len(sources) * piece // pieces : len(sources) * (piece + 1) // pieces])
 
 
 def read_commands(build: Path) -> dict[Path, str]:

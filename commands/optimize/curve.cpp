@@ -47,7 +47,7 @@ using simulation::replay_sums;
 using simulation::trace;
 
 constexpr std::string_view insertion_name = "insertion";
-constexpr std::array shares{0.6, 0.8, 0.9, 0.95, 0.99};
+constexpr std::array usual_shares{0.6, 0.8, 0.9, 0.95, 0.99};
 constexpr double most_capacity = 4294967295.0;
 
 // ---------------------------------------------------------------------------------------------- the command line
@@ -229,12 +229,12 @@ result<all_curves> measure(const trace& requests, const curve_request& request, 
   std::vector<result<policy_point>> points(cells);
   all_curves all{.counted = counted_behind(requests, warm_up),
                  .curves = {},
-                 .capacity_for = std::vector<share_capacity>(shares.size())};
-  watched_work("curve", cells + shares.size()).run(cells + shares.size(), [&](std::size_t i) {
+                 .capacity_for = std::vector<share_capacity>(usual_shares.size())};
+  watched_work("curve", cells + usual_shares.size()).run(cells + usual_shares.size(), [&](std::size_t i) {
     if (i < cells) {
       points[i] = measured.point_of(policies[i / capacities.size()], capacities[i % capacities.size()]);
     } else {
-      all.capacity_for[i - cells] = measured.capacity_for(shares[i - cells]);
+      all.capacity_for[i - cells] = measured.capacity_for(usual_shares[i - cells]);
     }
   });
   for (std::size_t i = 0; i < cells; ++i) {
@@ -530,7 +530,8 @@ exit_code finish(const curve_options& options, const std::function<ordered_json(
 }
 
 exit_code run_sample(const curve_options& options, const curve_request& request) {
-  const auto answer = measure_sample(options.trace, options.sample, request.capacities, {shares.begin(), shares.end()});
+  const auto answer =
+      measure_sample(options.trace, options.sample, request.capacities, {usual_shares.begin(), usual_shares.end()});
   if (!answer) return failed_with(answer.error());
   return finish(
       options, [&] { return answer->json(); }, [&] { return answer->text(); });
