@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -65,6 +66,38 @@ epoch epoch_in(std::string_view text) noexcept {
 bool differ_by_clear(epoch one, epoch other) noexcept {
   const auto clear_of = [](epoch number) { return number < first_clear ? 0 : number >> clear_bits; };
   return clear_of(one) != clear_of(other);
+}
+
+bool epoch_record::covers(epoch other) const noexcept {
+  if (other < first_clear || !differ_by_clear(number, other)) return true;
+  if (clears.size() == most_clears && other < clears.back()) return true;
+  return std::ranges::any_of(clears, [&](epoch each) { return !differ_by_clear(each, other); });
+}
+
+void epoch_record::add(std::span<const epoch> others) {
+  for (const epoch each : others) {
+    if (covers(each)) continue;
+    clears.insert(std::ranges::lower_bound(clears, each, std::greater()), each);
+    if (clears.size() > most_clears) clears.pop_back();
+  }
+}
+
+std::string record_text(const epoch_record& record) {
+  std::string text = epoch_text(record.number);
+  for (const epoch each : record.clears) text += epoch_text(each);
+  return text;
+}
+
+epoch_record record_in(std::string_view text) {
+  constexpr std::size_t digits = 16;
+  if (text.size() % digits != 0 || text.size() > digits * (1 + epoch_record::most_clears)) return {};
+  epoch_record record{.number = epoch_in(text.substr(0, digits))};
+  for (std::size_t at = digits; at < text.size(); at += digits) {
+    const epoch clear = epoch_in(text.substr(at, digits));
+    if (clear < first_clear || (at > digits && clear >= record.clears.back())) return {};
+    record.clears.push_back(clear);
+  }
+  return record;
 }
 
 namespace {
@@ -162,6 +195,15 @@ epoch epoch_book::next(const place& where, epoch seen, epoch now) const noexcept
   return made < epoch_limit ? made : now;  // a number that cannot be counted up: any other one is as good
 }
 
+epoch_record epoch_book::next_record(const place& location, const epoch_record& seen, epoch now) const {
+  epoch_record made{.number = next(location, seen.number, now)};
+  const std::array latest{seen.number, known(location)};
+  made.add(latest);
+  made.add(seen.clears);
+  if (const auto found = entries_.find(location); found != entries_.end()) made.add(found->second.earlier);
+  return made;
+}
+
 void epoch_book::propose(const place& location, epoch number) {
   const epoch kept_number = known(location);
   entry& kept = entry_of(location);
@@ -171,8 +213,11 @@ void epoch_book::propose(const place& location, epoch number) {
 
 bool epoch_book::is_clear_of_another(const place& location, epoch number) const noexcept {
   const auto found = entries_.find(location);
-  const bool is_own = found != entries_.end() && found->second.proposed == number;
-  return !is_own && differ_by_clear(known(location), number);
+  if (found != entries_.end() && found->second.proposed == number) return false;
+  epoch_record mine{.number = known(location)};
+  if (number > mine.number) return differ_by_clear(mine.number, number);
+  if (found != entries_.end()) mine.clears = found->second.earlier;
+  return !mine.covers(number);
 }
 
 bool epoch_book::is_uncleared_above(const place& location) const noexcept {
@@ -180,11 +225,33 @@ bool epoch_book::is_uncleared_above(const place& location) const noexcept {
   return found != entries_.end() && found->second.is_uncleared_above;
 }
 
-result<void> epoch_book::adopt(const place& location, epoch number) {
-  const bool is_of_another = is_clear_of_another(location, number);
+result<void> epoch_book::adopt(const place& location, const epoch_record& seen) {
+  const bool is_of_another = is_clear_of_another(location, seen.number);
+  const bool was_known = entries_.contains(location);
   entry& kept = entry_of(location);
-  kept.number = number;
+  const bool is_lost = was_known && !seen.covers(kept.number);
+  epoch_record all = seen;
+  all.add(kept.earlier);
+  all.add({&kept.number, 1});
+  kept.number = seen.number;
+  kept.earlier = std::move(all.clears);
   kept.is_uncleared_above |= is_of_another;
+  if (is_lost && !kept.is_pending) {
+    set_pending(kept, true);
+    ++kept.clears;
+  }
+  return write();
+}
+
+result<void> epoch_book::look_back(const place& location, epoch seen) {
+  if (!is_clear_of_another(location, seen)) return {};
+  epoch_record all{.number = known(location)};
+  entry& kept = entry_of(location);
+  all.clears = std::move(kept.earlier);
+  all.add({&seen, 1});
+  kept.number = all.number;
+  kept.earlier = std::move(all.clears);
+  kept.is_uncleared_above = true;
   return write();
 }
 
@@ -195,10 +262,15 @@ result<void> epoch_book::keep_cleared_above(const place& location) {
   return write();
 }
 
-result<void> epoch_book::keep(const place& where, epoch number) {
+result<void> epoch_book::keep(const place& where, const epoch_record& made) {
   const epoch known_number = known(where);  // another connection may have made a later one since
   entry& kept = entry_of(where);
-  kept.number = std::max(known_number, number);
+  epoch_record all{.number = std::max(known_number, made.number), .clears = std::move(kept.earlier)};
+  const std::array latest{made.number, known_number};
+  all.add(latest);
+  all.add(made.clears);
+  kept.number = all.number;
+  kept.earlier = std::move(all.clears);
   set_pending(kept, false);
   return write();
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,6 +42,26 @@ inline constexpr epoch epoch_limit = epoch{1} << 63;
 /// 0 when `text` is no epoch.
 [[nodiscard]] epoch epoch_in(std::string_view text) noexcept;
 
+/// An epoch as it stands on a server: of 16 digits, as are the clears behind it.
+///
+/// A server that falls back to an older copy of its data loses the latest clears, and other nodes may have an epoch set
+/// there before one comes that knows of them. Whether the maker of an epoch knew of a clear stands in the epoch.
+struct epoch_record {
+  static constexpr std::size_t most_clears = 7;
+
+  epoch number = 0;                ///< 0: none
+  std::vector<epoch> clears = {};  ///< of earlier clears whatever epoch each had, latest first
+
+  /// Whether the maker of this epoch knew of the clear of `other`; as good as that: of so many later ones that there is
+  /// no place for it.
+  [[nodiscard]] bool covers(epoch other) const noexcept;
+  /// Adds what is known of earlier clears.
+  void add(std::span<const epoch> others);
+};
+[[nodiscard]] std::string record_text(const epoch_record& record);
+/// The number is 0 when `text` is no such record.
+[[nodiscard]] epoch_record record_in(std::string_view text);
+
 /// The epochs of a server. In the file: magic, version, floor, count, entries, XXH3-64 of all that. A lock beside it
 /// keeps a second process from writing over what this one notes. Not thread-safe.
 class epoch_book {
@@ -72,6 +93,8 @@ class epoch_book {
   [[nodiscard]] epoch next(const place& where, epoch seen, epoch now) const noexcept;
   /// Remembers, in memory, an epoch that this node offers a server: its answer may be lost.
   void propose(const place& location, epoch number);
+  /// The same with the clears that this node knows of, and those that the server has.
+  [[nodiscard]] epoch_record next_record(const place& location, const epoch_record& seen, epoch now) const;
   /// Whether an epoch of the server is that of a clear that this node neither made nor knows.
   [[nodiscard]] bool is_clear_of_another(const place& location, epoch number) const noexcept;
   /// Another node cleared the instance, and this node's own tiers have not yet.
@@ -79,9 +102,12 @@ class epoch_book {
 
   /// Notes an epoch that this node made, and writes the file (synced, replaced at once). In memory it is noted also
   /// when that fails.
-  [[nodiscard]] result<void> keep(const place& where, epoch number);
-  /// Notes a newer epoch of the server, and whether this node's own tiers have to clear the instance.
-  [[nodiscard]] result<void> adopt(const place& location, epoch number);
+  [[nodiscard]] result<void> keep(const place& where, const epoch_record& made);
+  /// Notes a newer epoch of the server, and whether this node's own tiers have to clear the instance. Whoever made it
+  /// without knowing the clear that this node knows of has not cleared for that: it is to be carried out once more.
+  [[nodiscard]] result<void> adopt(const place& location, const epoch_record& seen);
+  /// The server has an older epoch: notes whether it is that of a clear that this node does not know.
+  [[nodiscard]] result<void> look_back(const place& location, epoch seen);
   /// The own tiers have cleared it: puts that were on their way are over.
   [[nodiscard]] result<void> keep_cleared_above(const place& location);
   /// Instances of which there is an epoch on the server.
@@ -100,8 +126,9 @@ class epoch_book {
     epoch number = 0;
     bool is_pending = false;
     bool is_uncleared_above = false;
-    std::uint64_t clears = 0;  ///< not in the file
-    epoch proposed = 0;        ///< not in the file
+    std::uint64_t clears = 0;         ///< not in the file
+    epoch proposed = 0;               ///< not in the file
+    std::vector<epoch> earlier = {};  ///< latest first; not in the file
   };
 
   epoch_book(std::filesystem::path file, unique_fd lock) : file_(std::move(file)), lock_(std::move(lock)) {}

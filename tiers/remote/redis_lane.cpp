@@ -563,7 +563,7 @@ void redis_lane::on_look(const redis_request& request, const redis::server_reply
     send_own(request_kind::discard, redis::wire_command({"DEL", epoch_key(identity)}));
     return stick(of, "what stands in the place of its epoch is none", now);
   }
-  of.seen = epoch_in(reply.text);
+  of.seen = record_in(reply.text).number;
   round_trip_ = std::min(round_trip_, now - request.sent);
   if (of.what == standing::known || of.what == standing::clearing_above) {
     if (of.seen == of.number) return;
@@ -576,10 +576,13 @@ void redis_lane::on_look(const redis_request& request, const redis::server_reply
 void redis_lane::settle(instance_identity identity, instance& of, std::string_view raw, steady_time now) {
   epoch_book& book = site_->book();
   const auto where = site_->place_of(identity);
-  if (of.seen > book.known(where)) {
+  const epoch_record seen = record_in(raw);
+  if (book.is_clear_of_another(where, seen.number)) answers_->clears_above[identity] = true;
+  if (seen.number > book.known(where)) {
     ++answers_->counts.epochs_adopted;
-    if (book.is_clear_of_another(where, of.seen)) answers_->clears_above[identity] = true;
-    note(book.adopt(where, of.seen));
+    note(book.adopt(where, seen));
+  } else if (seen.number < book.known(where)) {
+    note(book.look_back(where, seen.number));
   }
   const bool must_renew = book.is_pending(where) || of.seen == 0 || of.seen < book.known(where);
   if (!must_renew) return serve_from(identity, of, of.seen, now);
@@ -589,10 +592,11 @@ void redis_lane::settle(instance_identity identity, instance& of, std::string_vi
   }
   if (++of.rounds > most_rounds) return give_up(of, "others renew it all the time", now);
   redis_request renew{.kind = request_kind::renew, .name = {.identity = identity}, .deadline = steady_time::max()};
-  renew.number = book.next(where, of.seen, settings_->calendar());
+  const epoch_record made = book.next_record(where, seen, settings_->calendar());
+  renew.number = made.number;
   renew.clears = book.clears(where);
   book.propose(where, renew.number);
-  renew.head = redis::wire_command({"EVAL", renew_script, "1", epoch_key(identity), raw, epoch_text(renew.number)});
+  renew.head = redis::wire_command({"EVAL", renew_script, "1", epoch_key(identity), raw, record_text(made)});
   connection_.send(std::move(renew));
   of.what = standing::renewing;
 }
@@ -600,13 +604,14 @@ void redis_lane::settle(instance_identity identity, instance& of, std::string_vi
 void redis_lane::on_renewed(const redis_request& request, const redis::server_reply& reply, steady_time now) {
   instance& of = instances_[request.name.identity];
   if (reply.kind == redis::server_reply::type::failure) return give_up(of, reply.text, now);
-  of.seen = epoch_in(reply.text);
+  const epoch_record seen = record_in(reply.text);
+  of.seen = seen.number;
   if (of.seen != request.number) return settle(request.name.identity, of, reply.text, now);
   ++answers_->counts.epochs_made;
   epoch_book& book = site_->book();
   const auto where = site_->place_of(request.name.identity);
   if (book.clears(where) != request.clears) return settle(request.name.identity, of, reply.text, now);
-  note(book.keep(where, of.seen));
+  note(book.keep(where, seen));
   serve_from(request.name.identity, of, of.seen, now);
 }
 

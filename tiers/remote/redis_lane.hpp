@@ -26,9 +26,9 @@ inline constexpr std::size_t most_redis_value_bytes = std::size_t{512} << 20U;
 /// Not thread-safe; time is an argument.
 ///
 /// Keys are `prefix:identity:epoch:block key`, all but the prefix in hex; the epoch of an instance is kept at
-/// `prefix:identity:epoch`. Before anything of an instance is asked on a connection its epoch is read there, and made
-/// new if the server has none or an older one than this node knows of. Each run of commands begins with reading it
-/// again, and so does each removal: if it is another one, what was got or asked in that run counts as missing, and what
+/// `prefix:identity:epoch`, with the clears before it (epoch_record). Before anything of an instance is asked on a
+/// connection its epoch is read there, and made new if the server has none or an older one than this node knows of.
+/// Each run of commands begins with reading it again, and so does each removal: if it is another one, what was got or asked in that run counts as missing, and what
 /// was put or removed is sent again. A put that the server took while its epoch held is not: where another connection
 /// has made a newer one meanwhile it is `refused`, since it may have been seen and removed. An epoch of a clear that
 /// this node has not made holds everything of the instance back until this node's own tiers have cleared it; puts of

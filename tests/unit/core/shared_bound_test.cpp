@@ -66,6 +66,7 @@ const std::map<std::string, std::string> without_share{
     {"most_lent", "bytes, each node within a window of its own"},
     {"most_opened", "of other nodes, those that a removal opened among them"},
     {"most_cleared", "numbers of clears: the oldest goes"},
+    {"most_clears", "of one epoch: the oldest goes"},
     {"most_closed", "links that are over: the oldest goes"},
     {"most_names", "names of nodes, or of instances that can be cleared: the oldest goes"},
     {"most_contacts", "other nodes"},

@@ -16,6 +16,14 @@ namespace {
 
 const epoch_book::place here{1, 2_identity};
 
+/// The epoch of a clear so many numbers of clears behind `from`.
+epoch clear_number(epoch from, epoch steps) {
+  return from + (steps << 22U);
+}
+epoch clear_number(epoch steps) {
+  return clear_number(epoch{1} << 60U, steps);
+}
+
 std::string bytes_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -43,7 +51,7 @@ BOOST_AUTO_TEST_CASE(the_next_epoch_is_above_the_clock_what_is_known_and_what_wa
   auto book = epoch_book::open(folder / "book", 1);
   BOOST_REQUIRE(book.has_value());
   BOOST_TEST(book->next(here, 0, 7000000) == 7000U);  // microseconds
-  BOOST_REQUIRE(book->keep(here, 5000).has_value());
+  BOOST_REQUIRE(book->keep(here, {5000}).has_value());
   BOOST_TEST(book->next(here, 0, 1000) == 5001U);
   BOOST_TEST(book->next(here, 7000, 1000) == 7001U);
   BOOST_TEST(book->next(here, epoch_limit - 1, 1000) < epoch_limit);
@@ -56,7 +64,7 @@ BOOST_AUTO_TEST_CASE(epochs_differ_by_a_clear_only_where_there_was_one) {
   auto book = epoch_book::open(folder / "book", 1);
   BOOST_REQUIRE(book.has_value());
   const epoch first = book->next(here, 0, today);
-  BOOST_REQUIRE(book->keep(here, first).has_value());
+  BOOST_REQUIRE(book->keep(here, {first}).has_value());
   const epoch again = book->next(here, 0, today + 1);  // the server had forgotten
   BOOST_TEST(again > first);
   BOOST_TEST(!differ_by_clear(first, again));
@@ -70,7 +78,7 @@ BOOST_AUTO_TEST_CASE(epochs_differ_by_a_clear_only_where_there_was_one) {
     last = next;
   }
   BOOST_TEST(differ_by_clear(book->next(here, 0, today), book->next(here, 0, today + 5'000'000)));  // 5 ms
-  BOOST_REQUIRE(book->keep(here, last).has_value());
+  BOOST_REQUIRE(book->keep(here, {last}).has_value());
   for (epoch now = today; now < today + 1000; ++now) {
     const epoch next = book->next(here, last, now);
     BOOST_REQUIRE(next > last);
@@ -82,8 +90,8 @@ BOOST_AUTO_TEST_CASE(epochs_differ_by_a_clear_only_where_there_was_one) {
 BOOST_AUTO_TEST_CASE(an_epoch_that_another_connection_made_later_stays) {
   const test::scratch_folder folder;
   auto book = epoch_book::open(folder / "book", 1);
-  BOOST_REQUIRE(book->keep(here, 9).has_value());
-  BOOST_REQUIRE(book->keep(here, 5).has_value());
+  BOOST_REQUIRE(book->keep(here, {9}).has_value());
+  BOOST_REQUIRE(book->keep(here, {5}).has_value());
   BOOST_TEST(book->known(here) == 9U);
 }
 
@@ -92,14 +100,14 @@ BOOST_AUTO_TEST_CASE(a_clear_of_another_node_is_known_until_it_was_carried_out_h
   const test::scratch_folder folder;
   {
     auto book = epoch_book::open(folder / "book", 1);
-    BOOST_REQUIRE(book->keep(here, 5).has_value());
+    BOOST_REQUIRE(book->keep(here, {5}).has_value());
     book->propose({here.server, 8_identity}, cleared);
     BOOST_REQUIRE(
-        book->adopt({here.server, 8_identity}, cleared).has_value());  // of this node itself: its answer was lost
+        book->adopt({here.server, 8_identity}, {cleared}).has_value());  // of this node itself: its answer was lost
     BOOST_TEST(!book->is_uncleared_above({here.server, 8_identity}));
-    BOOST_REQUIRE(book->adopt(here, 6).has_value());
+    BOOST_REQUIRE(book->adopt(here, {6}).has_value());
     BOOST_TEST(!book->is_uncleared_above(here));
-    BOOST_REQUIRE(book->adopt(here, cleared).has_value());
+    BOOST_REQUIRE(book->adopt(here, {cleared}).has_value());
   }
   auto book = epoch_book::open(folder / "book", 1);
   BOOST_TEST(book->is_uncleared_above(here));
@@ -111,12 +119,105 @@ BOOST_AUTO_TEST_CASE(a_clear_of_another_node_is_known_until_it_was_carried_out_h
   BOOST_TEST(!epoch_book::open(folder / "book", 1)->is_uncleared_above(here));
 }
 
+BOOST_AUTO_TEST_CASE(a_record_is_an_epoch_and_the_clears_before_it_and_nothing_else_is_read_as_one) {
+  const epoch_record written{.number = clear_number(9), .clears = {clear_number(8), clear_number(5)}};
+  const std::string text = record_text(written);
+  BOOST_TEST(text.size() == 48U);
+  const epoch_record read = record_in(text);
+  BOOST_TEST(read.number == written.number);
+  BOOST_TEST(read.clears == written.clears, boost::test_tools::per_element());
+  BOOST_TEST(record_in(epoch_text(7)).number == 7U);
+  const std::string one = epoch_text(clear_number(9));
+  for (const std::string& wrong :
+       {std::string(), one + "0", one + epoch_text(7), one + epoch_text(epoch_limit), one + std::string(16, 'x'),
+        one + epoch_text(clear_number(5)) + epoch_text(clear_number(8)),  // earlier ones first
+        one + epoch_text(clear_number(5)) + epoch_text(clear_number(5))}) {
+    BOOST_TEST(record_in(wrong).number == 0U, wrong);
+  }
+  epoch_record full{.number = clear_number(100)};
+  for (epoch each = 1; each <= epoch_record::most_clears; ++each) full.add({{clear_number(each)}});
+  BOOST_TEST(record_in(record_text(full)).number == full.number);
+  BOOST_TEST(record_in(record_text(full) + epoch_text(1)).number == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_record_covers_the_clears_that_it_names_and_those_before_as_many_as_it_can_name) {
+  epoch_record record{.number = clear_number(100)};
+  BOOST_TEST(record.covers(0));
+  BOOST_TEST(record.covers(7));                      // of an instance that was never cleared
+  BOOST_TEST(record.covers(clear_number(100) + 5));  // the same clear, for a server that had forgotten
+  BOOST_TEST(!record.covers(clear_number(50)));
+  for (epoch each = 10; each < 10 + epoch_record::most_clears; ++each) record.add({{clear_number(each), each}});
+  record.add({{clear_number(10), clear_number(100)}});
+  BOOST_TEST(record.clears.size() == epoch_record::most_clears);
+  BOOST_TEST(record.covers(clear_number(10)));
+  BOOST_TEST(record.covers(clear_number(3)));
+  BOOST_TEST(!record.covers(clear_number(50)));
+  BOOST_TEST(!record.covers(clear_number(101)));
+  record.add({{clear_number(50)}});
+  BOOST_TEST(record.clears.front() == clear_number(50));
+  BOOST_TEST(record.clears.back() == clear_number(11));
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_that_a_server_lost_before_another_node_heard_of_it_is_carried_out_once_more) {
+  constexpr epoch today = 1'800'000'000'000'000'000;  // nanoseconds of the calendar
+  const test::scratch_folder folder;
+  auto book = epoch_book::open(folder / "book", 1);
+  const auto clear = [&](const epoch_record& seen, epoch now) {
+    BOOST_REQUIRE(book->keep_pending(here.server, {here.identity}).has_value());
+    const epoch_record made = book->next_record(here, seen, now);
+    BOOST_REQUIRE(book->keep(here, made).has_value());
+    return made;
+  };
+  const epoch_record first = clear({}, today);
+  const epoch_record own = clear(first, today + 1'000'000'000);
+  BOOST_TEST(own.covers(first.number));
+  // The server falls back to the first clear, and another node clears without a word of the second one.
+  const epoch_record other{.number = clear_number(own.number, 5), .clears = {first.number}};
+  BOOST_TEST(book->is_clear_of_another(here, other.number));
+  BOOST_REQUIRE(book->adopt(here, other).has_value());
+  BOOST_TEST(book->is_uncleared_above(here));
+  BOOST_TEST(book->is_pending(here));
+  const epoch_record again = book->next_record(here, other, today + 2'000'000'000);
+  BOOST_TEST(again.covers(other.number));
+  BOOST_TEST(again.covers(own.number));
+  BOOST_TEST(again.covers(first.number));
+  BOOST_REQUIRE(book->keep(here, again).has_value());
+  BOOST_TEST(!book->is_pending(here));
+  // One that knows of it is adopted as it is.
+  const epoch_record later{.number = clear_number(again.number, 5), .clears = {again.number}};
+  BOOST_REQUIRE(book->adopt(here, later).has_value());
+  BOOST_TEST(!book->is_pending(here));
+}
+
+BOOST_AUTO_TEST_CASE(an_older_epoch_of_a_server_is_that_of_another_nodes_clear_unless_this_node_knows_it) {
+  constexpr epoch today = 1'800'000'000'000'000'000;
+  const test::scratch_folder folder;
+  auto book = epoch_book::open(folder / "book", 1);
+  const epoch first = clear_number(today, 0);
+  const epoch second = clear_number(today, 1000);
+  BOOST_REQUIRE(book->adopt(here, {first}).has_value());
+  BOOST_REQUIRE(book->keep_cleared_above(here).has_value());
+  BOOST_REQUIRE(book->keep(here, {second}).has_value());
+  BOOST_REQUIRE(book->look_back(here, 0).has_value());
+  BOOST_REQUIRE(book->look_back(here, 7).has_value());
+  BOOST_REQUIRE(book->look_back(here, first).has_value());  // the server has lost the second
+  BOOST_TEST(!book->is_uncleared_above(here));
+  const epoch of_a_slow_clock = clear_number(today, 500);
+  BOOST_REQUIRE(book->look_back(here, of_a_slow_clock).has_value());
+  BOOST_TEST(book->is_uncleared_above(here));
+  BOOST_TEST(book->known(here) == second);
+  BOOST_TEST(book->next_record(here, {of_a_slow_clock}, today).covers(of_a_slow_clock));
+  BOOST_REQUIRE(book->keep_cleared_above(here).has_value());
+  BOOST_REQUIRE(book->look_back(here, of_a_slow_clock).has_value());  // once
+  BOOST_TEST(!book->is_uncleared_above(here));
+}
+
 BOOST_AUTO_TEST_CASE(epochs_and_clears_to_be_carried_out_outlive_the_process) {
   const test::scratch_folder folder;
   {
     auto book = epoch_book::open(folder / "book", 1);
     BOOST_REQUIRE(book.has_value());
-    BOOST_REQUIRE(book->keep(here, 5).has_value());
+    BOOST_REQUIRE(book->keep(here, {5}).has_value());
     BOOST_REQUIRE(book->keep_pending(3, {4_identity}).has_value());
   }
   {
@@ -125,7 +226,7 @@ BOOST_AUTO_TEST_CASE(epochs_and_clears_to_be_carried_out_outlive_the_process) {
     BOOST_TEST(book->known(here) == 5U);
     BOOST_TEST(!book->is_pending(here));
     BOOST_TEST(book->is_pending({3, 4_identity}));
-    BOOST_REQUIRE(book->keep({3, 4_identity}, 9).has_value());
+    BOOST_REQUIRE(book->keep({3, 4_identity}, {9}).has_value());
   }
   BOOST_TEST(!epoch_book::open(folder / "book", 1)->is_pending({3, 4_identity}));
 }
@@ -133,7 +234,7 @@ BOOST_AUTO_TEST_CASE(epochs_and_clears_to_be_carried_out_outlive_the_process) {
 BOOST_AUTO_TEST_CASE(a_damaged_book_makes_every_older_epoch_count_as_old) {
   const test::scratch_folder folder;
   const auto file = folder / "book";
-  BOOST_REQUIRE(epoch_book::open(file, 1)->keep(here, 5).has_value());
+  BOOST_REQUIRE(epoch_book::open(file, 1)->keep(here, {5}).has_value());
   const auto right = bytes_of(file);
   std::mt19937_64 random(1);
   for (int round = 0; round < 300; ++round) {

@@ -82,7 +82,7 @@ class lane_under_test {
   /// Another connection of this node makes a newer epoch.
   void renew_epoch() {
     const auto place = site_.place_of(some_identity);
-    BOOST_REQUIRE(book_.keep(place, book_.known(place) + 1).has_value());
+    BOOST_REQUIRE(book_.keep(place, {book_.known(place) + 1}).has_value());
   }
   [[nodiscard]] std::size_t end_puts() {
     return lane_.end_puts(some_identity, std::array{name_of(1).key()}, now_).size();
