@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::uint64_t arena_bytes = 1 * MiB;  // more than the largest shape, and its blocks, need
 
-enum class place : std::uint8_t { registered_host, device, staged_host };
-constexpr int places = 3;
+enum class block_memory : std::uint8_t { registered_host, device, staged_host };
+constexpr int block_memories = 3;
 constexpr int ways = 3;  // of page_way; one more turn takes the cheapest
 
 std::uint64_t any(std::mt19937_64& random, std::uint64_t least, std::uint64_t most) {
@@ -63,7 +63,7 @@ class check {
         .head_items = static_cast<std::uint32_t>(any(random, 0, 1) == 0 ? any(random, 1, 9) : 16 * any(random, 1, 4)),
         .item_bytes = 1U << any(random, 0, 2)};
     gap_ = any(random, 0, 1) == 0 ? 0 : any(random, 1, 16);
-    where_ = static_cast<place>(any(random, 0, places - 1));
+    where_ = static_cast<block_memory>(any(random, 0, block_memories - 1));
     pages_.resize(shape_.pages);
     std::iota(pages_.begin(), pages_.end(), std::uint64_t{0});
     std::ranges::shuffle(pages_, random);
@@ -82,8 +82,8 @@ class check {
 
   [[nodiscard]] std::span<std::byte> blocks_memory() {
     switch (where_) {
-      case place::registered_host: return registered_.span();
-      case place::device: return device_blocks_.span().first(arena_bytes);
+      case block_memory::registered_host: return registered_.span();
+      case block_memory::device: return device_blocks_.span().first(arena_bytes);
       default: return staged_.span();
     }
   }
@@ -156,7 +156,7 @@ class check {
   kv_layout kind_ = kv_layout::kv_first;
   kv_shape shape_;
   std::uint64_t gap_ = 0;
-  place where_ = place::registered_host;
+  block_memory where_ = block_memory::registered_host;
   std::vector<std::uint64_t> pages_;
   layer_range layers_;
   std::uint64_t skew_ = 0;

@@ -33,14 +33,14 @@ constexpr std::byte late{0xee};      // what the device writes
 constexpr std::byte own{0x11};       // what the memory's next owner writes
 constexpr double quarantine_s = 30;  // the default of gpu.quarantine
 
-struct amounts {
+struct kill_amounts {
   unsigned rounds;
   std::uint64_t blocks;
   unsigned batches;  // of copies into all blocks, queued before the kill
   std::chrono::milliseconds watched;
 };
-constexpr amounts full{100, 64, 32, std::chrono::milliseconds(1000)};
-constexpr amounts quick{2, 4, 2, std::chrono::milliseconds(50)};
+constexpr kill_amounts full{100, 64, 32, std::chrono::milliseconds(1000)};
+constexpr kill_amounts quick{2, 4, 2, std::chrono::milliseconds(50)};
 
 /// Blocks that two processes share, and one page by which the engine says how far it is.
 class shared_blocks {
@@ -64,7 +64,7 @@ class shared_blocks {
 };
 
 /// The engine: queues copies from its device into the blocks, says so, and waits to be killed.
-result<void> queue_copies(const std::string& which, const amounts& of, const shared_blocks& shared) {
+result<void> queue_copies(const std::string& which, const kill_amounts& of, const shared_blocks& shared) {
   auto opened = device::open(which);
   if (!opened) return std::unexpected(opened.error());
   device& on = **opened;
@@ -90,7 +90,7 @@ result<void> queue_copies(const std::string& which, const amounts& of, const sha
   for (;;) ::pause();
 }
 
-[[noreturn]] void be_engine(const std::string& which, const amounts& of, const shared_blocks& shared) {
+[[noreturn]] void be_engine(const std::string& which, const kill_amounts& of, const shared_blocks& shared) {
   if (const auto done = queue_copies(which, of, shared); !done) {
     const std::string why = done.error().describe() + "\n";
     (void)!::write(STDERR_FILENO, why.data(), why.size());
@@ -118,7 +118,7 @@ result<void> kill_engine(pid_t engine, const shared_blocks& shared, std::mt19937
 }
 
 /// Gives the blocks to a new owner and watches them: seconds from the death to the last foreign byte, 0 without one.
-double last_foreign_byte(const amounts& of, const shared_blocks& shared) {
+double last_foreign_byte(const kill_amounts& of, const shared_blocks& shared) {
   const stopwatch since_death;
   const auto blocks = shared.blocks();
   std::memset(blocks.data(), static_cast<int>(own), blocks.size());
@@ -135,7 +135,7 @@ double last_foreign_byte(const amounts& of, const shared_blocks& shared) {
   return last;
 }
 
-result<double> one_round(const std::string& which, const amounts& of, std::mt19937& chance) {
+result<double> one_round(const std::string& which, const kill_amounts& of, std::mt19937& chance) {
   const shared_blocks shared(of.blocks * block_bytes);
   const pid_t engine = ::fork();
   if (engine < 0) return fail_errno("fork");
@@ -154,7 +154,7 @@ result<void> run(const options& options, report& out) {
   // Opened by each engine's process only: a device does not survive a fork.
   const std::string which = options.device.empty() ? "cuda:0" : options.device;
   const bool is_gpu = which.starts_with("cuda:");
-  amounts of = options.quick ? quick : full;
+  kill_amounts of = options.quick ? quick : full;
   if (options.rounds != 0) of.rounds = options.rounds;
   out.say(is_gpu
               ? "engines are killed while " + which + " writes for them\n"

@@ -61,9 +61,9 @@ double process_cpu_seconds() noexcept {
 // --------------------------------------------------------------------------------------------- ours
 
 /// Keeps a number of transfers under way, one after the other in the file.
-class our_side {
+class file_side {
  public:
-  our_side(const path_file& file, std::uint64_t region) : file_(file), region_(region) {}
+  file_side(const path_file& file, std::uint64_t region) : file_(file), region_(region) {}
 
   result<void> open() {
     auto engine = nvme::uring_engine::create(file_, {.queue_depth = most_depth},
@@ -254,7 +254,7 @@ struct cost_samples {
   }
 };
 
-result<void> run_case(const transfer_case& what, unsigned rounds, our_side& ours, const fio_side& fio, report& out) {
+result<void> run_case(const transfer_case& what, unsigned rounds, file_side& ours, const fio_side& fio, report& out) {
   if (auto ok = ours.use_memory(what.depth * what.block); !ok) return ok;
   cost_samples figure;
   cost_samples hashed;
@@ -304,7 +304,7 @@ result<void> run(const options& options, report& out) {
   if (!file->direct()) return fail(error_code::unsupported, "--path: this file system has no direct I/O");
   // Whole blocks of every size, so that both sides wrap at the same place.
   const std::uint64_t region = (file->bytes() - path_file::data_offset) / most_block * most_block;
-  our_side ours(*file, region);
+  file_side ours(*file, region);
   if (auto ok = ours.open(); !ok) return ok;
   if (auto ok = ours.fill(); !ok) return ok;
   if (!ours.pinned()) fmt::print(stderr, "memory cannot be registered (RLIMIT_MEMLOCK): both sides do without\n");

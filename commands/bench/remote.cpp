@@ -137,10 +137,10 @@ class bare_side {
 // --------------------------------------------------------------------------------------------- ours
 
 /// Waits for what the backend's thread answers. Thread-safe.
-class our_side {
+class tier_side {
  public:
-  static result<std::unique_ptr<our_side>> open(const redis::server_url& url, const std::string& state) {
-    std::unique_ptr<our_side> made(new our_side);
+  static result<std::unique_ptr<tier_side>> open(const redis::server_url& url, const std::string& state) {
+    std::unique_ptr<tier_side> made(new tier_side);
     const remote::redis_options options{.url = url, .credentials = {}, .state = state, .timeout = patience};
     const auto note = [side = made.get()](const std::vector<item_outcome>& some) { side->note(some); };
     auto opened = remote::redis_backend::open(
@@ -185,7 +185,7 @@ class our_side {
   }
 
  private:
-  our_side() = default;
+  tier_side() = default;
 
   template <class Change>
   void change(Change&& what) {
@@ -289,9 +289,9 @@ result<benchmark_times> run_redis_benchmark(const std::string& program, const re
 // -------------------------------------------------------------------------------------------- cases
 
 /// Where the bench runs, and what both sides call their blocks there.
-struct place {
+struct server_ends {
   const redis::server_url& url;
-  our_side& ours;
+  tier_side& ours;
   bare_side& bare;
   instance_identity identity{};  ///< chance: nobody else's
   std::uint64_t used = 0;        ///< names given out
@@ -349,7 +349,7 @@ struct moved_samples {
 /// Batches of `count` blocks put, got back, compared and removed, by either side.
 class moves {
  public:
-  moves(place& at, std::uint64_t block, std::size_t count)
+  moves(server_ends& at, std::uint64_t block, std::size_t count)
       : at_(at), block_(block), count_(count), source_(count, block), target_(count, block) {}
 
   result<void> ours() {
@@ -376,7 +376,7 @@ class moves {
   moved_samples limit;
 
  private:
-  place& at_;
+  server_ends& at_;
   std::uint64_t block_;
   std::size_t count_;
   memory_pieces source_;
@@ -389,8 +389,8 @@ struct beside {
   std::string output;
 };
 
-result<void> measure_moves(place& at, std::uint64_t block, std::size_t count, unsigned rounds, const beside& other,
-                           report& out) {
+result<void> measure_moves(server_ends& at, std::uint64_t block, std::size_t count, unsigned rounds,
+                           const beside& other, report& out) {
   moves both(at, block, count);
   moved_samples benchmark;
   const bool compares = block == compared_block && other.program;
@@ -422,7 +422,7 @@ result<void> measure_moves(place& at, std::uint64_t block, std::size_t count, un
 }
 
 /// Half of the keys are there, the first ones.
-result<void> measure_locate(place& at, unsigned rounds, report& out) {
+result<void> measure_locate(server_ends& at, unsigned rounds, report& out) {
   memory_pieces values(held_keys, small_value);
   const auto names = at.new_names(asked_keys);
   const std::vector<block_name> held(names.begin(), names.begin() + held_keys);
@@ -490,12 +490,12 @@ result<void> run(const options& options, report& out) {
   if (!url) return std::unexpected(url.error());
   auto bare = bare_side::connect(*url);
   if (!bare) return std::unexpected(bare.error());
-  auto ours = our_side::open(*url, *directory / "state");
+  auto ours = tier_side::open(*url, *directory / "state");
   if (!ours) return std::unexpected(ours.error());
 
   const beside other{.program = find_program("redis-benchmark"), .output = *directory / "benchmark.csv"};
   if (!other.program) out.say_below("redis-benchmark: not measured, it is not installed (package redis-tools)\n");
-  place at{.url = *url, .ours = **ours, .bare = *bare, .identity = any_identity()};
+  server_ends at{.url = *url, .ours = **ours, .bare = *bare, .identity = any_identity()};
   const unsigned rounds = options.rounds != 0 ? options.rounds : options.quick ? 1 : usual_rounds;
   for (const auto& [block, count] : {std::pair{compared_block, std::size_t{64}}, std::pair{2 * MiB, std::size_t{32}}}) {
     if (auto ok = measure_moves(at, block, options.quick ? 2 : count, rounds, other, out); !ok) return ok;

@@ -33,7 +33,7 @@ result<void> time_calls(samples& into, bool counts, std::size_t count, Work&& wo
 }
 
 /// Where all this is measured, and what is promised there.
-struct place {
+struct writer_place {
   std::string name;
   bool promised = false;
 
@@ -80,7 +80,7 @@ class put_calls {
     return flushed ? result<void>() : std::unexpected(flushed.error());
   }
 
-  void say(const samples& ping, const place& where, report& out) const {
+  void say(const samples& ping, const writer_place& where, report& out) const {
     const auto name = fmt::format("put {} KiB", block_bytes_ / KiB);
     const bool small = block_bytes_ < 128 * KiB;  // of a larger one the copy is most, which nobody can leave out
     samples least;
@@ -113,7 +113,7 @@ class put_calls {
   samples copy_, put_, async_;
 };
 
-result<void> measure(const options& options, const place& where, report& out) {
+result<void> measure(const options& options, const writer_place& where, report& out) {
   auto other = ping_pong::start();
   if (!other) return std::unexpected(other.error());
   auto node = stage::open(options, capacity);

@@ -74,8 +74,8 @@ bool epoch_record::covers(epoch other) const noexcept {
   return std::ranges::any_of(clears, [&](epoch each) { return !differ_by_clear(each, other); });
 }
 
-void epoch_record::add(std::span<const epoch> others) {
-  for (const epoch each : others) {
+void epoch_record::add(std::span<const epoch> epochs) {
+  for (const epoch each : epochs) {
     if (covers(each)) continue;
     clears.insert(std::ranges::lower_bound(clears, each, std::greater()), each);
     if (clears.size() > most_clears) clears.pop_back();
@@ -195,11 +195,11 @@ epoch epoch_book::next(const place& where, epoch seen, epoch now) const noexcept
   return made < epoch_limit ? made : now;  // a number that cannot be counted up: any other one is as good
 }
 
-epoch_record epoch_book::next_record(const place& location, const epoch_record& seen, epoch now) const {
-  epoch_record made{.number = next(location, seen.number, now)};
-  const std::array latest{seen.number, known(location)};
+epoch_record epoch_book::next_record(const place& location, const epoch_record& current, epoch now) const {
+  epoch_record made{.number = next(location, current.number, now)};
+  const std::array latest{current.number, known(location)};
   made.add(latest);
-  made.add(seen.clears);
+  made.add(current.clears);
   if (const auto found = entries_.find(location); found != entries_.end()) made.add(found->second.earlier);
   return made;
 }
@@ -225,15 +225,15 @@ bool epoch_book::is_uncleared_above(const place& location) const noexcept {
   return found != entries_.end() && found->second.is_uncleared_above;
 }
 
-result<void> epoch_book::adopt(const place& location, const epoch_record& seen) {
-  const bool is_of_another = is_clear_of_another(location, seen.number);
+result<void> epoch_book::adopt(const place& location, const epoch_record& record) {
+  const bool is_of_another = is_clear_of_another(location, record.number);
   const bool was_known = entries_.contains(location);
   entry& kept = entry_of(location);
-  const bool is_lost = was_known && !seen.covers(kept.number);
-  epoch_record all = seen;
+  const bool is_lost = was_known && !record.covers(kept.number);
+  epoch_record all = record;
   all.add(kept.earlier);
   all.add({&kept.number, 1});
-  kept.number = seen.number;
+  kept.number = record.number;
   kept.earlier = std::move(all.clears);
   kept.is_uncleared_above |= is_of_another;
   if (is_lost && !kept.is_pending) {
@@ -243,12 +243,12 @@ result<void> epoch_book::adopt(const place& location, const epoch_record& seen) 
   return write();
 }
 
-result<void> epoch_book::look_back(const place& location, epoch seen) {
-  if (!is_clear_of_another(location, seen)) return {};
+result<void> epoch_book::look_back(const place& location, epoch number) {
+  if (!is_clear_of_another(location, number)) return {};
   epoch_record all{.number = known(location)};
   entry& kept = entry_of(location);
   all.clears = std::move(kept.earlier);
-  all.add({&seen, 1});
+  all.add({&number, 1});
   kept.number = all.number;
   kept.earlier = std::move(all.clears);
   kept.is_uncleared_above = true;
@@ -262,13 +262,13 @@ result<void> epoch_book::keep_cleared_above(const place& location) {
   return write();
 }
 
-result<void> epoch_book::keep(const place& where, const epoch_record& made) {
-  const epoch known_number = known(where);  // another connection may have made a later one since
-  entry& kept = entry_of(where);
-  epoch_record all{.number = std::max(known_number, made.number), .clears = std::move(kept.earlier)};
-  const std::array latest{made.number, known_number};
+result<void> epoch_book::keep(const place& location, const epoch_record& record) {
+  const epoch known_number = known(location);  // another connection may have made a later one since
+  entry& kept = entry_of(location);
+  epoch_record all{.number = std::max(known_number, record.number), .clears = std::move(kept.earlier)};
+  const std::array latest{record.number, known_number};
   all.add(latest);
-  all.add(made.clears);
+  all.add(record.clears);
   kept.number = all.number;
   kept.earlier = std::move(all.clears);
   set_pending(kept, false);

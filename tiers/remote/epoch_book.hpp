@@ -56,7 +56,7 @@ struct epoch_record {
   /// no place for it.
   [[nodiscard]] bool covers(epoch other) const noexcept;
   /// Adds what is known of earlier clears.
-  void add(std::span<const epoch> others);
+  void add(std::span<const epoch> epochs);
 };
 [[nodiscard]] std::string record_text(const epoch_record& record);
 /// The number is 0 when `text` is no such record.
@@ -94,7 +94,7 @@ class epoch_book {
   /// Remembers, in memory, an epoch that this node offers a server: its answer may be lost.
   void propose(const place& location, epoch number);
   /// The same with the clears that this node knows of, and those that the server has.
-  [[nodiscard]] epoch_record next_record(const place& location, const epoch_record& seen, epoch now) const;
+  [[nodiscard]] epoch_record next_record(const place& location, const epoch_record& current, epoch now) const;
   /// Whether an epoch of the server is that of a clear that this node neither made nor knows.
   [[nodiscard]] bool is_clear_of_another(const place& location, epoch number) const noexcept;
   /// Another node cleared the instance, and this node's own tiers have not yet.
@@ -102,12 +102,13 @@ class epoch_book {
 
   /// Notes an epoch that this node made, and writes the file (synced, replaced at once). In memory it is noted also
   /// when that fails.
-  [[nodiscard]] result<void> keep(const place& where, const epoch_record& made);
-  /// Notes a newer epoch of the server, and whether this node's own tiers have to clear the instance. Whoever made it
-  /// without knowing the clear that this node knows of has not cleared for that: it is to be carried out once more.
-  [[nodiscard]] result<void> adopt(const place& location, const epoch_record& seen);
+  [[nodiscard]] result<void> keep(const place& location, const epoch_record& record);
+  /// Notes a newer epoch of the server, and whether this node's own tiers have to clear the instance. A
+  /// maker that did not know the clear which this node knows of has not cleared for it: that is to be carried out
+  /// again.
+  [[nodiscard]] result<void> adopt(const place& location, const epoch_record& record);
   /// The server has an older epoch: notes whether it is that of a clear that this node does not know.
-  [[nodiscard]] result<void> look_back(const place& location, epoch seen);
+  [[nodiscard]] result<void> look_back(const place& location, epoch number);
   /// The own tiers have cleared it: puts that were on their way are over.
   [[nodiscard]] result<void> keep_cleared_above(const place& location);
   /// Instances of which there is an epoch on the server.

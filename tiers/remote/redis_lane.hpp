@@ -28,11 +28,11 @@ inline constexpr std::size_t most_redis_value_bytes = std::size_t{512} << 20U;
 /// Keys are `prefix:identity:epoch:block key`, all but the prefix in hex; the epoch of an instance is kept at
 /// `prefix:identity:epoch`, with the clears before it (epoch_record). Before anything of an instance is asked on a
 /// connection its epoch is read there, and made new if the server has none or an older one than this node knows of.
-/// Each run of commands begins with reading it again, and so does each removal: if it is another one, what was got or asked in that run counts as missing, and what
-/// was put or removed is sent again. A put that the server took while its epoch held is not: where another connection
-/// has made a newer one meanwhile it is `refused`, since it may have been seen and removed. An epoch of a clear that
-/// this node has not made holds everything of the instance back until this node's own tiers have cleared it; puts of
-/// before are over then.
+/// Each run of commands begins with reading it again, and so does each removal: if it is another one, what was got or
+/// asked in that run counts as missing, and what was put or removed is sent again. A put that the server took while its
+/// epoch held is not: where another connection has made a newer one meanwhile it is `refused`, since it may have been
+/// seen and removed. An epoch of a clear that this node has not made holds everything of the instance back until this
+/// node's own tiers have cleared it; puts of before are over then.
 ///
 /// Beside the epoch, at `prefix:identity:removals`, stands the removal stamp of an instance (removal_stamps). A put of
 /// what the server missed while it was away is carried out by a script that compares it, or `refused`.

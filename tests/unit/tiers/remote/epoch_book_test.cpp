@@ -16,9 +16,9 @@ namespace {
 
 const epoch_book::place here{1, 2_identity};
 
-/// The epoch of a clear so many numbers of clears behind `from`.
-epoch clear_number(epoch from, epoch steps) {
-  return from + (steps << 22U);
+/// The epoch of a clear so many numbers of clears behind `base`.
+epoch clear_number(epoch base, epoch steps) {
+  return base + (steps << 22U);
 }
 epoch clear_number(epoch steps) {
   return clear_number(epoch{1} << 60U, steps);
@@ -162,9 +162,9 @@ BOOST_AUTO_TEST_CASE(a_clear_that_a_server_lost_before_another_node_heard_of_it_
   constexpr epoch today = 1'800'000'000'000'000'000;  // nanoseconds of the calendar
   const test::scratch_folder folder;
   auto book = epoch_book::open(folder / "book", 1);
-  const auto clear = [&](const epoch_record& seen, epoch now) {
+  const auto clear = [&](const epoch_record& current, epoch now) {
     BOOST_REQUIRE(book->keep_pending(here.server, {here.identity}).has_value());
-    const epoch_record made = book->next_record(here, seen, now);
+    const epoch_record made = book->next_record(here, current, now);
     BOOST_REQUIRE(book->keep(here, made).has_value());
     return made;
   };

@@ -664,7 +664,7 @@ void redis_world::remove(machine& target, const std::vector<std::uint64_t>& targ
     for (const auto& [key, held] : each->memory) {
       if (!is_meant(key)) continue;
       if (each.get() == &target) made.copies.insert(held.number);
-      if (made.is_clear) made.held.insert(held.number);
+      if (made.is_clear) made.memory.insert(held.number);
       if (!held.is_sent) made.unsent.insert(held.number);
     }
   }
@@ -703,7 +703,7 @@ void redis_world::take_answer(std::size_t number, const std::string& reason) {
     removed.is_gone |= reason.empty() && !home.is_reverted && !removed.is_exposed;
     removed.is_cleared |= home.is_clear;
   }
-  for (const std::uint64_t each : home.held) copies_.at(each).is_cleared = true;
+  for (const std::uint64_t each : home.memory) copies_.at(each).is_cleared = true;
   const bool reaches_server = reason.empty() && !home.is_reverted;
   for (const std::uint64_t each : home.unsent)
     copies_.at(each).is_gone |= reaches_server && !copies_.at(each).is_exposed;

@@ -88,7 +88,7 @@ class redis_world {
     bool is_clear = false;
     std::set<std::uint64_t> copies;  ///< that it can reach
     std::set<std::uint64_t> unsent;  ///< that other nodes have not put, and shall not put any more
-    std::set<std::uint64_t> held;    ///< of a clear: what nodes have in their memory
+    std::set<std::uint64_t> memory;  ///< of a clear: what nodes have in their memory
     bool is_answered = false;
     bool is_reverted = false;   ///< the server has forgotten an epoch since it began
     bool is_lost = false;       ///< the server has lost memory since it began
