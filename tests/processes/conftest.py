@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -33,6 +34,15 @@ StartNode = Callable[..., Node]
 StartAgent = Callable[..., Agent]
 
 _numbers = itertools.count()
+
+# What nohup or a shell's `&` has ignored, each process that a test starts would ignore, too.
+for each, meaning in (
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGINT, signal.default_int_handler),
+):
+    if signal.getsignal(each) == signal.SIG_IGN:
+        signal.signal(each, meaning)
 
 
 @pytest.fixture

@@ -55,12 +55,16 @@ struct epoch_record {
   /// Whether the maker of this epoch knew of the clear of `other`; as good as that: of so many later ones that there is
   /// no place for it.
   [[nodiscard]] bool covers(epoch other) const noexcept;
-  /// Adds what is known of earlier clears.
-  void add(std::span<const epoch> epochs);
+  /// Adds the clears that are known with another record.
+  void add(const epoch_record& other);
+
+ private:
+  void insert(epoch clear);
 };
 [[nodiscard]] std::string record_text(const epoch_record& record);
-/// The number is 0 when `text` is no such record.
-[[nodiscard]] epoch_record record_in(std::string_view text);
+/// `now`: nanoseconds of the calendar. The number is 0 when `text` is no such record, or of a time so far ahead that no
+/// clock is: one such number would leave no room for all that come.
+[[nodiscard]] epoch_record record_in(std::string_view text, epoch now);
 
 /// The epochs of a server. In the file: magic, version, floor, count, entries, XXH3-64 of all that. A lock beside it
 /// keeps a second process from writing over what this one notes. Not thread-safe.
@@ -103,11 +107,11 @@ class epoch_book {
   /// Notes an epoch that this node made, and writes the file (synced, replaced at once). In memory it is noted also
   /// when that fails.
   [[nodiscard]] result<void> keep(const place& location, const epoch_record& record);
-  /// Notes a newer epoch of the server, and whether this node's own tiers have to clear the instance. A
-  /// maker that did not know the clear which this node knows of has not cleared for it: that is to be carried out
-  /// again.
+  /// Notes a newer epoch of the server, and whether this node's own tiers have to clear the instance. A maker that did
+  /// not know the clear which this node knows of has not cleared for it: that is to be carried out again.
   [[nodiscard]] result<void> adopt(const place& location, const epoch_record& record);
-  /// The server has an older epoch: notes whether it is that of a clear that this node does not know.
+  /// The server has an older epoch: the same if it is that of a clear that this node does not know, which nodes that
+  /// know a later one would take for over.
   [[nodiscard]] result<void> look_back(const place& location, epoch number);
   /// The own tiers have cleared it: puts that were on their way are over.
   [[nodiscard]] result<void> keep_cleared_above(const place& location);
@@ -124,26 +128,30 @@ class epoch_book {
 
  private:
   struct entry {
-    epoch number = 0;
-    bool is_pending = false;
+    [[nodiscard]] bool has_clear() const noexcept { return is_pending || repeat != 0; }
+
+    epoch_record record{};
+    bool is_confirmed = false;  ///< the record stood on the server
+    bool is_pending = false;    ///< an order of this node waits
+    epoch repeat = 0;           ///< a clear to be carried out once more, until the server has a record that covers it
     bool is_uncleared_above = false;
-    std::uint64_t clears = 0;         ///< not in the file
-    epoch proposed = 0;               ///< not in the file
-    std::vector<epoch> earlier = {};  ///< latest first; not in the file
+    std::uint64_t clears = 0;  ///< not in the file
+    epoch proposed = 0;        ///< not in the file
   };
 
   epoch_book(std::filesystem::path file, unique_fd lock) : file_(std::move(file)), lock_(std::move(lock)) {}
   [[nodiscard]] bool decode(std::string_view bytes);
   [[nodiscard]] result<void> write();
   [[nodiscard]] entry& entry_of(const place& where);
-  void set_pending(entry& kept, bool is_pending) noexcept;
+  void set_record(entry& target, const epoch_record& record);
+  void set_pending(entry& target, bool is_pending, epoch repeat) noexcept;
   void forget_lowest();
 
   std::filesystem::path file_;
   unique_fd lock_;
   std::map<place, entry> entries_;
   epoch floor_ = 0;          ///< of what has no entry
-  std::size_t pending_ = 0;  ///< entries with a clear that a server has not heard of
+  std::size_t pending_ = 0;  ///< entries with a clear to be carried out
   bool was_damaged_ = false;
 };
 

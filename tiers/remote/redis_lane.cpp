@@ -563,7 +563,7 @@ void redis_lane::on_look(const redis_request& request, const redis::server_reply
     send_own(request_kind::discard, redis::wire_command({"DEL", epoch_key(identity)}));
     return stick(of, "what stands in the place of its epoch is none", now);
   }
-  of.seen = record_in(reply.text).number;
+  of.seen = record_in(reply.text, settings_->calendar()).number;
   round_trip_ = std::min(round_trip_, now - request.sent);
   if (of.what == standing::known || of.what == standing::clearing_above) {
     if (of.seen == of.number) return;
@@ -576,7 +576,7 @@ void redis_lane::on_look(const redis_request& request, const redis::server_reply
 void redis_lane::settle(instance_identity identity, instance& of, std::string_view raw, steady_time now) {
   epoch_book& book = site_->book();
   const auto where = site_->place_of(identity);
-  const epoch_record seen = record_in(raw);
+  const epoch_record seen = record_in(raw, settings_->calendar());
   if (book.is_clear_of_another(where, seen.number)) answers_->clears_above[identity] = true;
   if (seen.number > book.known(where)) {
     ++answers_->counts.epochs_adopted;
@@ -604,7 +604,7 @@ void redis_lane::settle(instance_identity identity, instance& of, std::string_vi
 void redis_lane::on_renewed(const redis_request& request, const redis::server_reply& reply, steady_time now) {
   instance& of = instances_[request.name.identity];
   if (reply.kind == redis::server_reply::type::failure) return give_up(of, reply.text, now);
-  const epoch_record seen = record_in(reply.text);
+  const epoch_record seen = record_in(reply.text, settings_->calendar());
   of.seen = seen.number;
   if (of.seen != request.number) return settle(request.name.identity, of, reply.text, now);
   ++answers_->counts.epochs_made;

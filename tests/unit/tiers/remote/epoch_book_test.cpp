@@ -15,6 +15,7 @@ namespace cenote::remote {
 namespace {
 
 const epoch_book::place here{1, 2_identity};
+constexpr epoch today = 1'800'000'000'000'000'000;  // nanoseconds of the calendar
 
 /// The epoch of a clear so many numbers of clears behind `base`.
 epoch clear_number(epoch base, epoch steps) {
@@ -59,7 +60,6 @@ BOOST_AUTO_TEST_CASE(the_next_epoch_is_above_the_clock_what_is_known_and_what_wa
 }
 
 BOOST_AUTO_TEST_CASE(epochs_differ_by_a_clear_only_where_there_was_one) {
-  constexpr epoch today = 1'800'000'000'000'000'000;  // nanoseconds of the calendar
   const test::scratch_folder folder;
   auto book = epoch_book::open(folder / "book", 1);
   BOOST_REQUIRE(book.has_value());
@@ -123,21 +123,24 @@ BOOST_AUTO_TEST_CASE(a_record_is_an_epoch_and_the_clears_before_it_and_nothing_e
   const epoch_record written{.number = clear_number(9), .clears = {clear_number(8), clear_number(5)}};
   const std::string text = record_text(written);
   BOOST_TEST(text.size() == 48U);
-  const epoch_record read = record_in(text);
+  const epoch_record read = record_in(text, today);
   BOOST_TEST(read.number == written.number);
   BOOST_TEST(read.clears == written.clears, boost::test_tools::per_element());
-  BOOST_TEST(record_in(epoch_text(7)).number == 7U);
-  const std::string one = epoch_text(clear_number(9));
+  BOOST_TEST(record_in(epoch_text(7), today).number == 7U);
+  const std::string one = epoch_text(clear_number(9) + 5);
   for (const std::string& wrong :
        {std::string(), one + "0", one + epoch_text(7), one + epoch_text(epoch_limit), one + std::string(16, 'x'),
         one + epoch_text(clear_number(5)) + epoch_text(clear_number(8)),  // earlier ones first
-        one + epoch_text(clear_number(5)) + epoch_text(clear_number(5))}) {
-    BOOST_TEST(record_in(wrong).number == 0U, wrong);
+        one + epoch_text(clear_number(5)) + epoch_text(clear_number(5)),  // twice
+        one + epoch_text(clear_number(9)),                                // of the epoch's own clear
+        one + epoch_text(clear_number(10)),                               // later than it
+        epoch_text(today + (epoch{1} << 61U)), std::string(16, '0') + one}) {
+    BOOST_TEST(record_in(wrong, today).number == 0U, wrong);
   }
   epoch_record full{.number = clear_number(100)};
-  for (epoch each = 1; each <= epoch_record::most_clears; ++each) full.add({{clear_number(each)}});
-  BOOST_TEST(record_in(record_text(full)).number == full.number);
-  BOOST_TEST(record_in(record_text(full) + epoch_text(1)).number == 0U);
+  for (epoch each = 1; each <= epoch_record::most_clears; ++each) full.add({.number = clear_number(each)});
+  BOOST_TEST(record_in(record_text(full), today).number == full.number);
+  BOOST_TEST(record_in(record_text(full) + epoch_text(1), today).number == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(a_record_covers_the_clears_that_it_names_and_those_before_as_many_as_it_can_name) {
@@ -146,20 +149,20 @@ BOOST_AUTO_TEST_CASE(a_record_covers_the_clears_that_it_names_and_those_before_a
   BOOST_TEST(record.covers(7));                      // of an instance that was never cleared
   BOOST_TEST(record.covers(clear_number(100) + 5));  // the same clear, for a server that had forgotten
   BOOST_TEST(!record.covers(clear_number(50)));
-  for (epoch each = 10; each < 10 + epoch_record::most_clears; ++each) record.add({{clear_number(each), each}});
-  record.add({{clear_number(10), clear_number(100)}});
+  for (epoch each = 10; each < 10 + epoch_record::most_clears; ++each) record.add({.number = clear_number(each)});
+  record.add({.number = 7});
+  record.add({.number = clear_number(10), .clears = {clear_number(100)}});
   BOOST_TEST(record.clears.size() == epoch_record::most_clears);
   BOOST_TEST(record.covers(clear_number(10)));
   BOOST_TEST(record.covers(clear_number(3)));
   BOOST_TEST(!record.covers(clear_number(50)));
   BOOST_TEST(!record.covers(clear_number(101)));
-  record.add({{clear_number(50)}});
+  record.add({.number = clear_number(50)});
   BOOST_TEST(record.clears.front() == clear_number(50));
   BOOST_TEST(record.clears.back() == clear_number(11));
 }
 
 BOOST_AUTO_TEST_CASE(a_clear_that_a_server_lost_before_another_node_heard_of_it_is_carried_out_once_more) {
-  constexpr epoch today = 1'800'000'000'000'000'000;  // nanoseconds of the calendar
   const test::scratch_folder folder;
   auto book = epoch_book::open(folder / "book", 1);
   const auto clear = [&](const epoch_record& current, epoch now) {
@@ -183,14 +186,27 @@ BOOST_AUTO_TEST_CASE(a_clear_that_a_server_lost_before_another_node_heard_of_it_
   BOOST_TEST(again.covers(first.number));
   BOOST_REQUIRE(book->keep(here, again).has_value());
   BOOST_TEST(!book->is_pending(here));
-  // One that knows of it is adopted as it is.
-  const epoch_record later{.number = clear_number(again.number, 5), .clears = {again.number}};
+  // Another node was faster: its clear knows of the lost one, and stands for it.
+  const epoch_record ignorant{.number = clear_number(again.number, 5), .clears = {first.number}};
+  BOOST_REQUIRE(book->adopt(here, ignorant).has_value());
+  BOOST_TEST(book->is_pending(here));
+  const epoch_record faster{.number = clear_number(ignorant.number, 5), .clears = {ignorant.number, again.number}};
+  BOOST_REQUIRE(book->adopt(here, faster).has_value());
+  BOOST_TEST(!book->is_pending(here));
+  // An order of this node's own stays one.
+  BOOST_REQUIRE(book->keep_pending(here.server, {here.identity}).has_value());
+  const epoch_record next{.number = clear_number(faster.number, 5), .clears = {faster.number}};
+  BOOST_REQUIRE(book->adopt(here, next).has_value());
+  BOOST_TEST(book->is_pending(here));
+  BOOST_REQUIRE(book->keep(here, book->next_record(here, next, today)).has_value());
+  BOOST_TEST(!book->is_pending(here));
+  // One that knows of all is adopted as it is.
+  const epoch_record later{.number = clear_number(book->known(here), 5), .clears = {book->known(here)}};
   BOOST_REQUIRE(book->adopt(here, later).has_value());
   BOOST_TEST(!book->is_pending(here));
 }
 
 BOOST_AUTO_TEST_CASE(an_older_epoch_of_a_server_is_that_of_another_nodes_clear_unless_this_node_knows_it) {
-  constexpr epoch today = 1'800'000'000'000'000'000;
   const test::scratch_folder folder;
   auto book = epoch_book::open(folder / "book", 1);
   const epoch first = clear_number(today, 0);
@@ -202,14 +218,51 @@ BOOST_AUTO_TEST_CASE(an_older_epoch_of_a_server_is_that_of_another_nodes_clear_u
   BOOST_REQUIRE(book->look_back(here, 7).has_value());
   BOOST_REQUIRE(book->look_back(here, first).has_value());  // the server has lost the second
   BOOST_TEST(!book->is_uncleared_above(here));
+  book = epoch_book::open(folder / "other", 1);  // gives the lock back
+  book = epoch_book::open(folder / "book", 1);   // the next process knows it, too
+  BOOST_REQUIRE(book->look_back(here, first).has_value());
+  BOOST_TEST(!book->is_uncleared_above(here));
   const epoch of_a_slow_clock = clear_number(today, 500);
   BOOST_REQUIRE(book->look_back(here, of_a_slow_clock).has_value());
   BOOST_TEST(book->is_uncleared_above(here));
   BOOST_TEST(book->known(here) == second);
-  BOOST_TEST(book->next_record(here, {of_a_slow_clock}, today).covers(of_a_slow_clock));
+  const epoch_record both =
+      book->next_record(here, {of_a_slow_clock}, today);  // nodes that know the second obey it, too
+  BOOST_TEST(both.covers(of_a_slow_clock));
+  BOOST_TEST(both.covers(second));
+  BOOST_TEST(differ_by_clear(both.number, second));
+  BOOST_REQUIRE(book->keep(here, both).has_value());
+  BOOST_TEST(!book->is_pending(here));
   BOOST_REQUIRE(book->keep_cleared_above(here).has_value());
   BOOST_REQUIRE(book->look_back(here, of_a_slow_clock).has_value());  // once
   BOOST_TEST(!book->is_uncleared_above(here));
+}
+
+BOOST_AUTO_TEST_CASE(what_no_server_had_is_no_clear_that_others_should_know) {
+  const test::scratch_folder folder;
+  write_bytes(folder / "book", "damaged");
+  auto book = epoch_book::open(folder / "book", clear_number(today, 1000));  // as if all had been cleared then
+  const epoch_record older{.number = clear_number(today, 10)};
+  BOOST_TEST(!book->is_clear_of_another(here, older.number));
+  BOOST_REQUIRE(book->look_back(here, older.number).has_value());
+  const epoch_record offered = book->next_record(here, older, today);
+  BOOST_TEST(offered.clears == std::vector{older.number}, boost::test_tools::per_element());
+  book->propose(here, offered.number);  // and the answer is lost
+  const epoch_record other{.number = clear_number(today, 2000), .clears = {older.number}};
+  BOOST_REQUIRE(book->adopt(here, other).has_value());
+  BOOST_TEST(book->is_uncleared_above(here));
+  BOOST_TEST(!book->is_pending(here));
+}
+
+BOOST_AUTO_TEST_CASE(clears_of_two_nodes_behind_an_epoch_ahead_of_their_clocks_differ) {
+  const test::scratch_folder folder;
+  auto book = epoch_book::open(folder / "book", 1);
+  BOOST_REQUIRE(book->keep_pending(here.server, {here.identity}).has_value());
+  const epoch ahead = clear_number(today, 1'000'000'000);
+  int equal = 0;
+  for (epoch now = today; now < today + 1000; ++now)
+    equal += differ_by_clear(book->next(here, ahead, now), book->next(here, ahead, now + 77'777'777)) ? 0 : 1;
+  BOOST_TEST(equal < 20);
 }
 
 BOOST_AUTO_TEST_CASE(epochs_and_clears_to_be_carried_out_outlive_the_process) {

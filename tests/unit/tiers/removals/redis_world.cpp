@@ -390,10 +390,12 @@ void redis_world::fail(const std::string& message) {
   show("WRONG: " + message);
 }
 
-/// In virtual time, too: epochs are made of it.
-std::uint64_t redis_world::calendar() const {
+/// In virtual time, too: epochs are made of it. No two machines have the same.
+std::uint64_t redis_world::calendar(const machine& target) const {
   constexpr std::uint64_t some_day = 1'700'000'000'000'000'000;
-  return some_day + static_cast<std::uint64_t>(std::chrono::nanoseconds(wire_.now() - start_).count());
+  constexpr std::uint64_t lead = 700'000'000;
+  return some_day + static_cast<std::uint64_t>(target.name.front() - 'a') * lead +
+         static_cast<std::uint64_t>(std::chrono::nanoseconds(wire_.now() - start_).count());
 }
 
 /// The machine's clock, which no node sets.
@@ -415,14 +417,14 @@ void redis_world::start(machine& target) {
   settings.url = *redis::parse_server_url("unix://" + folder_ + "/" + target.name + ".sock");
   settings.state = folder_ + "/" + target.name;
   settings.timeout = redis_patience;
-  settings.calendar = [this] { return calendar(); };
+  settings.calendar = [this, &target] { return calendar(target); };
   settings.first_back_off = 100ms;
   settings.last_back_off = 1s;
   auto books = remote::open_epoch_books(settings);
   if (!books) return fail(books.error().describe());
   const auto file = settings.state / "removals";
   if (!options_.rules.keeps_book) std::filesystem::remove(file);
-  auto book = remote::removal_book::open(file, calendar());
+  auto book = remote::removal_book::open(file, calendar(target));
   if (!book) return fail(book.error().describe());
   ++target.life;
   target.now = std::make_unique<worker>(*this, target, settings, std::move(*books), std::move(*book));

@@ -102,7 +102,7 @@ class redis_world {
   void start(machine& target);
   void kill(machine& target, bool is_farewell);
   void post(worker& home, time_point& last, action message);
-  [[nodiscard]] std::uint64_t calendar() const;
+  [[nodiscard]] std::uint64_t calendar(const machine& target) const;
   [[nodiscard]] boot_time boot() const;
   void drive(machine& target);
   void wake(const std::string& node);
