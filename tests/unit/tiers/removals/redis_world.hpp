@@ -139,6 +139,7 @@ class redis_world {
   fake_wire wire_;
   redis_world_options options_;
   time_point start_;
+  const bool has_one_clock_;
   std::string folder_;
   instance_spec spec_;
   std::unique_ptr<server> server_;
