@@ -35,7 +35,7 @@ StartAgent = Callable[..., Agent]
 
 _numbers = itertools.count()
 
-# What nohup or a shell's `&` has ignored, each process that a test starts would ignore, too.
+# Signals that nohup or a shell's `&` ignores would be ignored by each process that a test starts, too.
 for each, meaning in (
     (signal.SIGHUP, signal.SIG_DFL),
     (signal.SIGQUIT, signal.SIG_DFL),
