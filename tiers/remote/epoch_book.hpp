@@ -9,7 +9,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -95,10 +94,10 @@ class epoch_book {
   /// An epoch above all that we know of and above `seen`: that of a clear if one is to be carried out. `now`:
   /// nanoseconds of the calendar.
   [[nodiscard]] epoch next(const place& where, epoch seen, epoch now) const noexcept;
-  /// Remembers, in memory, an epoch that this node offers a server: its answer may be lost.
-  void propose(const place& location, epoch number);
   /// The same with the clears that this node knows of, and those that the server has.
   [[nodiscard]] epoch_record next_record(const place& location, const epoch_record& current, epoch now) const;
+  /// Remembers, in memory, an epoch that this node offers a server: its answer may be lost.
+  void propose(const place& location, epoch number);
   /// Whether an epoch of the server is that of a clear that this node neither made nor knows.
   [[nodiscard]] bool is_clear_of_another(const place& location, epoch number) const noexcept;
   /// Another node cleared the instance, and this node's own tiers have not yet.

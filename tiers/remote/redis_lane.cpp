@@ -563,20 +563,21 @@ void redis_lane::on_look(const redis_request& request, const redis::server_reply
     send_own(request_kind::discard, redis::wire_command({"DEL", epoch_key(identity)}));
     return stick(of, "what stands in the place of its epoch is none", now);
   }
-  of.seen = record_in(reply.text, settings_->calendar()).number;
+  const epoch_record seen = record_in(reply.text, settings_->calendar());
+  of.seen = seen.number;
   round_trip_ = std::min(round_trip_, now - request.sent);
   if (of.what == standing::known || of.what == standing::clearing_above) {
     if (of.seen == of.number) return;
     of.what = standing::looking;
   }
-  if (of.what == standing::looking) settle(identity, of, reply.text, now);
+  if (of.what == standing::looking) settle(identity, of, reply.text, seen, now);
 }
 
 /// Takes the server's epoch, or makes a new one in its place.
-void redis_lane::settle(instance_identity identity, instance& of, std::string_view raw, steady_time now) {
+void redis_lane::settle(instance_identity identity, instance& of, std::string_view raw, const epoch_record& seen,
+                        steady_time now) {
   epoch_book& book = site_->book();
   const auto where = site_->place_of(identity);
-  const epoch_record seen = record_in(raw, settings_->calendar());
   if (book.is_clear_of_another(where, seen.number)) answers_->clears_above[identity] = true;
   if (seen.number > book.known(where)) {
     ++answers_->counts.epochs_adopted;
@@ -606,11 +607,11 @@ void redis_lane::on_renewed(const redis_request& request, const redis::server_re
   if (reply.kind == redis::server_reply::type::failure) return give_up(of, reply.text, now);
   const epoch_record seen = record_in(reply.text, settings_->calendar());
   of.seen = seen.number;
-  if (of.seen != request.number) return settle(request.name.identity, of, reply.text, now);
+  if (of.seen != request.number) return settle(request.name.identity, of, reply.text, seen, now);
   ++answers_->counts.epochs_made;
   epoch_book& book = site_->book();
   const auto where = site_->place_of(request.name.identity);
-  if (book.clears(where) != request.clears) return settle(request.name.identity, of, reply.text, now);
+  if (book.clears(where) != request.clears) return settle(request.name.identity, of, reply.text, seen, now);
   note(book.keep(where, seen));
   serve_from(request.name.identity, of, of.seen, now);
 }

@@ -135,7 +135,8 @@ class redis_lane {
   void on_got(redis_request& request, const redis::server_reply& reply, steady_time now);
   void on_count(redis_request& request, const redis::server_reply& reply, steady_time now);
   void on_failure(redis_request& request, const redis::server_reply& reply, steady_time now);
-  void settle(instance_identity identity, instance& of, std::string_view raw, steady_time now);
+  void settle(instance_identity identity, instance& of, std::string_view raw, const epoch_record& seen,
+              steady_time now);
   void serve_from(instance_identity identity, instance& of, epoch number, steady_time now);
   void give_up(instance& of, std::string_view reply, steady_time now);
   void stick(instance& of, const std::string& why, steady_time now);
