@@ -124,6 +124,7 @@ const std::map<std::string, std::string> without_share{
     {"most_credentials_bytes", "of one file"},
     {"most_prefix_bytes", "of the configuration"},
     {"most_book_bytes", "of one file"},
+    {"most_entry_bytes", "of one entry"},
     {"most_removals_bytes", "of one file"},
     {"max_value_bytes", "of one value"},
     {"max_bytes", "of one path's file"},
