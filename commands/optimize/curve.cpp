@@ -419,17 +419,17 @@ std::string answer_text(const read_trace& read, const curve_answer& answer) {
 
 // ---------------------------------------------------------------------------------------------- the command
 
-/// A sample is of one cache of LRU in the order reverse, and knows neither times nor the number of the requests.
+/// A sample is of one cache in the order reverse, and knows the number of the requests at the end alone.
 result<void> check_sample(const curve_options& options) {
   if (auto size = sample_size(options.sample); !size) return std::unexpected(size.error());
   if (!options.sample.is_wanted) return {};
-  if (options.policies != "lru" || options.order != "rev")
-    return refuse("--sample estimates lru in the order rev; it goes without --policies and --order");
+  if (options.order != "rev") return refuse("--sample estimates caches in the order rev; it goes without --order fwd");
   if (!options.quota.empty() || options.by_instance)
     return refuse("--sample is of one cache for all; it goes without --quota and --by-instance");
   if (!options.water_levels.empty())
     return refuse("--sample is of caches whose blocks go where others need their room; it goes without --water-levels");
-  if (!options.ttl.empty()) return refuse("--sample reads no times; it goes without --ttl");
+  if (!options.ttl.empty())
+    return refuse("--sample is of caches whose blocks go where others need their room; it goes without --ttl");
   if (options.warm_up != 0)
     return refuse("--sample knows the number of requests at the end alone; it goes without --warm-up");
   return {};
@@ -530,8 +530,10 @@ exit_code finish(const curve_options& options, const std::function<ordered_json(
 }
 
 exit_code run_sample(const curve_options& options, const curve_request& request) {
-  const auto answer =
-      measure_sample(options.trace, options.sample, request.capacities, {usual_shares.begin(), usual_shares.end()});
+  sample_request wanted{
+      .policies = {}, .capacities = request.capacities, .shares = {usual_shares.begin(), usual_shares.end()}};
+  for (const policy_order& each : request.policies) wanted.policies.push_back(each.policy);
+  const auto answer = measure_sample(options.trace, options.sample, wanted);
   if (!answer) return failed_with(answer.error());
   return finish(
       options, [&] { return answer->json(); }, [&] { return answer->text(); });

@@ -59,8 +59,10 @@ void add_curve(CLI::App& family) {
       "go, BATCH at a time, until it is LOW");
   command->add_flag("--sample", options->sample.is_wanted,
                     "Estimate from a sample, with standard errors, in memory that does not grow with the trace");
-  command->add_option("--sample-blocks", options->sample.blocks,
-                      "Blocks of the sample, 1,024 to 16,777,216, about 60 bytes each; without it 262,144");
+  command->add_option(
+      "--sample-blocks", options->sample.blocks,
+      "Blocks of the sample, 1,024 to 16,777,216, about 60 bytes each; without it 262,144. Policies other than "
+      "lru have a sixteenth for each capacity");
   command->add_option("--sample-seed", options->sample.seed, "Another number draws another sample; without it 1")
       ->check(CLI::Range(0U, most_seed));
   command->add_flag("--by-instance", options->by_instance, "Also curves of each instance with a cache of its own");

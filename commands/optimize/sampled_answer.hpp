@@ -1,4 +1,4 @@
-// `cenote optimize curve --sample`: the curve of LRU from a sample, in memory of a fixed size.
+// `cenote optimize curve --sample`: the curves of policies from samples, in memory of a fixed size.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,11 @@ struct sampled_point {
   double error = 0;  ///< standard error of hit_ratio
 };
 
+struct sampled_policy {
+  std::string name;
+  std::vector<sampled_point> points;  ///< those that are estimated
+};
+
 struct sampled_share {
   double share = 0;
   sampled_point point;
@@ -40,21 +45,30 @@ struct sampled_answer {
   replay::streamed_trace read;
   std::size_t sampled = 0;  ///< blocks of the sample at most
   std::uint64_t seed = 0;
-  double rate = 0;            ///< of the sample
-  std::uint64_t least = 0;    ///< the smallest capacity that is estimated
-  double distinct = 0;        ///< different blocks
-  double distinct_error = 0;  ///< standard error of that
-  std::vector<sampled_point> points;
-  std::vector<sampled_share> shares;  ///< those whose capacity is estimated
+  double rate = 0;               ///< of the sample
+  std::uint64_t least = 0;       ///< the smallest capacity that is estimated
+  double distinct = 0;           ///< different blocks
+  double distinct_error = 0;     ///< standard error of that
+  std::size_t cache_blocks = 0;  ///< of the caches of policies other than lru, for each capacity; 0: there are none
+  std::vector<sampled_policy> curves;
+  std::vector<sampled_share> shares;  ///< of lru, those whose capacity is estimated
 
   [[nodiscard]] nlohmann::ordered_json json() const;
   [[nodiscard]] std::string text() const;
 };
 
-/// Reads the trace once. `capacities`: none are eight that double up to all different blocks. Those that are not
-/// estimated are left out; refused is a list of nothing else (invalid_argument). Errors as stream_trace_file().
+/// The curves that are asked for.
+struct sample_request {
+  std::vector<std::string> policies;
+  std::vector<std::uint32_t> capacities;  ///< none: eight that double up to all different blocks
+  std::vector<double> shares;
+};
+
+/// Reads the trace once for `lru`, by a sampled_curve, and once more for all other policies, by miniature_caches.
+/// Capacities that are not estimated are left out. Refused are a list of nothing else and a policy that looks ahead
+/// (invalid_argument), other policies than lru where the trace comes through a pipe (unsupported) and where their
+/// caches have no room (limit_exceeded). Errors as stream_trace_file().
 [[nodiscard]] result<sampled_answer> measure_sample(const trace_options& trace, const sample_options& sample,
-                                                    std::vector<std::uint32_t> capacities,
-                                                    const std::vector<double>& shares);
+                                                    const sample_request& request);
 
 }  // namespace cenote::optimize

@@ -63,10 +63,14 @@ result<read_trace> trace_options::read() const {
 }
 
 result<replay::streamed_trace> trace_options::stream(const replay::chain_listener& listener) const {
-  auto all = replay::stream_trace_file(path, reading(), listener);
+  auto all = stream_again(listener);
   if (!all) return all;
   for (const std::string& each : all->warnings) complain({error_code::malformed, each});
   return all;
+}
+
+result<replay::streamed_trace> trace_options::stream_again(const replay::chain_listener& listener) const {
+  return replay::stream_trace_file(path, reading(), listener);
 }
 
 }  // namespace cenote::optimize

@@ -32,6 +32,8 @@ struct trace_options {
   [[nodiscard]] result<read_trace> read() const;
   /// Hands the requests on instead, in memory of a fixed size. Errors as replay::stream_trace_file().
   [[nodiscard]] result<replay::streamed_trace> stream(const replay::chain_listener& listener) const;
+  /// The same without the warnings, which were printed before.
+  [[nodiscard]] result<replay::streamed_trace> stream_again(const replay::chain_listener& listener) const;
 
  private:
   [[nodiscard]] trace_reading reading() const;

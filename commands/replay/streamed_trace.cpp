@@ -10,11 +10,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "commands/replay/ctrace_file.hpp"
 #include "commands/replay/input.hpp"
 #include "commands/replay/sizes.hpp"
+#include "commands/replay/time_scales.hpp"
 #include "commands/replay/trace_lines.hpp"
 #include "core/unique_fd.hpp"
 #include "simulation/formats/ctrace.hpp"
@@ -30,12 +32,33 @@ std::unexpected<error> refuse(const std::string& path, std::uint64_t line, std::
   return fail(error_code::unsupported, fmt::format("{}:{}: {}", path, line, reason));
 }
 
+constexpr std::uint64_t us_per_ms = 1'000;
+
+/// Times of requests one after the other, from the first one's on, in milliseconds.
+class forward_clock {
+ public:
+  std::uint64_t at(std::uint64_t time_us) noexcept {
+    if (!first_us_) first_us_ = time_us;
+    const std::uint64_t passed_us = time_us - std::min(time_us, *first_us_);
+    latest_ = std::max(latest_, std::min(passed_us / us_per_ms, simulation::trace::most_ms));
+    return latest_;
+  }
+  [[nodiscard]] std::uint64_t latest() const noexcept { return latest_; }
+
+ private:
+  std::optional<std::uint64_t> first_us_;
+  std::uint64_t latest_ = 0;
+};
+
 // ---------------------------------------------------------------------------------------------- lines
 
 class line_stream {
  public:
   line_stream(const std::string& path, const trace_reading& reading, const chain_listener& listener)
-      : path_(path), listener_(listener), lines_(path, reading, formats::key_naming::hashed) {}
+      : path_(path),
+        listener_(listener),
+        unit_option_(reading.unit),
+        lines_(path, reading, formats::key_naming::hashed) {}
 
   result<streamed_trace> read() {
     const auto from = open_packed_file(path_);
@@ -63,7 +86,7 @@ class line_stream {
       out_.requests += 1;
       out_.tokens += each.tokens;
       out_.blocks += each.count;
-      listener_(std::span(read.ids).subspan(each.first, each.count));
+      listener_(std::span(read.ids).subspan(each.first, each.count), time_of(each));
     }
     lines_.drop_requests();
     return {};
@@ -94,6 +117,23 @@ class line_stream {
     return {};
   }
 
+  /// The unit is that of the line, of the options or of the format; else the first time says whether it counts from
+  /// 1970 on, and is milliseconds if not.
+  std::uint64_t time_of(const line_request& request) {
+    if (request.source == line_request::time_source::none) return clock_.latest();
+    if (usual_ == nullptr) usual_ = &usual_scale(request.time);
+    return clock_.at(microseconds_of(request, *usual_));
+  }
+
+  [[nodiscard]] const time_scale& usual_scale(double time) const {
+    const formats::format* const format = lines_.format();
+    const bool by_format = unit_option_ == time_unit::automatic && format != nullptr;
+    const time_unit unit = by_format ? format->unit : unit_option_;
+    if (unit != time_unit::automatic) return scale_of(unit);
+    const time_scale* const guessed = scale_since_1970(time);
+    return guessed != nullptr ? *guessed : scale_of(time_unit::milliseconds);
+  }
+
   /// The other reading leaves these lines out, which is known here when all are read.
   void note_untimed() {
     if (!is_timed_ || first_untimed_ == 0) return;
@@ -104,7 +144,10 @@ class line_stream {
 
   const std::string& path_;
   const chain_listener& listener_;
+  time_unit unit_option_;
   trace_lines lines_;
+  const time_scale* usual_ = nullptr;  ///< of times; known at the first one
+  forward_clock clock_;
   bool is_timed_ = false;            ///< a request has a time
   std::uint64_t first_untimed_ = 0;  ///< its line
   time_unit unit_ = time_unit::automatic;
@@ -221,7 +264,7 @@ class ctrace_stream {
     out_.requests += 1;
     out_.tokens += request.tokens;
     out_.blocks += chain_.size();
-    listener_(chain_);
+    listener_(chain_, clock_.at(request.time_ms * us_per_ms));
     return {};
   }
 
@@ -229,6 +272,7 @@ class ctrace_stream {
   const trace_reading& reading_;
   const chain_listener& listener_;
   std::vector<std::uint64_t> chain_;
+  forward_clock clock_;
   streamed_trace out_;
 };
 

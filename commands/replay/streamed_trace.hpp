@@ -26,10 +26,11 @@ struct streamed_trace {
   std::vector<std::string> warnings{};  ///< as those of read_trace
 };
 
-/// Takes the keys of a request's blocks, head first: equal where the blocks are. Good until it returns.
-using chain_listener = std::function<void(std::span<const std::uint64_t> chain)>;
+/// Takes the keys of a request's blocks, head first: equal where the blocks are. Good until it returns. Its time counts
+/// from the first request's on; one that goes back is taken as standing still, and one that a line lacks, too.
+using chain_listener = std::function<void(std::span<const std::uint64_t> chain, std::uint64_t time_ms)>;
 
-/// Reads `path` as read_trace_file() does, but in the order of its lines, without times, and in memory of a fixed size:
+/// Reads `path` as read_trace_file() does, but in the order of its lines, and in memory of a fixed size:
 /// that of the longest line (64 MiB at most, and about 16 times as much for its parser) or, of a `.ctrace`, about 70
 /// MiB and 30 bytes a block of the longest request, with what is older in a file without a name in the folder of
 /// temporary files, 4 bytes a reference, half of its free space at most. Keys that are no whole numbers of their own

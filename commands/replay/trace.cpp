@@ -13,6 +13,7 @@
 #include "commands/replay/ctrace_file.hpp"
 #include "commands/replay/input.hpp"
 #include "commands/replay/request_checks.hpp"
+#include "commands/replay/time_scales.hpp"
 #include "commands/replay/trace_lines.hpp"
 
 namespace cenote {
@@ -26,18 +27,6 @@ constexpr std::size_t many = 1'000;                        // …
 constexpr double outlier_gap = 10;                         // times the span of all others
 constexpr double densest = 1'000;                          // requests a second that somebody may have recorded
 constexpr double us_per_s = 1e6;
-
-struct unit_of_time {
-  time_unit unit;
-  std::string_view name;
-  std::string_view option;
-  double us;          ///< microseconds
-  double since_1970;  ///< what 2001 to 2128 begins with
-};
-constexpr std::array<unit_of_time, 4> units{{{time_unit::seconds, "seconds", "s", 1e6, 1e9},
-                                             {time_unit::milliseconds, "milliseconds", "ms", 1e3, 1e12},
-                                             {time_unit::microseconds, "microseconds", "us", 1, 1e15},
-                                             {time_unit::nanoseconds, "nanoseconds", "ns", 1e-3, 1e18}}};
 
 using raw_request = formats::line_request;
 using time_source = raw_request::time_source;
@@ -93,25 +82,17 @@ class reader {
   [[nodiscard]] bool is_given() const { return given_unit() != time_unit::automatic; }
 
   void give_times() {
-    const double median = median_time();
-    const auto since_1970 = [&](const unit_of_time& each) {
-      return median >= each.since_1970 && median < 5 * each.since_1970;
-    };
-    const auto guessed = std::ranges::find_if(units, since_1970);
-    unit_of_time unit = guessed != units.end() ? *guessed : units[1];
-    if (is_given()) unit = *std::ranges::find(units, given_unit(), &unit_of_time::unit);
-    for (raw_request& each : requests_) each.time_us = in_us(each, unit_of(each, unit));
+    const replay::time_scale* const guessed = replay::scale_since_1970(median_time());
+    const replay::time_scale& usual =
+        is_given() ? replay::scale_of(given_unit())
+                   : *(guessed != nullptr ? guessed : &replay::scale_of(time_unit::milliseconds));
+    for (raw_request& each : requests_) each.time_us = replay::microseconds_of(each, usual);
     is_absolute_ = is_since_1970();
     drop_untimed();
     follow_delays();
-    if (is_given() || guessed == units.end() || requests_.empty()) return;
+    if (is_given() || guessed == nullptr || requests_.empty()) return;
     note("since 1970", requests_.front().line,
-         fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", unit.name));
-  }
-
-  static const unit_of_time& unit_of(const raw_request& request, const unit_of_time& usual) {
-    if (request.unit == time_unit::automatic) return usual;
-    return *std::ranges::find(units, request.unit, &unit_of_time::unit);
+         fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", guessed->name));
   }
 
   [[nodiscard]] bool is_since_1970() const {
@@ -146,12 +127,6 @@ class reader {
       if (each.source == time_source::delay) each.time_us = turn_us + static_cast<std::uint64_t>(each.time * 1e3);
       turn_us = each.time_us;
     }
-  }
-
-  static std::uint64_t in_us(const raw_request& request, const unit_of_time& unit) {
-    constexpr auto largest = static_cast<double>(std::uint64_t{1} << 62);
-    if (request.is_whole && unit.us < 1) return request.whole / 1000;  // more digits than a double has
-    return static_cast<std::uint64_t>(std::min(std::round(request.time * unit.us), largest));
   }
 
   /// A few requests whose distance to all others is many times the span of those would leave nothing of it.
@@ -280,11 +255,11 @@ class reader {
 }  // namespace
 
 const std::map<std::string, time_unit>& time_units() {
-  static const std::map<std::string, time_unit> named{{"auto", time_unit::automatic},
-                                                      {"s", time_unit::seconds},
-                                                      {"ms", time_unit::milliseconds},
-                                                      {"us", time_unit::microseconds},
-                                                      {"ns", time_unit::nanoseconds}};
+  static const auto named = [] {
+    std::map<std::string, time_unit> all{{"auto", time_unit::automatic}};
+    for (const replay::time_scale& each : replay::time_scales()) all.emplace(each.option, each.unit);
+    return all;
+  }();
   return named;
 }
 

@@ -59,7 +59,7 @@ std::int64_t most_bytes() {
   std::int64_t most = 0;
   simulation::sampled_curve sample({.sampled = 1'024});
   const auto read = stream_trace_file(file_path().string(), {.format = "auto", .full_blocks = true},
-                                      [&](std::span<const std::uint64_t> chain) {
+                                      [&](std::span<const std::uint64_t> chain, std::uint64_t /*time_ms*/) {
                                         sample.add(chain);
                                         most = std::max(most, test::allocations().live_bytes - before);
                                       });

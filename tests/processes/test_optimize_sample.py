@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ def curve(trace: Path, *arguments: str) -> dict[str, Any]:
     return answer
 
 
-def points(answer: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    return {each["capacity"]: each for each in answer["curves"][0]["points"]}
+def points(answer: dict[str, Any], curve_number: int = 0) -> dict[int, dict[str, Any]]:
+    return {each["capacity"]: each for each in answer["curves"][curve_number]["points"]}
 
 
 def rows(path: Path) -> Iterator[str]:
@@ -82,6 +83,54 @@ def test_a_recorded_trace_is_within_three_standard_errors(recorded: Path, seed: 
         assert all(each["error"] < 0.03 for each in found.values())
 
 
+def test_other_policies_are_within_three_standard_errors_and_exact_up_to_the_blocks_of_their_caches(
+    recorded: Path,
+) -> None:
+    asked = ("--policies", "tblru,lru,arc,mq,lfu", "--capacities", "0,2k,8k,12k,40k")
+    sample, whole = curve(recorded, "--sample", "--sample-blocks", "128k", *asked), curve(recorded, *asked)
+    assert [each["policy"] for each in sample["curves"]] == ["tblru", "lru", "arc", "mq", "lfu"]
+    assert sample["sample"]["cache_blocks"] == 8_192
+    for number, each in enumerate(sample["curves"]):
+        found, exact = points(sample, number), points(whole, number)
+        assert set(found) == set(exact)
+        for capacity, point in found.items():
+            apart = abs(point["hit_ratio"] - exact[capacity]["hit_ratio"])
+            assert apart <= 3 * point["error"], (each["policy"], capacity)
+            assert (point["error"] == 0) == (capacity <= 8_192) or each["policy"] == "lru"
+
+
+def test_times_of_a_log_that_count_from_1970_are_those_of_the_whole_trace(tmp_path: Path) -> None:
+    """TBLRU goes by times: in milliseconds taken for seconds no session would go on."""
+    log = tmp_path / "absolute.jsonl"
+    with log.open("w") as out:
+        for line in (TRACES / "mooncake.jsonl").read_text().splitlines():
+            request = json.loads(line)
+            out.write(json.dumps({**request, "timestamp": 1_760_000_000 + request["timestamp"] / 1000}) + "\n")
+    asked = ("--policies", "tblru", "--capacities", "20,40,80")
+    assert [point["hit_blocks"] for point in points(curve(log, "--sample", *asked)).values()] == [
+        point["hit_blocks"] for point in points(curve(log, *asked)).values()
+    ]
+
+
+def test_without_capacities_other_policies_have_those_of_lru(recorded: Path) -> None:
+    sample = curve(recorded, "--sample", "--sample-blocks", "128k", "--policies", "lru,arc")
+    assert list(points(sample, 0)) == list(points(sample, 1))
+    alone = curve(recorded, "--sample", "--sample-blocks", "128k", "--policies", "arc")
+    assert alone["curves"] == sample["curves"][1:]
+    assert alone["capacity_for"] == sample["capacity_for"]
+
+
+def test_other_policies_read_a_file_twice_and_refuse_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes((TRACES / "mooncake.jsonl").read_bytes()))
+    writer.start()
+    ended = run_cenote("optimize", "curve", pipe, "--sample", "--policies", "lru,arc")
+    writer.join()
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "policies other than lru read the trace once more" in ended.stderr
+
+
 def test_the_capacity_for_a_share_is_near_that_of_the_whole_trace(recorded: Path) -> None:
     whole = {each["share"]: each["capacity"] for each in curve(recorded)["capacity_for"]}
     sample = curve(recorded, "--sample", "--sample-blocks", "16k")["capacity_for"]
@@ -126,7 +175,10 @@ def test_a_request_that_holds_nearly_all_blocks_has_points_with_each_seed(tmp_pa
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--sample", "--policies", "lru,arc"),
+        ("--sample", "--policies", "lru,fifo"),
+        ("--sample", "--policies", "2q"),
+        ("--sample", "--policies", "auto"),
+        ("--sample", "--policies", "belady"),
         ("--sample", "--order", "fwd"),
         ("--sample", "--quota", "rag=60,chat=60,code=40"),
         ("--sample", "--by-instance"),

@@ -81,6 +81,7 @@ CASES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "curve --ttl": (("curve", BAILIAN, "--ttl", "10s", "--policies", "lru,random"), {"ttl_ms", "ttl_from"}),
     "curve --water-levels": (("curve", BAILIAN, "--water-levels", "97%:94%:2"), {"water_levels"}),
     "curve --sample": (("curve", MOONCAKE, "--sample"), {"sample"}),
+    "curve --sample of policies": (("curve", MOONCAKE, "--sample", "--policies", "lru,arc,tblru"), {"sample"}),
     "analyze": (("analyze", MOONCAKE), set()),
     "analyze of sessions": (("analyze", BAILIAN), set()),
     "analyze --merge-instances": (("analyze", TAIR, "--merge-instances"), set()),

@@ -14,6 +14,8 @@
 
 namespace cenote::eviction {
 
+class session_turns;
+
 /// What a request asks for, told to a policy before any of its blocks. Ids are 64-bit hashes of block keys.
 struct request {
   std::span<const std::uint64_t> ids;  ///< all blocks, head to tail
@@ -22,6 +24,8 @@ struct request {
   bool partial = false;  ///< the last block is not full of tokens
   /// Where `ids` is a sample of the request's blocks: all of them. Else nothing.
   std::span<const std::uint64_t> whole{};
+  /// The same where the caller follows the sessions of all requests, of which this is the latest one. It stays.
+  const session_turns* turns = nullptr;
 
   [[nodiscard]] std::size_t full() const noexcept { return ids.size() - (partial ? 1 : 0); }
 };

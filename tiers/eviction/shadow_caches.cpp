@@ -1,6 +1,7 @@
 #include "tiers/eviction/shadow_caches.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 #include "tiers/eviction/registry.hpp"
 #include "tiers/eviction/simulated_pool.hpp"
@@ -29,7 +30,7 @@ class shadow_caches::serving_pool {
   }
 
  private:
-  [[nodiscard]] std::uint8_t bit() const noexcept { return static_cast<std::uint8_t>(1U << which_); }
+  [[nodiscard]] std::uint16_t bit() const noexcept { return static_cast<std::uint16_t>(1U << which_); }
 
   shadow_caches* all_;
   pool* pool_;
@@ -42,15 +43,21 @@ std::size_t shadow_caches::candidate(std::string_view name) noexcept {
   return static_cast<std::size_t>(std::ranges::find(all, name, &policy_info::name) - all.begin());
 }
 
-shadow_caches::shadow_caches() : pools_(candidates().size()), saved_(candidates().size()) {
-  for (std::size_t each = 0; each < pools_.size(); ++each) {
-    pools_[each].links = std::make_unique<block_links>();
-    pools_[each].policy = candidates()[each]->make(*pools_[each].links);
+shadow_caches::shadow_caches() : shadow_caches(candidates()) {}
+
+shadow_caches::shadow_caches(std::span<const policy_info* const> policies) : saved_(policies.size()) {
+  assert(policies.size() <= most_policies);
+  for (const policy_info* const row : policies) {
+    pool& made = pools_.emplace_back();
+    made.row = row;
+    made.links = std::make_unique<block_links>();
+    made.policy = row->make(*made.links);
   }
 }
 
 void shadow_caches::resize(std::uint32_t capacity, std::uint32_t thinning) {
   capacity_ = capacity;
+  thinning_ = thinning;
   for (const pool& each : pools_) {
     each.policy->resize(capacity);
     each.policy->thin(thinning);
@@ -63,14 +70,16 @@ std::span<const std::uint32_t> shadow_caches::serve(std::span<const std::uint64_
   for (const std::uint64_t id : sample) request_.push_back(number_of(id));
   for (pool& each : pools_) each.links->cover(static_cast<std::uint32_t>(holdings_.size()));
   const bool partial = asked.partial && sample.back() == asked.ids.back();
-  const request sampled{.ids = sample, .resident = {}, .partial = partial, .whole = asked.ids.first(asked.full())};
+  request sampled{.ids = sample, .resident = {}, .partial = partial};
+  sampled.turns = asked.turns;
+  if (thinning_ > 1) sampled.whole = asked.whole.empty() ? asked.ids.first(asked.full()) : asked.whole;
   for (std::size_t which = 0; which < pools_.size(); ++which) saved_[which] = serve_one(which, sampled, now);
   release();
   return saved_;
 }
 
-void shadow_caches::export_history(std::size_t candidate, policy& successor) const {
-  candidates()[candidate]->import_history(successor, *pools_[candidate].policy);
+void shadow_caches::export_history(std::size_t which, policy& successor) const {
+  pools_[which].row->import_history(successor, *pools_[which].policy);
 }
 
 std::size_t shadow_caches::ghosts() const noexcept {
@@ -110,7 +119,7 @@ void shadow_caches::evict(std::size_t which, std::uint32_t now) {
   const std::uint32_t victim = *from.policy->victim();
   holding& of = holdings_[victim];
   from.policy->evict(victim, of.id, now);
-  of.holders &= static_cast<std::uint8_t>(~(1U << which));
+  of.holders &= static_cast<std::uint16_t>(~(1U << which));
   if (of.holders == 0) dropped_.push_back(victim);
   --from.size;
 }

@@ -1,4 +1,4 @@
-// Small pools without memory that show what each candidate policy would do with a spatial sample of a tier's requests
+// Small pools without memory that show what each of some policies would do with a spatial sample of a tier's requests
 // (SHARDS, Waldspurger et al. 2015).
 #pragma once
 
@@ -10,31 +10,35 @@
 
 #include "tiers/eviction/ghost_list.hpp"
 #include "tiers/eviction/policy.hpp"
+#include "tiers/eviction/registry.hpp"
 
 namespace cenote::eviction {
 
-/// One pool for each candidate policy, without memory behind it, all of the same capacity and asked the same requests.
-/// Costs about 25 bytes a block for each candidate, and 40 for each block that any of them holds. Not thread-safe.
+/// One pool for each policy, without memory behind it, all of the same capacity and asked the same requests. Costs
+/// about 25 bytes a block for each policy, and 40 for each block that any of them holds. Not thread-safe.
 class shadow_caches {
  public:
+  static constexpr std::size_t most_policies = 16;
+
   /// The index of a candidate (registry.hpp); their number if there is none of that name.
   [[nodiscard]] static std::size_t candidate(std::string_view name) noexcept;
 
+  /// The candidates of `auto`.
   shadow_caches();
+  /// `policies`: rows that stay, most_policies at most.
+  explicit shadow_caches(std::span<const policy_info* const> policies);
 
-  /// Of `capacity` blocks, and asked for one block in `thinning`.
+  /// Of `capacity` blocks, and asked for one block in `thinning`; with 1 for all.
   void resize(std::uint32_t capacity, std::uint32_t thinning);
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
   /// Asks all for `sample`, some of the ids of a request. How many blocks each would have saved. Valid until the next
   /// call.
   [[nodiscard]] std::span<const std::uint32_t> serve(std::span<const std::uint64_t> sample, const request& asked,
                                                      std::uint32_t now);
-  /// Has `successor`, a policy of the candidate's kind, import what the candidate has learned.
-  void export_history(std::size_t candidate, policy& successor) const;
-  /// Whether the candidate's policy sees sessions go on.
-  [[nodiscard]] bool sees_sessions(std::size_t candidate) const noexcept {
-    return pools_[candidate].policy->sees_sessions();
-  }
+  /// Has `successor`, a policy of the same row, import what the policy has learned.
+  void export_history(std::size_t which, policy& successor) const;
+  /// Whether the policy sees sessions go on.
+  [[nodiscard]] bool sees_sessions(std::size_t which) const noexcept { return pools_[which].policy->sees_sessions(); }
   /// Blocks that any of them holds.
   [[nodiscard]] std::size_t distinct() const noexcept { return numbers_.size(); }
   /// Identities that they remember of blocks that are gone.
@@ -42,6 +46,7 @@ class shadow_caches {
 
  private:
   struct pool {
+    const policy_info* row = nullptr;
     std::unique_ptr<block_links> links;
     std::unique_ptr<eviction::policy> policy;
     std::uint32_t size = 0;
@@ -49,7 +54,7 @@ class shadow_caches {
   /// A number that stands for a block in all pools.
   struct holding {
     std::uint64_t id = 0;
-    std::uint8_t holders = 0;  ///< a bit for each pool
+    std::uint16_t holders = 0;  ///< a bit for each pool
     bool used = false;
   };
   class serving_pool;
@@ -60,7 +65,8 @@ class shadow_caches {
   void release();
 
   std::uint32_t capacity_ = 0;
-  std::vector<pool> pools_;            ///< by candidate
+  std::uint32_t thinning_ = 1;
+  std::vector<pool> pools_;
   ghost_list<std::uint32_t> numbers_;  ///< by identity
   std::vector<holding> holdings_;      ///< by number
   std::vector<std::uint32_t> free_;    ///< numbers

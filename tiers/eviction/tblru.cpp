@@ -1,20 +1,11 @@
 #include "tiers/eviction/tblru.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 namespace cenote::eviction {
 
 namespace {
-
-// Tenths of a second.
-constexpr std::uint32_t first_bonus = 1'200;
-constexpr std::uint32_t smallest_bonus = 50;
-constexpr std::uint32_t smallest_delay = 10;
-constexpr std::uint32_t tip_lifetime = 15'360;
-constexpr std::size_t most_tips = 65'536;
-constexpr int fewest_later_turns = 4;  // of 64 requests
 
 constexpr std::uint32_t most_rank = 3;
 constexpr std::uint64_t child_spread = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio
@@ -32,24 +23,24 @@ std::span<const std::uint64_t> session_of(const request& request) noexcept {
 }  // namespace
 
 tblru::tblru(block_links& links, partial_blocks partial) noexcept
-    : admits_partial_(partial),
-      lists_(make_lists(links, std::make_index_sequence<class_count>())),
-      delay_(first_bonus) {
-  tips_.bound(most_tips);
-}
+    : admits_partial_(partial), lists_(make_lists(links, std::make_index_sequence<class_count>())) {}
 
 std::uint32_t tblru::begin_request(const request& request, std::uint32_t time) {
-  if (!request.ids.empty()) clock_.tick(time);  // or touches of a client without blocks would make time run
-  const std::uint32_t now = clock_.at(time);
-  while (!tips_.empty() && now - tips_.oldest()->note.time > tip_lifetime) tips_.drop_oldest();
-  const std::uint32_t turn = find_turn(request, now);
-  if (!request.ids.empty()) later_turns_ = later_turns_ << 1U | (turn > 1 ? 1U : 0U);
+  const std::uint32_t turn = turn_of(request, time);
+  chosen_ = none;  // the bonus may be another one
   resume_request(turn, request.resident.empty() ? std::nullopt : std::optional(request.resident.back()));
   if (request.partial && !request.ids.empty()) partial_ = request.ids.back();
-  leave_tip(request, turn, now);
   const std::size_t followed = std::min(request.resident.size(), request.full() - (request.full() > 0 ? 1 : 0));
   for (std::size_t at = 0; at < followed; ++at) note_child(request.resident[at], request.ids[at + 1]);
   return turn;
+}
+
+std::uint32_t tblru::turn_of(const request& request, std::uint32_t time) {
+  turns_ = request.turns != nullptr ? request.turns : &own_turns_;
+  if (request.turns != nullptr) return request.turns->turn();
+  if (request.ids.empty()) return 1;  // or touches of a client without blocks would make time run
+  return own_turns_.begin(session_of(request), time,
+                          [this, &request](std::size_t position) { return branches(request, position); });
 }
 
 void tblru::resume_request(std::uint32_t request_context, std::optional<std::uint32_t> parent) {
@@ -62,14 +53,14 @@ void tblru::resume_request(std::uint32_t request_context, std::optional<std::uin
 }
 
 bool tblru::sees_sessions() const noexcept {
-  return std::popcount(later_turns_) >= fewest_later_turns;
+  return turns_->sees_sessions();
 }
 
 bool tblru::should_admit(std::uint64_t id, std::uint32_t now) {
   if (stopped_ || (partial_ == id && admits_partial_ == partial_blocks::refused)) return false;
   if (!first_turn_ || size_ < capacity_ || size_ == 0 || !sees_sessions()) return true;
-  const std::uint64_t age = clock_.at(now) - states_[*victim()].touched;
-  stopped_ = age * 4 < std::uint64_t{bonus()} * 3;
+  const std::uint64_t age = turns_->at(now) - states_[*victim()].touched;
+  stopped_ = age * 4 < std::uint64_t{turns_->bonus()} * 3;
   return !stopped_;
 }
 
@@ -85,7 +76,7 @@ void tblru::insert_with_history(std::uint32_t block, std::uint32_t then, std::ui
   const std::uint32_t rank = std::clamp<std::uint32_t>(uses, 1, class_count) - 1;
   state& of = states_.make(block);
   of = {};
-  of.touched = clock_.at(then);
+  of.touched = turns_->at(then);
   of.rank = of.earned = rank & most_rank;
   lists_[rank].push_back(block);
   ends_[rank] = {};
@@ -94,9 +85,7 @@ void tblru::insert_with_history(std::uint32_t block, std::uint32_t then, std::ui
 }
 
 void tblru::import_history(const tblru& predecessor) {
-  tips_ = predecessor.tips_;
-  delay_ = predecessor.delay_;
-  later_turns_ = predecessor.later_turns_;
+  own_turns_.import_history(*predecessor.turns_);
 }
 
 void tblru::touch(std::uint32_t block, std::uint32_t now) {
@@ -127,7 +116,7 @@ std::optional<std::uint32_t> tblru::victim() {
   if (chosen_ != none) return chosen_;
   std::uint32_t oldest = none;
   std::uint64_t smallest = 0;
-  const std::uint64_t bonus = this->bonus();
+  const std::uint64_t bonus = turns_->bonus();
   for (std::uint32_t rank = 0; rank < class_count; ++rank) {
     const std::uint32_t last = lists_[rank].back();
     if (last == none) continue;
@@ -140,10 +129,6 @@ std::optional<std::uint32_t> tblru::victim() {
   chosen_ = oldest;
   if (oldest == none) return std::nullopt;
   return oldest;
-}
-
-std::uint32_t tblru::bonus() const noexcept {
-  return std::max(delay_.value(), smallest_bonus);
 }
 
 /// More than one request went on from this block: it is a common beginning, not the tip of a session.
@@ -165,44 +150,10 @@ void tblru::note_child(std::uint32_t parent, std::uint64_t id) {
   of.child = child & ((1U << child_bits) - 1);
 }
 
-/// The tip at this place of the request, if there is one and it is no common beginning: neither a block here nor a tip
-/// that different blocks came after, unless the request ends there, too, and so repeats another one.
-const tblru::tip* tblru::find_tip(const request& request, std::span<const std::uint64_t> ids, std::size_t position) {
-  tip* const found = branches(request, position) ? nullptr : tips_.find(ids[position]);
-  if (found == nullptr || position + 1 == ids.size()) return found;
-  found->branches |= found->next != 0 && found->next != ids[position + 1];
-  found->next = ids[position + 1];
-  return found->branches ? nullptr : found;
-}
-
-std::uint32_t tblru::find_turn(const request& request, std::uint32_t now) {
-  const auto ids = session_of(request);
-  for (std::size_t at = ids.size(); at-- > 0;) {
-    const tip* const found = find_tip(request, ids, at);
-    if (found == nullptr) continue;
-    const std::uint32_t delay = now - found->time;
-    if (delay >= smallest_delay) {
-      delay_.add(delay);
-      chosen_ = none;
-    }
-    return found->turn + 1;
-  }
-  return 1;
-}
-
-void tblru::leave_tip(const request& request, std::uint32_t turn, std::uint32_t now) {
-  const auto ids = session_of(request);
-  if (ids.empty() || branches(request, ids.size() - 1)) return;
-  tip left = tips_.take(ids.back()).value_or(tip{});
-  left.time = now;
-  left.turn = turn;
-  tips_.push(ids.back(), left);
-}
-
 void tblru::place(std::uint32_t block, std::uint32_t rank, std::uint32_t now) {
   state& of = states_[block];
   of.rank = of.earned = rank & most_rank;
-  of.touched = clock_.at(now);
+  of.touched = turns_->at(now);
   lists_[rank].push_front(block);
   if (ends_[rank].block == block) ends_[rank] = {};
   chosen_ = none;

@@ -3,17 +3,13 @@
 
 #include <array>
 
-#include "tiers/eviction/ghost_list.hpp"
 #include "tiers/eviction/policy.hpp"
-#include "tiers/eviction/request_clock.hpp"
-#include "tiers/eviction/running_median.hpp"
+#include "tiers/eviction/session_turns.hpp"
 
 namespace cenote::eviction {
 
-/// An LRU list for each class 0..3; the class of a request's blocks is min(turn, 4) - 1. The last full block of each
-/// request leaves a ghost, the tip of its session, for 1,536 s; the turn of a request is one more than that of the
-/// deepest tip on its path, or 1. Where requests branch (a block that was followed by different ones while it was here)
-/// is no tip.
+/// An LRU list for each class 0..3; the class of a request's blocks is min(turn, 4) - 1, with the turns of
+/// session_turns. A block that was followed by different ones while it was here is where requests branch.
 ///
 /// A class is worth a bonus B of time: the victim is the end of the list with the smallest last use + B * class. B is
 /// the running median of how long sessions take until they go on. A hit raises the class of a block and never lowers
@@ -44,7 +40,7 @@ class tblru final : public policy {
   void forget(std::uint32_t block) override;
   [[nodiscard]] std::optional<std::uint32_t> victim() override;
   [[nodiscard]] std::uint32_t size() const noexcept override { return size_; }
-  [[nodiscard]] std::size_t ghosts() const noexcept override { return tips_.size(); }
+  [[nodiscard]] std::size_t ghosts() const noexcept override { return own_turns_.tips(); }
 
  private:
   static constexpr std::size_t class_count = 4;
@@ -60,29 +56,18 @@ class tblru final : public policy {
     std::uint32_t branches : 1 = 0;        ///< another block came after it, too
   };
   static_assert(sizeof(state) == 8);
-  struct tip {
-    std::uint32_t time = 0;
-    std::uint32_t turn = 0;
-    std::uint64_t next = 0;  ///< what came after it; 0: nothing yet
-    bool branches = false;   ///< something else did, too
-  };
 
-  [[nodiscard]] std::uint32_t bonus() const noexcept;
+  [[nodiscard]] std::uint32_t turn_of(const request& request, std::uint32_t time);
   [[nodiscard]] bool branches(const request& request, std::size_t position) const noexcept;
-  [[nodiscard]] const tip* find_tip(const request& request, std::span<const std::uint64_t> ids, std::size_t position);
   [[nodiscard]] static std::uint32_t child_of(std::uint64_t id) noexcept;
   void note_child(std::uint32_t parent, std::uint64_t id);
-  [[nodiscard]] std::uint32_t find_turn(const request& request, std::uint32_t now);
-  void leave_tip(const request& request, std::uint32_t turn, std::uint32_t now);
   void place(std::uint32_t block, std::uint32_t rank, std::uint32_t now);
 
   partial_blocks admits_partial_;
   std::array<block_list, class_count> lists_;
   per_block<state> states_;
-  ghost_list<tip> tips_;
-  request_clock clock_;
-  running_median delay_;
-  std::uint64_t later_turns_ = 0;  ///< a bit for each of the latest requests, the last one's is the lowest
+  session_turns own_turns_;
+  const session_turns* turns_ = &own_turns_;  ///< or those of the requests that it sees a sample of
   std::uint32_t capacity_ = 0;
   std::uint32_t size_ = 0;
   std::uint32_t chosen_ = none;  ///< the victim, until a list changes

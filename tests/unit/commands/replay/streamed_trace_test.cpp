@@ -48,12 +48,15 @@ chains numbered(const chains& all) {
 struct streamed {
   result<streamed_trace> outcome;
   chains all;
+  std::vector<std::uint64_t> times_ms;
 };
 
 streamed stream(const std::string& path, const trace_reading& reading = {.format = "auto", .full_blocks = true}) {
   streamed taken;
-  taken.outcome = stream_trace_file(
-      path, reading, [&](std::span<const std::uint64_t> chain) { taken.all.emplace_back(chain.begin(), chain.end()); });
+  taken.outcome = stream_trace_file(path, reading, [&](std::span<const std::uint64_t> chain, std::uint64_t time_ms) {
+    taken.all.emplace_back(chain.begin(), chain.end());
+    taken.times_ms.push_back(time_ms);
+  });
   return taken;
 }
 
@@ -75,6 +78,11 @@ void check_same(const std::string& path) {
     expected.emplace_back(blocks.begin(), blocks.end());
   }
   BOOST_TEST((numbered(taken.all) == numbered(expected)));
+  const auto requests = whole->requests.requests();
+  for (std::size_t i = 0; i < std::min(requests.size(), taken.times_ms.size()); ++i) {
+    const std::uint64_t passed_ms = requests[i].time_ms - requests.front().time_ms;
+    BOOST_TEST((taken.times_ms[i] <= passed_ms + 1 && passed_ms <= taken.times_ms[i] + 1));  // each rounded
+  }
   BOOST_TEST(taken.outcome->format == whole->format);
   BOOST_TEST(taken.outcome->block_tokens == whole->requests.block_tokens());
   BOOST_TEST(taken.outcome->requests == whole->requests.requests().size());

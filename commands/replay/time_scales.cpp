@@ -1,0 +1,39 @@
+#include "commands/replay/time_scales.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace cenote::replay {
+
+namespace {
+
+constexpr std::array<time_scale, 4> scales{{{time_unit::seconds, "seconds", "s", 1e6, 1e9},
+                                            {time_unit::milliseconds, "milliseconds", "ms", 1e3, 1e12},
+                                            {time_unit::microseconds, "microseconds", "us", 1, 1e15},
+                                            {time_unit::nanoseconds, "nanoseconds", "ns", 1e-3, 1e18}}};
+
+}  // namespace
+
+std::span<const time_scale> time_scales() noexcept {
+  return scales;
+}
+
+const time_scale& scale_of(time_unit unit) noexcept {
+  return *std::ranges::find(scales, unit, &time_scale::unit);
+}
+
+const time_scale* scale_since_1970(double time) noexcept {
+  const auto found = std::ranges::find_if(
+      scales, [&](const time_scale& each) { return time >= each.since_1970 && time < 5 * each.since_1970; });
+  return found == scales.end() ? nullptr : &*found;
+}
+
+std::uint64_t microseconds_of(const formats::line_request& request, const time_scale& usual) noexcept {
+  constexpr auto largest = static_cast<double>(std::uint64_t{1} << 62U);
+  const time_scale& scale = request.unit == time_unit::automatic ? usual : scale_of(request.unit);
+  if (request.is_whole && scale.us < 1) return request.whole / 1000;  // more digits than a double has
+  return static_cast<std::uint64_t>(std::min(std::round(request.time * scale.us), largest));
+}
+
+}  // namespace cenote::replay

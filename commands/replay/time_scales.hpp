@@ -1,0 +1,29 @@
+// The units in which traces have their times.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "simulation/formats/format.hpp"
+
+namespace cenote::replay {
+
+struct time_scale {
+  time_unit unit = time_unit::milliseconds;
+  std::string_view name;
+  std::string_view option;  ///< of --time-unit
+  double us = 0;            ///< microseconds
+  double since_1970 = 0;    ///< what 2001 to 2128 begins with
+};
+
+/// All of them.
+[[nodiscard]] std::span<const time_scale> time_scales() noexcept;
+/// `unit` is not automatic.
+[[nodiscard]] const time_scale& scale_of(time_unit unit) noexcept;
+/// The one in which `time` is a time since 1970, or none.
+[[nodiscard]] const time_scale* scale_since_1970(double time) noexcept;
+/// The request's time, where it has one; `usual` counts where its line has no unit of its own.
+[[nodiscard]] std::uint64_t microseconds_of(const formats::line_request& request, const time_scale& usual) noexcept;
+
+}  // namespace cenote::replay
