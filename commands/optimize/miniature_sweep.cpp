@@ -18,7 +18,7 @@ constexpr std::uint64_t ms_per_tenth = 100;
 
 }  // namespace
 
-result<void> miniature_sweep::check_room(const settings& setup) {
+result<void> miniature_sweep::check_room(const sweep_setup& setup) {
   std::uint64_t bytes = setup.capacities.size() * miniature_caches::session_bytes;
   for (const std::uint32_t each : setup.capacities) {
     const std::uint64_t blocks = std::min<std::uint64_t>(each, miniature_caches::part_count * setup.part_blocks);
@@ -32,7 +32,7 @@ result<void> miniature_sweep::check_room(const settings& setup) {
                           setup.policies.size(), setup.capacities.size(), format_bytes(bytes), format_bytes(room)));
 }
 
-miniature_sweep::miniature_sweep(const settings& setup)
+miniature_sweep::miniature_sweep(const sweep_setup& setup)
     : work_("curve", setup.capacities.size() * (setup.blocks / batch_keys + 1)) {
   for (const std::uint32_t each : setup.capacities) {
     caches_.push_back(std::make_unique<miniature_caches>(
@@ -54,7 +54,7 @@ void miniature_sweep::finish() {
 void miniature_sweep::serve() {
   work_.run(caches_.size(), [this](std::size_t which) {
     std::size_t first = 0;
-    for (const entry& each : requests_) {
+    for (const batch_request& each : requests_) {
       caches_[which]->add(std::span(keys_).subspan(first, each.count), each.tenths);
       first += each.count;
     }

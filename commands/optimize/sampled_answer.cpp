@@ -153,8 +153,8 @@ result<sampled_answer> measure_lru(const trace_options& trace, std::size_t size,
 }
 
 /// The caches of the policies that are not LRU; no policies where there are none.
-miniature_sweep::settings miniatures_of(const sample_request& request, const sampled_answer& lru) {
-  miniature_sweep::settings setup{
+sweep_setup miniatures_of(const sample_request& request, const sampled_answer& lru) {
+  sweep_setup setup{
       .policies = {}, .capacities = request.capacities, .salt = mixed_bits(lru.seed), .blocks = lru.read.blocks};
   for (const std::string& each : request.policies) {
     if (each != lru_name) setup.policies.push_back(miniature_caches::find_policy(each));

@@ -44,19 +44,19 @@ void miniature_caches::add(std::span<const std::uint64_t> chain, std::uint32_t n
   // In a part alone sessions would begin with the first block of the sample.
   if (follows_sessions_) turns_.begin(chain, now, [](std::size_t /*position*/) { return false; });
   const eviction::request asked{.ids = chain, .resident = {}, .turns = &turns_};
-  for (part& each : parts_) each.sample.clear();
+  for (sample_part& each : parts_) each.sample.clear();
   const std::uint64_t end = width_ * part_count;
   for (const std::uint64_t key : chain) {
     // Not sample_place(): tables of policies spread keys by it, and those of a part would lie side by side.
     const std::uint64_t place = mixed_bits(key + salt_) >> place_shift;
     if (place < end) parts_[place / width_].sample.push_back(key);
   }
-  for (part& each : parts_) {
+  for (sample_part& each : parts_) {
     if (!each.sample.empty()) serve(each, each.sample, asked, now);
   }
 }
 
-void miniature_caches::serve(part& one, std::span<const std::uint64_t> sample, const eviction::request& asked,
+void miniature_caches::serve(sample_part& one, std::span<const std::uint64_t> sample, const eviction::request& asked,
                              std::uint32_t now) {
   const auto saved = one.caches.serve(sample, asked, now);
   for (std::size_t policy = 0; policy < saved.size(); ++policy) one.misses[policy] += sample.size() - saved[policy];
@@ -65,10 +65,10 @@ void miniature_caches::serve(part& one, std::span<const std::uint64_t> sample, c
 miniature_caches::estimate miniature_caches::misses_of(std::size_t policy) const noexcept {
   if (width_ == all_places) return {.misses = static_cast<double>(parts_.front().misses[policy])};
   double sum = 0;
-  for (const part& each : parts_) sum += static_cast<double>(each.misses[policy]);
+  for (const sample_part& each : parts_) sum += static_cast<double>(each.misses[policy]);
   const double mean = sum / part_count;
   double squares = 0;
-  for (const part& each : parts_) {
+  for (const sample_part& each : parts_) {
     const double apart = static_cast<double>(each.misses[policy]) - mean;
     squares += apart * apart;
   }

@@ -68,18 +68,19 @@ class miniature_caches {
   [[nodiscard]] double rate() const noexcept;
 
  private:
-  struct part {
-    explicit part(std::span<const eviction::policy_info* const> policies) : caches(policies), misses(policies.size()) {}
+  struct sample_part {
+    explicit sample_part(std::span<const eviction::policy_info* const> policies)
+        : caches(policies), misses(policies.size()) {}
 
     eviction::shadow_caches caches;
     std::vector<std::uint64_t> misses;  ///< by policy
     std::vector<std::uint64_t> sample;  ///< of the present request
   };
 
-  static void serve(part& one, std::span<const std::uint64_t> sample, const eviction::request& asked,
+  static void serve(sample_part& one, std::span<const std::uint64_t> sample, const eviction::request& asked,
                     std::uint32_t now);
 
-  std::vector<part> parts_;
+  std::vector<sample_part> parts_;
   eviction::session_turns turns_;  ///< of all requests
   std::uint64_t salt_;
   std::uint64_t width_;  ///< places of a part's sample
