@@ -22,6 +22,12 @@ struct water_levels {
     const std::uint64_t wanted = size - std::min(size, part_of(capacity, low));
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(size, (wanted + batch - 1) / batch * batch));
   }
+  /// Blocks that a pool of at least as many never falls below between requests; of LRU, these are the latest ones.
+  [[nodiscard]] std::uint32_t floor_of(std::uint32_t capacity) const noexcept {
+    if (!are_used()) return capacity;
+    const std::uint32_t part = part_of(capacity, low);
+    return part - std::min(part, batch - 1);
+  }
 
  private:
   static std::uint32_t part_of(std::uint32_t capacity, double share) noexcept {

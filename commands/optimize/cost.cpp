@@ -18,7 +18,6 @@
 #include "commands/optimize/water_level_options.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/table.hpp"
-#include "core/text.hpp"
 #include "simulation/optimize/price.hpp"
 #include "simulation/optimize/queue.hpp"
 #include "simulation/optimize/served_trace.hpp"
@@ -73,25 +72,11 @@ result<void> choose_tiers(const cost_options& options, cost_plan& plan) {
   return {};
 }
 
-result<void> take_levels(const cost_options& options, std::vector<tier_choice>& tiers) {
-  const auto by_tier = parse_tier_levels(options.water_levels);
-  if (!by_tier) return std::unexpected(by_tier.error());
-  for (const auto& [name, levels] : *by_tier) {
-    const auto found = std::ranges::find_if(tiers, [&](const tier_choice& each) { return each.link.name == name; });
-    if (found == tiers.end())
-      return refuse(fmt::format("--water-levels: there is no --tier called `{}`", printable(name)));
-    if (found->policy == "belady")
-      return refuse("--water-levels: belady knows none, and with some it is no bound; other policies go with them");
-    found->levels = levels;
-  }
-  return {};
-}
-
 result<cost_plan> plan_with(const cost_options& options) {
   cost_plan plan;
   plan.order = options.order == "fwd" ? replay_order::forward : replay_order::reverse;
   if (auto good = choose_tiers(options, plan); !good) return std::unexpected(good.error());
-  if (auto good = take_levels(options, plan.tiers); !good) return std::unexpected(good.error());
+  if (auto good = take_tier_levels(options.water_levels, plan.tiers); !good) return std::unexpected(good.error());
   auto terms = options.serving.terms(plan.tiers);
   if (!terms) return std::unexpected(terms.error());
   plan.terms = std::move(*terms);
@@ -291,10 +276,7 @@ void cost_options::add_to(CLI::App& command) {
   command.add_option("--order", order, "How a request uses its blocks: fwd is head to tail, rev tail to head")
       ->check(CLI::IsMember({"fwd", "rev"}))
       ->capture_default_str();
-  command.add_option(
-      "--water-levels", water_levels,
-      "NAME=HIGH:LOW[:BATCH] of tiers, as in dram=97%:94%: when a request leaves more than HIGH of a tier "
-      "full, blocks go until it is LOW");
+  add_tier_levels(command, water_levels);
   serving.add_to(command);
   command.add_flag("--json", as_json, "One object");
   report.add_to(command);

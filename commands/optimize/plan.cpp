@@ -17,6 +17,7 @@
 #include "commands/optimize/plan_answer.hpp"
 #include "commands/optimize/refusal.hpp"
 #include "commands/optimize/watched_work.hpp"
+#include "commands/optimize/water_level_options.hpp"
 #include "commands/replay/options.hpp"
 #include "core/units.hpp"
 
@@ -37,6 +38,21 @@ constexpr double smaller_share = 0.8;
 constexpr double larger_share = 1.2;
 
 // ---------------------------------------------------------------------------------------------- the command line
+
+/// The tiers of the options. Levels that a node's marks do not reach are refused, as a plan is its configuration.
+result<std::vector<tier_choice>> tiers_with(const plan_options& options) {
+  auto tiers = options.tiers.choices();
+  if (!tiers) return tiers;
+  if (auto good = take_tier_levels(options.water_levels, *tiers); !good) return std::unexpected(good.error());
+  for (const tier_choice& each : *tiers) {
+    if (!has_marks(each.link.name) || each.levels.low >= least_mark) continue;
+    return refuse(
+        fmt::format("--water-levels: {0}.low_water of a node is 10 % at least, and a plan is a node's "
+                    "configuration; right is {0}=97%:94%, and `cost` simulates all levels",
+                    each.link.name));
+  }
+  return tiers;
+}
 
 bool has(const plan_task& task, objective name) {
   return std::ranges::find(task.goal.objectives, name) != task.goal.objectives.end();
@@ -145,6 +161,7 @@ result<void> choose_plan_tiers(const plan_options& options, std::span<const tier
     range.setup.ingest = tier.ingest.value_or(standard);
     range.setup.keep_copy = tier.keep_copy;
     range.setup.is_device = tier.link.name == "gpu";
+    range.setup.levels = tier.levels;
     task.space.tiers.push_back(std::move(range));
   }
   return choose_policies(options, tiers, task.space);
@@ -439,6 +456,7 @@ void plan_options::add_to(CLI::App& command) {
   command.add_option("--ingests", ingests, "Of lower tiers, as in evicted,all; without it those of their --tier");
   command.add_option("--keep-copies", keeps_copies,
                      "Of lower tiers, as in true,false; without it those of their --tier");
+  add_tier_levels(command, water_levels);
   command.add_option("--budget", budget, "Bytes that all tiers together may have, as in 512GiB");
   command.add_option(
       "--endurance", endurance,
@@ -450,7 +468,7 @@ void plan_options::add_to(CLI::App& command) {
 }
 
 exit_code run_plan(const plan_options& options) {
-  const auto tiers = options.tiers.choices();
+  const auto tiers = tiers_with(options);
   if (!tiers) return failed_with(tiers.error());
   auto task = task_with(options, *tiers);
   if (!task) return failed_with(task.error());

@@ -25,8 +25,9 @@ struct plan_options {
   std::string ingests;       ///< of lower tiers; empty: those of their --tier
   std::string keeps_copies;  ///< the same
   std::string objectives = "cost";
-  std::string budget;     ///< bytes of all tiers together; empty: any
-  std::string endurance;  ///< bytes that the disks of the tier nvme may be written; empty: not asked for
+  std::string water_levels;  ///< by tier; empty: none
+  std::string budget;        ///< bytes of all tiers together; empty: any
+  std::string endurance;     ///< bytes that the disks of the tier nvme may be written; empty: not asked for
   serving_options serving;
   verification_options verify;
   bool refines = false;

@@ -7,6 +7,7 @@
 #include <ranges>
 
 #include "commands/optimize/figures_text.hpp"
+#include "commands/optimize/water_level_options.hpp"
 #include "commands/table.hpp"
 #include "core/count_text.hpp"
 #include "core/units.hpp"
@@ -219,24 +220,41 @@ std::string toml_of_lower(const tier_setup& tier) {
   return fmt::format("ingest = \"{}\"\nkeep_copy = {}\n", name_of(tier.ingest), tier.keep_copy);
 }
 
+/// Empty for a tier that is filled.
+std::string toml_of_marks(const simulation::water_levels& levels) {
+  if (!levels.are_used()) return "";
+  return fmt::format("high_water = {:.9g}\nlow_water = {:.9g}\n{}", levels.high, levels.low,
+                     levels.batch > 1
+                         ? fmt::format("# simulated in batches of {} blocks, which a node has not: it ends "
+                                       "at low_water\n",
+                                       levels.batch)
+                         : "");
+}
+
+/// Of a tier without marks; empty for one that is filled.
+std::string levels_remark(const simulation::water_levels& levels) {
+  return levels.are_used() ? fmt::format(" with the water levels {}", text_of_levels(levels)) : "";
+}
+
 std::string toml_of_tier(const tier_setup& tier, bool is_lower, std::uint64_t block_bytes) {
   const std::string& name = tier.link.name;
   const std::string bytes = format_bytes(bytes_with(tier.capacity, block_bytes));
   if (name == "dram") {
-    return fmt::format("[dram]\ncapacity = \"{}\"\npolicy = \"{}\"\n", size_text(tier, block_bytes, smallest_dram),
-                       tier.policy);
+    return fmt::format("[dram]\ncapacity = \"{}\"\npolicy = \"{}\"\n{}", size_text(tier, block_bytes, smallest_dram),
+                       tier.policy, toml_of_marks(tier.levels));
   }
   if (name == "nvme") {
     const bool is_own_policy = tier.policy != "auto" && tier.policy != "tblru";
-    return fmt::format("[nvme]\n# paths = [\"/mnt/nvme\"]\ncapacity = \"{}\"\n{}policy = \"{}\"\n{}",
+    return fmt::format("[nvme]\n# paths = [\"/mnt/nvme\"]\ncapacity = \"{}\"\n{}policy = \"{}\"\n{}{}",
                        size_text(tier, block_bytes, smallest_nvme),
-                       is_own_policy ? "" : "# not a policy of NVMe: ", tier.policy,
+                       is_own_policy ? "" : "# not a policy of NVMe: ", tier.policy, toml_of_marks(tier.levels),
                        is_lower ? toml_of_lower(tier) : "");
   }
   if (name == "remote") {
-    return fmt::format("[remote]\n# {} in all\n{}", bytes, is_lower ? toml_of_lower(tier) : "");
+    return fmt::format("[remote]\n# {} in all{}\n{}", bytes, levels_remark(tier.levels),
+                       is_lower ? toml_of_lower(tier) : "");
   }
-  return fmt::format("# {}: {}, which is not the node's\n", name, bytes);
+  return fmt::format("# {}: {}{}, which is not the node's\n", name, bytes, levels_remark(tier.levels));
 }
 
 }  // namespace
@@ -244,6 +262,10 @@ std::string toml_of_tier(const tier_setup& tier, bool is_lower, std::uint64_t bl
 std::uint64_t bytes_with(std::uint64_t blocks, std::uint64_t block_bytes) {
   constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
   return block_bytes > 0 && blocks > largest / block_bytes ? largest : blocks * block_bytes;
+}
+
+bool has_marks(std::string_view tier) noexcept {
+  return tier == "dram" || tier == "nvme";
 }
 
 std::vector<plan_candidate> candidates_at(const simulation::search_outcome& outcome,

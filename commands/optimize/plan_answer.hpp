@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands/replay/trace.hpp"
@@ -67,6 +68,10 @@ void print_plan(const read_trace& read, const plan_answer& answer, const plan_ta
                                      const plan_task& task);
 /// A sentence on a service level that nothing keeps.
 [[nodiscard]] std::string unkept_text(const plan_answer& answer, const plan_task& task);
+/// The smallest water mark of a node.
+inline constexpr double least_mark = 0.1;
+/// Whether a node has water marks of this tier, which a plan configures.
+[[nodiscard]] bool has_marks(std::string_view tier) noexcept;
 /// The configuration of a node; only comments where it is not worth one. Ends with a line feed.
 [[nodiscard]] std::string toml_of(const simulation::plan_candidate& best, std::uint64_t block_bytes);
 

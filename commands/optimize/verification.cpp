@@ -11,6 +11,7 @@
 #include "commands/common.hpp"
 #include "commands/interruption.hpp"
 #include "commands/optimize/figures_text.hpp"
+#include "commands/optimize/plan_answer.hpp"
 #include "commands/optimize/refusal.hpp"
 #include "commands/replay/run.hpp"
 #include "commands/replay/sizes.hpp"
@@ -35,7 +36,6 @@ constexpr std::uint64_t exact_space = 128 * MiB;  // of which the last extent is
 constexpr std::uint64_t least_metadata = 8 * MiB;
 constexpr std::uint64_t metadata_part = 31;  // a thirty-second of all, so one part in 31 of the blocks
 constexpr std::uint64_t spare_part = 32;
-constexpr double least_mark = 0.1;   // the smallest water mark of a node
 constexpr double lru_bound = 0.5;    // points
 constexpr double other_bound = 1.5;  // with a tier below, or another policy
 constexpr double largest_rate = 1e9;
@@ -68,6 +68,29 @@ std::uint64_t nvme_with(std::uint64_t bytes) {
   return space + extent + std::max(least_metadata, at_least(space, metadata_part));
 }
 
+/// Bytes of blocks that the NVMe tier of so many bytes has at most.
+std::uint64_t space_of(std::uint64_t nvme_bytes) {
+  return nvme::budget_of(nvme_bytes).data_bytes / extent * extent;
+}
+
+/// Blocks of the trace that the tier may have: of one with water levels as many as let all stay.
+std::uint64_t replayed_blocks(const tier_setup& tier, std::uint32_t distinct) {
+  const double most = std::ceil(std::max(1U, distinct) / tier.levels.high) + (tier.levels.are_used() ? 1 : 0);
+  return static_cast<std::uint64_t>(std::min(most, static_cast<double>(tier.capacity)));
+}
+
+/// The levels of `tier`, of whose room in the node `share` is the plan's.
+result<replayed_marks> marks_with(const tier_setup& tier, double share) {
+  const replayed_marks marks{.high = std::min(1.0, tier.levels.high * share),
+                             .low = std::min(1.0, tier.levels.low * share)};
+  if (marks.low >= least_mark) return marks;
+  if (!tier.levels.are_used()) return replayed_marks{.high = least_mark, .low = least_mark};
+  return fail(error_code::unsupported,
+              fmt::format("--verify: a node has room in its `{}` beside the plan's blocks, of which its low water mark "
+                          "would be {:.1f} %: the smallest that there is are 10 %",
+                          tier.link.name, marks.low * 100));
+}
+
 /// The smallest of those in doubles of `least_bytes` with which a tier of `blocks` has room for all their metadata.
 std::uint64_t block_with_metadata(std::uint64_t blocks, std::uint64_t least_bytes) {
   std::uint64_t bytes = least_bytes;
@@ -83,14 +106,16 @@ const tier_setup* tier_named(const tier_setups& plan, std::string_view name) {
 
 /// A node that does what a simulation does: it counts cached blocks alone, holds as many as the plan, and waits
 /// for its loads.
-std::vector<std::string> settings_with(const tier_setups& plan, double mark) {
+std::vector<std::string> settings_with(const tier_setups& plan, const replayed_tiers& tiers) {
   std::vector<std::string> sets{"dram.grants_in_capacity=false", "dram.populate=false",
-                                fmt::format("dram.high_water={:.9f}", mark),
-                                fmt::format("dram.low_water={:.9f}", mark)};
+                                fmt::format("dram.high_water={:.9f}", tiers.dram_marks.high),
+                                fmt::format("dram.low_water={:.9f}", tiers.dram_marks.low)};
   const tier_setup* const nvme = tier_named(plan, "nvme");
   if (nvme == nullptr) return sets;
   sets.insert(sets.end(), {"prefetch.prefill_tokens_per_s=0", "prefetch.assumed_tokens_per_s=0", "prefetch.base=1m",
                            "prefetch.threshold_tokens=0"});
+  sets.push_back(fmt::format("nvme.high_water={:.9f}", tiers.nvme_marks.high));
+  sets.push_back(fmt::format("nvme.low_water={:.9f}", tiers.nvme_marks.low));
   sets.push_back("nvme.policy=" + nvme->policy);
   sets.push_back(fmt::format("nvme.ingest={}", name_of(nvme->ingest)));
   sets.push_back(fmt::format("nvme.keep_copy={}", nvme->keep_copy));
@@ -108,7 +133,7 @@ replay::run_options options_with(const tier_setups& plan, const replayed_tiers& 
   options.dram = tiers.dram;
   options.nvme = tiers.nvme;
   options.policy = tier_named(plan, "dram")->policy;
-  options.sets = settings_with(plan, tiers.mark);
+  options.sets = settings_with(plan, tiers);
   return options;
 }
 
@@ -212,6 +237,12 @@ result<void> verification_options::check(std::span<const tier_choice> tiers,
                       each.link.name));
     }
     if (auto good = check_policy(each.policy, is_first); !good) return good;
+    if (each.levels.batch > 1) {
+      return refuse(
+          fmt::format("--verify replays a node, whose `{}` ends at its low mark to the block: leave the "
+                      "batch out of --water-levels, or --verify",
+                      each.link.name));
+    }
   }
   for (const std::string& each : policies) {
     if (auto good = check_policy(each, true); !good) return good;
@@ -223,22 +254,28 @@ result<replayed_tiers> tiers_for_replay(const tier_setups& plan, const replay_lo
   const tier_setup* const dram = tier_named(plan, "dram");
   const tier_setup* const nvme = tier_named(plan, "nvme");
   if (dram == nullptr) return fail(error_code::unsupported, "--verify: the plan is without DRAM, which a node has");
-  const auto blocks_in = [&](const tier_setup& tier) {
-    return std::uint64_t{std::min(tier.capacity, std::max(1U, load.distinct))};
-  };
+  const auto blocks_in = [&](const tier_setup& tier) { return replayed_blocks(tier, load.distinct); };
   replayed_tiers tiers{.block_bytes = least_block, .dram = 0, .nvme = 0};
   std::uint64_t least = at_least(least_dram, blocks_in(*dram));
   if (nvme != nullptr) least = std::max(least, at_least(exact_space, blocks_in(*nvme)));
   while (tiers.block_bytes < least && tiers.block_bytes < largest_block) tiers.block_bytes *= 2;
   if (nvme != nullptr) tiers.block_bytes = block_with_metadata(blocks_in(*nvme), tiers.block_bytes);
   const std::uint64_t blocks = blocks_in(*dram);
-  tiers.dram = blocks * tiers.block_bytes;
+  std::uint64_t spare = 0;
   if (nvme != nullptr) {
-    const std::uint64_t spare = 2 * std::uint64_t{load.longest_request} + blocks / spare_part;
-    tiers.mark = std::max(least_mark, static_cast<double>(blocks) / static_cast<double>(blocks + spare));
-    tiers.dram += spare * tiers.block_bytes;
-    tiers.nvme = nvme_with(blocks_in(*nvme) * tiers.block_bytes);
+    spare = 2 * std::uint64_t{load.longest_request} + blocks / spare_part;
+    const std::uint64_t below = blocks_in(*nvme) * tiers.block_bytes;
+    tiers.nvme = nvme_with(below);
+    if (nvme->levels.are_used()) {
+      const auto marks = marks_with(*nvme, static_cast<double>(below) / static_cast<double>(space_of(tiers.nvme)));
+      if (!marks) return std::unexpected(marks.error());
+      tiers.nvme_marks = *marks;
+    }
   }
+  tiers.dram = (blocks + spare) * tiers.block_bytes;
+  const auto marks = marks_with(*dram, static_cast<double>(blocks) / static_cast<double>(blocks + spare));
+  if (!marks) return std::unexpected(marks.error());
+  tiers.dram_marks = *marks;
   if (tiers.dram > room.memory / 2 || tiers.nvme > room.disk / 2) {
     const bool is_memory = tiers.dram > room.memory / 2;
     return fail(error_code::limit_exceeded,

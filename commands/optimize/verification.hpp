@@ -28,18 +28,26 @@ struct verification_options {
   std::size_t runs = 0;  ///< 0: not given
 
   void add_to(CLI::App& command);
-  /// Refuses (invalid_argument) tiers and policies that no node on this machine has; `policies` are further ones of the
-  /// first tier.
+  /// Refuses (invalid_argument) tiers, policies and water levels that no node on this machine has; `policies` are
+  /// further ones of the first tier.
   [[nodiscard]] result<void> check(std::span<const tier_choice> tiers, std::span<const std::string> policies) const;
   [[nodiscard]] std::size_t count() const noexcept { return runs == 0 ? standard_runs : runs; }
 };
 
-/// The tiers of the replay's node: as many blocks as the plan's, of a size that fits this machine.
+/// Shares of a tier of a node above which it evicts, and at which that ends.
+struct replayed_marks {
+  double high = 1;
+  double low = 1;
+};
+
+/// The tiers of the replay's node: as many blocks as the plan's, of a size that fits this machine. The marks are the
+/// plan's water levels, or all of its blocks, as shares of all that the node has there.
 struct replayed_tiers {
   std::uint64_t block_bytes = 0;
   std::uint64_t dram = 0;  ///< bytes
-  double mark = 1;         ///< share of it above which it evicts: the plan's
+  replayed_marks dram_marks{};
   std::uint64_t nvme = 0;  ///< bytes, metadata included; 0: no such tier
+  replayed_marks nvme_marks{};
 };
 
 /// Sizes of a trace.
@@ -55,9 +63,10 @@ struct replay_room {
 };
 
 /// The smallest blocks with which a node has tiers of as many blocks; where they would hold more than all distinct
-/// blocks, of so many. Over NVMe, DRAM has room for two of the longest requests and a thirty-second beside them: what
-/// goes down waits there until it is written. Errors: unsupported for a plan without DRAM, limit_exceeded for one that
-/// does not fit `room`.
+/// blocks, of so many, or where it has water levels, of as many as let all blocks stay. Over NVMe, DRAM has room for
+/// two of the longest requests and a thirty-second beside them: what goes down waits there until it is written. Errors:
+/// unsupported for a plan without DRAM, or whose levels are below a node's marks with that room, limit_exceeded for one
+/// that does not fit `room`.
 [[nodiscard]] result<replayed_tiers> tiers_for_replay(const simulation::tier_setups& plan, const replay_load& load,
                                                       const replay_room& room);
 

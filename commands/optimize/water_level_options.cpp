@@ -1,7 +1,9 @@
 #include "commands/optimize/water_level_options.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -74,6 +76,34 @@ result<tier_levels> parse_tier_levels(std::string_view text) {
     if (!all.emplace(name, *levels).second) return refuse("--water-levels: " + ticked(name) + " stands there twice");
   }
   return all;
+}
+
+void add_tier_levels(CLI::App& command, std::string& text) {
+  command.add_option(
+      "--water-levels", text,
+      "NAME=HIGH:LOW[:BATCH] of tiers, as in dram=97%:94%: when a request leaves more than HIGH of a tier "
+      "full, blocks go until it is LOW");
+}
+
+result<void> take_tier_levels(std::string_view text, std::span<tier_choice> tiers) {
+  const auto by_tier = parse_tier_levels(text);
+  if (!by_tier) return std::unexpected(by_tier.error());
+  for (const auto& [name, levels] : *by_tier) {
+    const auto found = std::ranges::find_if(tiers, [&](const tier_choice& each) { return each.link.name == name; });
+    if (found == tiers.end()) return refuse("--water-levels: there is no --tier called " + ticked(name));
+    if (found->capacity == "0")
+      return refuse("--water-levels: the --tier " + ticked(name) + " has a capacity of 0, which has no levels");
+    if (found->policy == "belady")
+      return refuse("--water-levels: belady knows none, and with some it is no bound; other policies go with them");
+    found->levels = levels;
+  }
+  return {};
+}
+
+std::string text_of_levels(const water_levels& levels) {
+  constexpr double percents = 100;
+  return fmt::format("{:.9g}%:{:.9g}%{}", levels.high * percents, levels.low * percents,
+                     levels.batch > 1 ? fmt::format(":{}", levels.batch) : "");
 }
 
 }  // namespace cenote::optimize

@@ -244,7 +244,7 @@ bool plan_search::is_better(const plan_candidate& one, const plan_candidate& oth
   return ranking_of(one) < ranking_of(other);
 }
 
-bool plan_search::follows_curve(const tier_setups& tiers) const {
+bool plan_search::has_curve(const tier_setups& tiers) const {
   const tier_setup* only = nullptr;
   for (const tier_setup& each : tiers) {
     if (each.capacity == 0) continue;
@@ -258,14 +258,16 @@ std::size_t plan_search::fewest_of(const tier_setups& tiers, std::span<const pla
   if (!goal_->level) return goal_->replicas;
   std::size_t fewest = fewest_;
   // With the gate shut and loads before computing, more hits behind the same link make no service longer.
-  if (!follows_curve(tiers) || goal_->cost.gate == load_gate::open || goal_->cost.overlap != load_overlap::none) {
+  if (!has_curve(tiers) || goal_->cost.gate == load_gate::open || goal_->cost.overlap != load_overlap::none) {
     return fewest;
   }
   const auto is_there = [](const tier_setup& each) { return each.capacity > 0; };
-  const auto only = std::ranges::find_if(tiers, is_there) - tiers.begin();
+  const auto only = static_cast<std::size_t>(std::ranges::find_if(tiers, is_there) - tiers.begin());
   for (const plan_candidate& each : followers) {
-    if (!each.replicas || !is_there(each.tiers[static_cast<std::size_t>(only)])) continue;
-    if (blocks_in(each.tiers) >= blocks_in(tiers)) fewest = std::max(fewest, *each.replicas);
+    const tier_setup& larger = each.tiers[only];
+    if (!each.replicas || !is_there(larger)) continue;
+    // Water levels take blocks from the larger one that the smaller one may have; those below its floor stay.
+    if (larger.levels.floor_of(larger.capacity) >= blocks_in(tiers)) fewest = std::max(fewest, *each.replicas);
   }
   return fewest;
 }
@@ -273,7 +275,8 @@ std::size_t plan_search::fewest_of(const tier_setups& tiers, std::span<const pla
 plan_search::ranking plan_search::bound_of(const tier_setups& tiers, std::size_t place,
                                            std::span<const plan_candidate> followers) const {
   plan_candidate bound{.tiers = tiers, .place = place, .hit_tokens = endless_tokens_, .replicas = {}};
-  if (follows_curve(tiers)) bound.hit_tokens = curve_->hits_with(static_cast<std::uint32_t>(blocks_in(tiers))).tokens;
+  // With water levels it hits that much at most: it has the latest blocks, as without, and no more of them.
+  if (has_curve(tiers)) bound.hit_tokens = curve_->hits_with(static_cast<std::uint32_t>(blocks_in(tiers))).tokens;
   bound.hourly = price_of(fewest_of(tiers, followers), tiers);
   bound.ttft = shortest_;
   return ranking_of(bound);
@@ -365,7 +368,7 @@ result<search_outcome> plan_search::run(std::span<const tier_setups> setups, con
     execute(places.size(), [&](std::size_t i) { made[i] = candidates_with(setups[places[i]]); });
     for (std::size_t i = 0; i < places.size(); ++i) {
       if (!made[i]) return std::unexpected(made[i].error());
-      if (follows_curve(setups[places[i]])) followers.push_back(made[i]->front());
+      if (has_curve(setups[places[i]])) followers.push_back(made[i]->front());
       for (plan_candidate& each : *made[i]) {
         each.place = places[i];
         add_rival(rivals, each);

@@ -89,8 +89,9 @@ using executor = std::function<void(std::size_t count, const std::function<void(
 /// cache without end would need whose link is as good as the best one of all; services that are not longer in any
 /// request make no time longer (J. Kiefer, J. Wolfowitz, Transactions of the AMS 78(1), 1955). For one tier of LRU in
 /// the order `reverse`, of at least the longest request, hits grow with the capacity request by request, so what a
-/// larger one needs is a bound as well, and the hits follow without a simulation. What is found is what trying
-/// everything finds, whatever the executor does. Its functions may be called by any thread once it is made.
+/// larger one needs is a bound as well, and the hits follow without a simulation. With water levels the hits are at
+/// most those, and only what one needs whose floor is as large is a bound. What is found is what trying everything
+/// finds, whatever the executor does. Its functions may be called by any thread once it is made.
 class plan_search {
  public:
   static constexpr std::size_t batch = 32;  ///< setups that are simulated before bounds are compared again
@@ -121,11 +122,12 @@ class plan_search {
   [[nodiscard]] double price_of(std::size_t replicas, const tier_setups& tiers) const;
   [[nodiscard]] ranking ranking_of(const plan_candidate& candidate) const;
   /// At most the ranking of each candidate of the setup, member by member; `followers` are what was simulated and
-  /// follows the curve.
+  /// has a curve.
   [[nodiscard]] ranking bound_of(const tier_setups& tiers, std::size_t place,
                                  std::span<const plan_candidate> followers) const;
   [[nodiscard]] std::size_t fewest_of(const tier_setups& tiers, std::span<const plan_candidate> followers) const;
-  [[nodiscard]] bool follows_curve(const tier_setups& tiers) const;
+  /// Whether it is one tier of LRU with room for the longest request: the curve has its hits, or what they are at most.
+  [[nodiscard]] bool has_curve(const tier_setups& tiers) const;
   void add_rival(std::vector<ranking>& rivals, const plan_candidate& candidate) const;
   [[nodiscard]] bool falls(const ranking& bound, std::span<const ranking> rivals) const;
   [[nodiscard]] result<plan_candidate> at_capacity(const plan_candidate& base, std::size_t tier,

@@ -268,6 +268,11 @@ def test_calibrating_gives_the_engine_that_was_measured(tmp_path: Path) -> None:
         ("cost", (*ENGINE, *DRAM, "--water-levels", "nvme=97%:94%"), "there is no --tier called `nvme`"),
         ("cost", (*ENGINE, *DRAM, "--water-levels", "dram=97%:94%,dram=1%:1%"), "stands there twice"),
         ("cost", (*ENGINE, *DRAM, "--water-levels", "dram=94%:97%"), "HIGH:LOW"),
+        (
+            "cost",
+            (*ENGINE, *DRAM, "--tier", "nvme:2ms:3GB/s:0", "--water-levels", "nvme=97%:94%"),
+            "`nvme` has a capacity of 0",
+        ),
         ("cost", (*ENGINE, *DRAM, "--capacities", "9", "--water-levels", "dram=97%:0%"), "above 0 %"),
         ("cost", (*ENGINE, "--tier", "dram:1ms:1GB/s::none"), "unknown eviction policy"),
         ("cost", DRAM, "a rate of prefill is missing"),

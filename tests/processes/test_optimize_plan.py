@@ -20,6 +20,7 @@ DRAM = ("--tier", "dram:0.5ms:20GB/s")
 NVME = ("--tier", "nvme:2ms:3GB/s")
 SLO = ("--slo", "ttft_p90=500ms", "--speed", "100x")
 PRICE = ("--price", "replica=2/h,dram=8/GiB/h")
+CHEAP = ("--price", "replica=2/h,dram=2/GiB/h")
 PRICES = ("--price", "replica=2/h,dram=8/GiB/h,nvme=0/GiB/h")
 POINTS = [0, 10, 20, 40, 60, 100, 200, 400]
 with_cases = pytest.mark.skipif(not CASES.exists(), reason="the contract's cases are not beside the checkout")
@@ -134,6 +135,68 @@ def test_a_node_takes_the_fragment_as_its_configuration(tiers: tuple[tuple[str, 
     assert answer["config"] in text
     for part in ("save", "within ttft_p90=500ms", "20 % less of it", "second half", "20 % more load", "Tried"):
         assert part in text
+
+
+def cost(trace: Path, *arguments: str) -> list[dict[str, Any]]:
+    ended = run_cenote("optimize", "cost", trace, "--block-tokens", str(SIZE), *ENGINE, *arguments, "--json")
+    assert ended.returncode == 0, ended.stderr
+    points: list[dict[str, Any]] = json.loads(ended.stdout)["points"]
+    return points
+
+
+@pytest.mark.parametrize("levels", ["80%:50%", "60%:60%:7"])
+def test_a_plan_with_water_levels_is_the_cheapest_of_what_cost_says_with_them(levels: str) -> None:
+    levelled = (*DRAM, "--water-levels", f"dram={levels}", *SLO, *CHEAP)
+    points = cost(TRACE, *levelled, "--capacities", "1:400:1")
+    # No capacity is left out by a bound that holds for filled tiers alone.
+    answer = plan(TRACE, *levelled, "--capacities", "1:400:1")
+    assert answer["fallen"] > 100
+    best = min(points, key=lambda each: (each["cost_hour"], each["capacity"]))
+    names = ("capacity", "hit_tokens", "gpu_s", "ttft_p90", "replicas", "cost_hour")
+    assert {name: answer["best"][name] for name in names} == {name: best[name] for name in names}
+    filled = plan(TRACE, *DRAM, *SLO, *CHEAP, "--capacities", "1:400:1")
+    assert filled["best"]["cost_hour"] < best["cost_hour"]
+
+
+def test_what_lies_between_the_capacities_has_the_levels_too() -> None:
+    levelled = (*DRAM, "--water-levels", "dram=80%:50%", *SLO, *CHEAP)
+    answer = plan(TRACE, *levelled)
+    [same] = cost(TRACE, *levelled, *capacities(answer["best"]["capacity"]))
+    assert answer["best"]["hit_tokens"] == same["hit_tokens"]
+    smaller, larger = answer["why"]["neighbours"]
+    points = cost(TRACE, *levelled, *capacities(smaller["capacity"], larger["capacity"]))
+    assert [each["hit_tokens"] for each in (smaller, larger)] == [each["hit_tokens"] for each in points]
+
+
+def test_the_fragment_has_the_marks_of_what_was_simulated(tmp_path: Path) -> None:
+    over = ("--tier", "dram:0.5ms:20GB/s:60", *NVME, "--objective", "hits", "--capacities", "200")
+    marks = ("--water-levels", "nvme=90.5%:80%:100,dram=60%:10%")
+    answer = plan(TRACE, *over, *marks)
+    read = tables_in(answer["config"])
+    assert (read["dram"]["high_water"], read["dram"]["low_water"]) == (0.6, 0.1)
+    assert (read["nvme"]["high_water"], read["nvme"]["low_water"]) == (0.905, 0.8)
+    assert answer["config"].count("batches of 100 blocks") == 1
+    assert answer["config"] in run_plan(TRACE, *over, *marks).stdout
+    fragment = tmp_path / "cenote.toml"
+    fragment.write_text(answer["config"])
+    ended = run_cenote("config", "check", "--config", fragment)
+    assert ended.returncode == 0, ended.stderr
+    alone = plan(TRACE, *over, "--water-levels", "nvme=90%:80%")["config"]
+    assert "high_water" not in tables_in(alone)["dram"]
+    assert "batches" not in alone
+    assert answer["best"]["hit_tokens"] < plan(TRACE, *over)["best"]["hit_tokens"]
+
+
+def test_levels_of_a_tier_without_marks_stand_in_a_comment() -> None:
+    gpu, remote = ("--tier", "gpu:0s:1TB/s:40"), ("--tier", "remote:5ms:1GB/s")
+    tiers = (*gpu, "--tier", "dram:0.5ms:20GB/s:60", *remote, "--objective", "hits")
+    answer = plan(TRACE, *tiers, *capacities(400), "--water-levels", "gpu=90%:5%,remote=80%:75%:10")
+    read = tables_in(answer["config"])
+    assert set(read["dram"]) == {"capacity", "policy"}
+    assert set(read["remote"]) == {"ingest", "keep_copy"}
+    comments = [line for line in answer["config"].splitlines() if line.startswith("#")]
+    assert ["90%:5%" in line for line in comments] == [True, False]
+    assert ["80%:75%:10" in line for line in comments] == [False, True]
 
 
 def test_where_memory_is_dear_no_cache_is_the_plan(tmp_path: Path) -> None:
@@ -271,6 +334,14 @@ def test_the_service_that_gains_most_by_a_gib_comes_first(tmp_path: Path) -> Non
         ((*DRAM, *SLO, *PRICE, "--budget", "much"), "--budget"),
         ((*DRAM, *NVME, *SLO, *PRICE), "--price: tier `nvme` has none"),
         ((*DRAM, "--objective", "hits", "--refine"), "--refine"),
+        ((*DRAM, *SLO, *PRICE, "--water-levels", "97%:94%"), "names no tier"),
+        ((*DRAM, *SLO, *PRICE, "--water-levels", "nvme=97%:94%"), "there is no --tier called `nvme`"),
+        ((*DRAM, *SLO, *PRICE, "--water-levels", "dram=94%:97%"), "HIGH:LOW"),
+        ((*DRAM, *SLO, *PRICE, "--water-levels", "dram=50%:9%"), "dram.low_water of a node is 10 % at least"),
+        (
+            (*DRAM, "--tier", "nvme:2ms:3GB/s:0", *SLO, *PRICES, "--water-levels", "nvme=97%:94%"),
+            "`nvme` has a capacity of 0",
+        ),
     ],
 )
 def test_a_wrong_command_line_ends_with_2(arguments: tuple[str, ...], message: str) -> None:

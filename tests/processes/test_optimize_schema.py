@@ -101,6 +101,7 @@ CASES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "plan": (("plan", MOONCAKE, *COST), {"why"}),
     "plan of two tiers": (("plan", MOONCAKE, *ENGINE, *SLO, *DRAM, *NVME, *PRICES, "--capacities", "0,100"), {"why"}),
     "plan --objective": (("plan", MOONCAKE, *COST, "--objective", "cost,ttft"), {"why", "pareto"}),
+    "plan --water-levels": (("plan", MOONCAKE, *COST, "--water-levels", "dram=97%:94%"), {"why"}),
     "plan --endurance": (
         ("plan", MOONCAKE, *ENGINE, *SLO, *DRAM, *NVME, *PRICES, "--capacities", "0,100", "--endurance", "7PB"),
         {"why"},

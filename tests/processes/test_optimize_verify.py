@@ -84,6 +84,36 @@ def test_a_plan_of_another_policy_has_the_wider_bound(mixed: Path) -> None:
     assert found["hit_ratio_lowest"] == found["hit_ratio_highest"] > 0
 
 
+@pytest.mark.parametrize("levels", ["97%:94%", "99%:20%", "50%:50%"])
+def test_a_plan_with_water_levels_hits_in_a_node_with_these_marks_what_it_says(mixed: Path, levels: str) -> None:
+    sizes = ("--capacities", "800", "--verify-runs", "1")
+    found = verified(mixed, *DRAM, *sizes, "--water-levels", f"dram={levels}")
+    assert found["bound"] == 0.5
+    filled = verified(mixed, *DRAM, *sizes)
+    assert found["hit_ratio_replayed"] < filled["hit_ratio_replayed"] - 0.01
+
+
+def test_a_tier_with_levels_that_holds_the_whole_trace_evicts_nothing(trace: Path) -> None:
+    found = verified(trace, *DRAM, "--capacities", "2000", "--verify-runs", "1", "--water-levels", "dram=50%:20%")
+    endless = verified(trace, *DRAM, "--capacities", "2000", "--verify-runs", "1")
+    assert found["hit_ratio_replayed"] == endless["hit_ratio_replayed"]
+
+
+def test_a_plan_over_nvme_with_levels_of_both_is_replayed_with_both(mixed: Path) -> None:
+    over = ("--tier", "dram:0.5ms:20GB/s:500", *NVME, "--capacities", "1000", "--verify-runs", "1")
+    found = verified(mixed, *over, "--ingests", "all", "--water-levels", "dram=60%:50%,nvme=95%:80%")
+    filled = verified(mixed, *over, "--ingests", "all")
+    assert found["hit_ratio_dram"] < filled["hit_ratio_dram"] - 0.01
+    assert found["hit_ratio_replayed"] < filled["hit_ratio_replayed"] - 0.01
+
+
+def test_a_plan_whose_levels_a_node_has_no_marks_for_is_printed_and_not_replayed(mixed: Path) -> None:
+    over = ("--tier", "dram:0.5ms:20GB/s:100", *NVME, "--capacities", "1000", "--water-levels", "dram=12%:10%")
+    ended = run_plan(mixed, *HITS, *over, "--verify", "--json")
+    assert (ended.returncode, json.loads(ended.stdout)["verify"]) == (1, None)
+    assert "its low water mark would be" in ended.stderr
+
+
 @pytest.mark.parametrize("ingest", ["evicted", "all"])
 def test_a_plan_over_nvme_hits_in_both_tiers(mixed: Path, ingest: str) -> None:
     over = ("--tier", "dram:0.5ms:20GB/s:500", *NVME, "--capacities", "1000", "--ingests", ingest)
@@ -145,6 +175,7 @@ def test_a_replay_leaves_no_directory_behind(trace: Path) -> None:
         ((*NVME, "--verify"), "`nvme` is none that it has there"),
         ((*DRAM, "--policies", "lru,tblru+partial", "--verify"), "DRAM of a node has no policy `tblru+partial`"),
         ((*DRAM, "--tier", "nvme:2ms:3GB/s::tblru", "--verify"), "NVMe of a node has no policy `tblru`"),
+        ((*DRAM, "--water-levels", "dram=97%:94%:100", "--verify"), "leave the batch out of --water-levels"),
     ],
 )
 def test_what_no_node_has_is_refused(trace: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -121,7 +121,8 @@ bool lower_edges::demote_ahead(boot_time now) {
   const std::uint64_t usable = state_.usable_bytes();
   const std::uint64_t low = share_of(usable, state_.options.low_water);
   bool more = false;
-  if (state_.counted_bytes() > share_of(usable, state_.options.high_water) && order_.written_back_bytes() > 0) {
+  is_lowering_ = is_lowering_ || state_.counted_bytes() > share_of(usable, state_.options.high_water);
+  if (is_lowering_ && order_.written_back_bytes() > 0) {
     for (const auto& [number, each] : state_.instances) {
       for (const auto& group : each->pools) {
         if (group->written_back->size() == 0 || state_.counted_bytes() <= low) continue;
@@ -132,6 +133,7 @@ bool lower_edges::demote_ahead(boot_time now) {
       }
     }
   }
+  is_lowering_ = more;
   const std::uint64_t excess = unwritten_excess();
   pool* oldest = excess > 0 ? evictor_.pool_with_oldest(nullptr, now, oldest_unwritten_of) : nullptr;
   if (oldest == nullptr) return more;
@@ -432,10 +434,12 @@ bool lower_edges::evict_ahead(boot_time now) {
   if (state_.options.high_water >= 1.0) return false;
   if (demotion_edge()) return demote_ahead(now);
   const std::uint64_t usable = state_.usable_bytes();
-  if (state_.counted_bytes() <= share_of(usable, state_.options.high_water)) return false;
   const std::uint64_t low = share_of(usable, state_.options.low_water);
-  if (state_.counted_bytes() <= low) return false;
-  return evictor_.evict_oldest(nullptr, state_.counted_bytes() - low, now) > 0 && state_.counted_bytes() > low;
+  const bool begins = state_.counted_bytes() > share_of(usable, state_.options.high_water);
+  // A step is a batch at most, so it may end between the marks: the next one goes on from there.
+  is_lowering_ = (begins || is_lowering_) && state_.counted_bytes() > low &&
+                 evictor_.evict_oldest(nullptr, state_.counted_bytes() - low, now) > 0 && state_.counted_bytes() > low;
+  return is_lowering_;
 }
 
 void lower_edges::release_loading(edge_number edge) {

@@ -107,6 +107,7 @@ class lower_edges {
   sum_checks& checks_;
   std::array<boot_time, max_edges> losses_{};
   std::array<missed_blocks, max_edges> missed_{};
+  bool is_lowering_ = false;  ///< eviction ahead has passed the high water mark and goes on to the low one
 };
 
 }  // namespace cenote::blocks

@@ -1,4 +1,4 @@
-// Which requests go on where an earlier one of their session ended.
+// The turns of sessions: requests that go on from the end of an earlier one.
 #pragma once
 
 #include <cstddef>

@@ -194,6 +194,20 @@ BOOST_AUTO_TEST_CASE(a_surplus_is_what_lies_above_the_low_level_in_whole_batches
   BOOST_TEST((water_levels{.high = 0.5, .low = 0.1}).surplus(1, 1) == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_floor_is_what_stays_when_a_batch_goes_below_the_low_level) {
+  BOOST_TEST(water_levels{}.floor_of(100) == 100U);
+  BOOST_TEST((water_levels{.high = 0.97, .low = 0.94}).floor_of(100) == 94U);
+  BOOST_TEST((water_levels{.high = 0.97, .low = 0.94, .batch = 3}).floor_of(100) == 92U);
+  BOOST_TEST((water_levels{.high = 0.97, .low = 0.94, .batch = 300}).floor_of(100) == 0U);
+  for (const std::uint32_t batch : {1U, 3U, 7U, 50U}) {
+    const water_levels levels{.high = 0.8, .low = 0.5, .batch = batch};
+    for (std::uint32_t size = 0; size <= 100; ++size) {
+      const std::uint32_t rest = size - levels.surplus(size, 100);
+      BOOST_TEST(rest >= std::min(size, levels.floor_of(100)), "of " << size << " in batches of " << batch);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::simulation

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <optional>
 #include <random>
 #include <ranges>
 #include <string>
@@ -89,6 +90,28 @@ random_case case_with(std::uint64_t seed) {
   return made;
 }
 
+water_levels random_levels(std::mt19937_64& random) {
+  const std::uint64_t high = 1 + random() % 99;
+  const std::uint64_t low = 1 + random() % high;
+  return {.high = static_cast<double>(high) / 100,
+          .low = static_cast<double>(random() % 2 == 0 ? high : low) / 100,
+          .batch = static_cast<std::uint32_t>(random() % 4 == 0 ? 1 + random() % 9 : 1)};
+}
+
+/// A grid that is small, or of one tier, all of whose capacities are tried.
+random_case levelled_case(std::uint64_t seed) {
+  random_case made = case_with(seed);
+  std::mt19937_64 random(seed);
+  auto& tiers = made.space.tiers;
+  tiers.front().setup.levels = random_levels(random);
+  if (tiers.size() > 1 && random() % 2 == 0) tiers.back().setup.levels = random_levels(random);
+  if (tiers.size() > 1 && random() % 4 == 0) tiers.front().setup.levels = {};
+  if (tiers.size() > 1 || random() % 2 == 0) return made;
+  tiers.front().capacities.clear();
+  for (std::uint32_t capacity = 1; capacity <= 150; ++capacity) tiers.front().capacities.push_back(capacity);
+  return made;
+}
+
 /// All candidates of all setups.
 std::vector<plan_candidate> try_all(const plan_search& search, const std::vector<tier_setups>& setups) {
   std::vector<plan_candidate> all;
@@ -166,6 +189,53 @@ BOOST_AUTO_TEST_CASE(other_objectives_find_their_best_as_well) {
     }
   }
   BOOST_TEST(fallen > 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_search_with_water_levels_finds_what_trying_everything_finds) {
+  std::size_t fallen = 0;
+  for (std::uint64_t seed = 0; seed < 1'000; ++seed) {
+    BOOST_TEST_CONTEXT("seed " << seed) {
+      fallen += check_best(levelled_case(seed));
+    }
+  }
+  BOOST_TEST(fallen > 1'000U);
+}
+
+BOOST_AUTO_TEST_CASE(other_objectives_with_water_levels_find_their_best_as_well) {
+  std::size_t fallen = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    random_case one = levelled_case(seed);
+    const objective all[] = {objective::hits, objective::ttft, objective::writes};
+    one.goal.objectives = {all[seed % 3]};
+    if (seed % 2 == 0) one.goal.level.reset();
+    BOOST_TEST_CONTEXT("seed " << seed) {
+      fallen += check_best(one);
+    }
+  }
+  BOOST_TEST(fallen > 100U);
+}
+
+BOOST_AUTO_TEST_CASE(a_larger_tier_with_water_levels_may_hit_less_and_need_more_replicas) {
+  std::size_t worse = 0;
+  std::size_t needier = 0;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const random_case one = levelled_case(seed);
+    const auto search = plan_search::make(one.requests, one.goal, one.links);
+    BOOST_REQUIRE(search);
+    tier_setups tiers{one.space.tiers.front().setup};
+    std::optional<plan_candidate> smaller;
+    for (std::uint32_t capacity = 20; capacity <= 80; ++capacity) {
+      tiers[0].capacity = capacity;
+      auto tried = search->candidates_with(tiers);
+      BOOST_REQUIRE(tried);
+      if (smaller && smaller->hit_tokens > tried->front().hit_tokens) ++worse;
+      if (smaller && smaller->replicas && smaller->replicas < tried->front().replicas) ++needier;
+      smaller = std::move(tried->front());
+    }
+  }
+  // So the cases above have setups for which a bound of filled tiers is none.
+  BOOST_TEST(worse > 100U);
+  BOOST_TEST(needier > 10U);
 }
 
 BOOST_AUTO_TEST_CASE(a_front_has_all_that_nothing_beats) {

@@ -20,8 +20,8 @@ namespace {
 constexpr std::uint64_t mib = 1 << 20;
 constexpr std::uint64_t block = 64 << 10;
 
-store_options with_lower(edge_options lower = {}, std::uint64_t first_transfer = 1) {
-  store_options options = options_of(4 * mib, mib);
+store_options with_lower(edge_options lower = {}, std::uint64_t first_transfer = 1, std::uint64_t capacity = 4 * mib) {
+  store_options options = options_of(capacity, mib);
   options.first_transfer = first_transfer;
   options.high_water = 1.0;
   options.low_water = 1.0;
@@ -36,8 +36,8 @@ block_key short_key(std::uint64_t n) {
 }
 
 struct world {
-  explicit world(const edge_options& lower = {}, std::uint64_t first_transfer = 1)
-      : at(with_lower(lower, first_transfer)) {
+  explicit world(const edge_options& lower = {}, std::uint64_t first_transfer = 1, std::uint64_t capacity = 4 * mib)
+      : at(with_lower(lower, first_transfer, capacity)) {
     bind();
   }
   ~world() { BOOST_TEST(at.broken_identity() == ""); }
@@ -780,6 +780,27 @@ BOOST_AUTO_TEST_CASE(after_a_restart_nothing_counts_as_copied_below) {
   const auto down = all.demote_all();
   BOOST_TEST(down.size() == 3U);
   all.answer(down, transfer_result::done);
+}
+
+BOOST_AUTO_TEST_CASE(more_than_a_batch_of_written_blocks_goes_down_to_the_low_water_mark) {
+  world test({}, 1, 64 * mib);
+  constexpr std::uint64_t count = 600;
+  test.put(0, count);
+  test.marks = 1.0;
+  std::size_t written = 0;
+  for (bool more = true; more;) {
+    test.at.tier->set_water_marks(0.99, 0.0);  // all is written, and stays
+    more = test.at.tier->evict_ahead(test.at.now);
+    const auto down = test.demotions();
+    written += down.size();
+    test.answer(down, transfer_result::done);
+  }
+  BOOST_REQUIRE(written == count);
+  BOOST_REQUIRE(test.at.present(test.in) == count);
+  test.at.tier->set_water_marks(0.5, 0.1);
+  while (test.at.tier->evict_ahead(test.at.now)) continue;
+  BOOST_TEST(test.at.present(test.in) < 110U);
+  BOOST_TEST(test.at.present(test.in) > 90U);
 }
 
 BOOST_AUTO_TEST_CASE(eviction_ahead_ends_when_all_that_has_a_copy_is_pinned) {

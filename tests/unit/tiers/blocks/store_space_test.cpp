@@ -173,6 +173,18 @@ BOOST_AUTO_TEST_CASE(eviction_runs_ahead_of_need_between_the_water_marks) {
   BOOST_TEST(at.present(in) == after);
 }
 
+BOOST_AUTO_TEST_CASE(eviction_ahead_of_need_of_more_than_a_batch_reaches_the_low_water_mark) {
+  constexpr std::uint64_t capacity = 64 * small_capacity;
+  constexpr std::uint64_t blocks = capacity / 4096;
+  fixture large(options_of(capacity, small_slab));
+  large.put(0, blocks);
+  BOOST_REQUIRE(large.at.present(large.in) > blocks * 92 / 100);
+  large.at.tier->set_water_marks(0.9, 0.5);
+  while (large.at.tier->evict_ahead(large.at.now)) continue;
+  BOOST_TEST(large.at.present(large.in) <= blocks / 2);
+  BOOST_TEST(large.at.present(large.in) >= blocks * 45 / 100);
+}
+
 BOOST_AUTO_TEST_CASE(eviction_ahead_of_need_ends_when_all_is_pinned) {
   client reader(at, in, 128);
   put(0, small_blocks);
