@@ -117,8 +117,8 @@ class line_stream {
     return {};
   }
 
-  /// The unit is that of the line, of the options or of the format; else the first time says whether it counts from
-  /// 1970 on, and is milliseconds if not.
+  /// The unit is that of the line, of the options or of the format; else that in which the first time is one since
+  /// 1970, or milliseconds.
   std::uint64_t time_of(const line_request& request) {
     if (request.source == line_request::time_source::none) return clock_.latest();
     if (usual_ == nullptr) usual_ = &usual_scale(request.time);

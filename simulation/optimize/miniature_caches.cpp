@@ -43,7 +43,7 @@ void miniature_caches::add(std::span<const std::uint64_t> chain, std::uint32_t n
   if (width_ == all_places) return serve(parts_.front(), chain, {.ids = chain, .resident = {}}, now);
   // In a part alone sessions would begin with the first block of the sample.
   if (follows_sessions_) turns_.begin(chain, now, [](std::size_t /*position*/) { return false; });
-  const eviction::request asked{.ids = chain, .resident = {}, .turns = &turns_};
+  const eviction::request whole{.ids = chain, .resident = {}, .turns = &turns_};
   for (sample_part& each : parts_) each.sample.clear();
   const std::uint64_t end = width_ * part_count;
   for (const std::uint64_t key : chain) {
@@ -52,13 +52,13 @@ void miniature_caches::add(std::span<const std::uint64_t> chain, std::uint32_t n
     if (place < end) parts_[place / width_].sample.push_back(key);
   }
   for (sample_part& each : parts_) {
-    if (!each.sample.empty()) serve(each, each.sample, asked, now);
+    if (!each.sample.empty()) serve(each, each.sample, whole, now);
   }
 }
 
-void miniature_caches::serve(sample_part& one, std::span<const std::uint64_t> sample, const eviction::request& asked,
+void miniature_caches::serve(sample_part& one, std::span<const std::uint64_t> sample, const eviction::request& whole,
                              std::uint32_t now) {
-  const auto saved = one.caches.serve(sample, asked, now);
+  const auto saved = one.caches.serve(sample, whole, now);
   for (std::size_t policy = 0; policy < saved.size(); ++policy) one.misses[policy] += sample.size() - saved[policy];
 }
 

@@ -15,7 +15,7 @@ namespace cenote::simulation {
 
 /// Miniature simulations (C. Waldspurger, T. Saemundsson, I. Ahmad, N. Park, "Cache Modeling and Optimization using
 /// Miniature Simulations", USENIX ATC 2017): a cache of C · r blocks that is asked for the blocks whose key is in a
-/// sample of rate r evicts as one of C blocks does that is asked for all. Policies are told of the thinning, and of all
+/// sample of rate r evicts as one of C blocks does that is asked for all. Policies know the thinning, and all
 /// blocks of a request beside those of the sample.
 ///
 /// A capacity that is larger than all blocks of the miniatures is divided into 16 parts, each with a sample of its own
@@ -77,7 +77,7 @@ class miniature_caches {
     std::vector<std::uint64_t> sample;  ///< of the present request
   };
 
-  static void serve(sample_part& one, std::span<const std::uint64_t> sample, const eviction::request& asked,
+  static void serve(sample_part& one, std::span<const std::uint64_t> sample, const eviction::request& whole,
                     std::uint32_t now);
 
   std::vector<sample_part> parts_;
