@@ -32,8 +32,8 @@ const time_scale* scale_since_1970(double time) noexcept {
 std::uint64_t microseconds_of(const formats::line_request& request, const time_scale& usual) noexcept {
   constexpr auto largest = static_cast<double>(std::uint64_t{1} << 62U);
   const time_scale& scale = request.unit == time_unit::automatic ? usual : scale_of(request.unit);
-  if (request.is_whole && scale.us < 1) return request.whole / 1000;  // more digits than a double has
-  return static_cast<std::uint64_t>(std::min(std::round(request.time * scale.us), largest));
+  if (request.is_whole && scale.microseconds < 1) return request.whole / 1000;  // more digits than a double has
+  return static_cast<std::uint64_t>(std::min(std::round(request.time * scale.microseconds), largest));
 }
 
 }  // namespace cenote::replay

@@ -13,7 +13,7 @@ struct time_scale {
   time_unit unit = time_unit::milliseconds;
   std::string_view name;
   std::string_view option;  ///< of --time-unit
-  double us = 0;            ///< microseconds
+  double microseconds = 0;  ///< of one
   double since_1970 = 0;    ///< what 2001 to 2128 begins with
 };
 

@@ -34,7 +34,7 @@ class session_turns {
   /// Whether at least four of the latest 64 requests went on from a session.
   [[nodiscard]] bool sees_sessions() const noexcept;
   /// A time as it is counted where it stands still.
-  [[nodiscard]] std::uint32_t at(std::uint32_t time) const noexcept { return clock_.at(time); }
+  [[nodiscard]] std::uint32_t counted_time(std::uint32_t time) const noexcept { return clock_.at(time); }
   [[nodiscard]] std::size_t tips() const noexcept { return tips_.size(); }
 
  private:

@@ -78,8 +78,8 @@ std::span<const std::uint32_t> shadow_caches::serve(std::span<const std::uint64_
   return saved_;
 }
 
-void shadow_caches::export_history(std::size_t which, policy& successor) const {
-  pools_[which].row->import_history(successor, *pools_[which].policy);
+void shadow_caches::export_history(std::size_t index, policy& successor) const {
+  pools_[index].row->import_history(successor, *pools_[index].policy);
 }
 
 std::size_t shadow_caches::ghosts() const noexcept {

@@ -36,9 +36,9 @@ class shadow_caches {
   [[nodiscard]] std::span<const std::uint32_t> serve(std::span<const std::uint64_t> sample, const request& asked,
                                                      std::uint32_t now);
   /// Has `successor`, a policy of the same row, import what the policy has learned.
-  void export_history(std::size_t which, policy& successor) const;
+  void export_history(std::size_t index, policy& successor) const;
   /// Whether the policy sees sessions go on.
-  [[nodiscard]] bool sees_sessions(std::size_t which) const noexcept { return pools_[which].policy->sees_sessions(); }
+  [[nodiscard]] bool sees_sessions(std::size_t index) const noexcept { return pools_[index].policy->sees_sessions(); }
   /// Blocks that any of them holds.
   [[nodiscard]] std::size_t distinct() const noexcept { return numbers_.size(); }
   /// Identities that they remember of blocks that are gone.

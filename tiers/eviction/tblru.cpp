@@ -59,7 +59,7 @@ bool tblru::sees_sessions() const noexcept {
 bool tblru::should_admit(std::uint64_t id, std::uint32_t now) {
   if (stopped_ || (partial_ == id && admits_partial_ == partial_blocks::refused)) return false;
   if (!first_turn_ || size_ < capacity_ || size_ == 0 || !sees_sessions()) return true;
-  const std::uint64_t age = turns_->at(now) - states_[*victim()].touched;
+  const std::uint64_t age = turns_->counted_time(now) - states_[*victim()].touched;
   stopped_ = age * 4 < std::uint64_t{turns_->bonus()} * 3;
   return !stopped_;
 }
@@ -76,7 +76,7 @@ void tblru::insert_with_history(std::uint32_t block, std::uint32_t then, std::ui
   const std::uint32_t rank = std::clamp<std::uint32_t>(uses, 1, class_count) - 1;
   state& of = states_.make(block);
   of = {};
-  of.touched = turns_->at(then);
+  of.touched = turns_->counted_time(then);
   of.rank = of.earned = rank & most_rank;
   lists_[rank].push_back(block);
   ends_[rank] = {};
@@ -153,7 +153,7 @@ void tblru::note_child(std::uint32_t parent, std::uint64_t id) {
 void tblru::place(std::uint32_t block, std::uint32_t rank, std::uint32_t now) {
   state& of = states_[block];
   of.rank = of.earned = rank & most_rank;
-  of.touched = turns_->at(now);
+  of.touched = turns_->counted_time(now);
   lists_[rank].push_front(block);
   if (ends_[rank].block == block) ends_[rank] = {};
   chosen_ = none;
