@@ -37,7 +37,7 @@ constexpr std::uint64_t us_per_ms = 1'000;
 /// Times of requests one after the other, from the first one's on, in milliseconds.
 class forward_clock {
  public:
-  std::uint64_t at(std::uint64_t time_us) noexcept {
+  std::uint64_t advance(std::uint64_t time_us) noexcept {
     if (!first_us_) first_us_ = time_us;
     const std::uint64_t passed_us = time_us - std::min(time_us, *first_us_);
     latest_ = std::max(latest_, std::min(passed_us / us_per_ms, simulation::trace::most_ms));
@@ -122,7 +122,7 @@ class line_stream {
   std::uint64_t time_of(const line_request& request) {
     if (request.source == line_request::time_source::none) return clock_.latest();
     if (usual_ == nullptr) usual_ = &usual_scale(request.time);
-    return clock_.at(microseconds_of(request, *usual_));
+    return clock_.advance(microseconds_of(request, *usual_));
   }
 
   [[nodiscard]] const time_scale& usual_scale(double time) const {
@@ -264,7 +264,7 @@ class ctrace_stream {
     out_.requests += 1;
     out_.tokens += request.tokens;
     out_.blocks += chain_.size();
-    listener_(chain_, clock_.at(request.time_ms * us_per_ms));
+    listener_(chain_, clock_.advance(request.time_ms * us_per_ms));
     return {};
   }
 
