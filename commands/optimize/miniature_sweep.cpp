@@ -52,10 +52,10 @@ void miniature_sweep::finish() {
 }
 
 void miniature_sweep::serve() {
-  work_.run(caches_.size(), [this](std::size_t which) {
+  work_.run(caches_.size(), [this](std::size_t capacity) {
     std::size_t first = 0;
     for (const batch_request& each : requests_) {
-      caches_[which]->add(std::span(keys_).subspan(first, each.count), each.tenths);
+      caches_[capacity]->add(std::span(keys_).subspan(first, each.count), each.tenths);
       first += each.count;
     }
   });
