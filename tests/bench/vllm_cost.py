@@ -319,10 +319,13 @@ class Comparison:
         self.is_missed |= parsed is not None and not parsed.holds(value, None)
 
     def add_hits(self, computed: Measured) -> None:
-        """Tokens of all requests, and the blocks by which a request's are apart."""
-        measured = [answer["cached"] for answer in self.variant.rounds[0].single]
-        self.add("hits", sum(answer["cached"] for answer in computed), "tokens", sum(measured))
-        apart = [abs(answer["cached"] - cached) / BLOCK for answer, cached in zip(computed, measured, strict=True)]
+        """Tokens of all requests, and the blocks by which a request's are apart, in any round, queue or not."""
+        passes = [answers for each in self.variant.rounds for answers in (each.single, each.queued)]
+        self.add("hits", sum(each["cached"] for each in computed), "tokens", sum(each["cached"] for each in passes[0]))
+        apart = [
+            max(abs(answer["cached"] - each["cached"]) for answer in answers) / BLOCK
+            for each, *answers in zip(computed, *passes, strict=True)
+        ]
         note = f"{sum(blocks > 0 for blocks in apart)} of {len(apart)} requests differ"
         self.add_bound("hits of a request apart, most", max(apart), "blocks", "<= 1 blocks", note)
 
