@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import itertools
 import json
 import math
@@ -40,6 +39,7 @@ from vllm_engine import Engine
 BLOCK = 32  # tokens: vLLM's smallest block on the processor
 NULL_BLOCK = 1  # of vLLM's blocks one never has tokens
 UTILISATION = 0.6
+POINT_INTERVAL = 2  # requests
 GAP_MS = 10**6  # of requests that do not wait for each other
 SHAPE = {
     "architectures": ["LlamaForCausalLM"],
@@ -67,7 +67,7 @@ class Scale:
     shape: dict[str, Any]
     longest: int  # tokens of a request
     caches: dict[str, int]  # blocks
-    points: list[tuple[int, int]]  # input and cached tokens: lengths that the requests have
+    points: list[tuple[int, int]]  # input and cached tokens, of lengths that the requests have
     bound: str = ""  # of percents
 
 
@@ -91,6 +91,8 @@ TINY = Scale(
 )
 
 Measured = list[dict[str, Any]]  # by request: "seconds" and "cached"
+Point = tuple[int, int]  # input and cached tokens
+PointTimes = dict[Point, list[float]]  # seconds
 
 
 # ---------------------------------------------------------------------------------------------- the trace
@@ -147,14 +149,12 @@ def optimize(command: str, *arguments: str | Path) -> dict[str, Any]:
 class Optimizer:
     """`cenote optimize cost` with the figures that `cenote optimize calibrate` finds in measured points."""
 
-    def __init__(
-        self, folder: Path, model: Path, points: Sequence[tuple[int, int]], passes: Sequence[Measured]
-    ) -> None:
-        """Of each point, the median of all passes."""
+    def __init__(self, folder: Path, model: Path, times: PointTimes) -> None:
+        """Of each point, the median of its times."""
         self.folder = folder
         self.model = model
         table = folder / "measured.csv"
-        rows = [f"{length},{cached},{ttft:.6f}" for (length, cached), ttft in zip(points, medians(passes), strict=True)]
+        rows = [f"{length},{cached},{statistics.median(seconds):.6f}" for (length, cached), seconds in times.items()]
         table.write_text("\n".join(["input,cached,ttft", *rows, ""]))
         self.fit = optimize("calibrate", table, "--model", model)
 
@@ -189,12 +189,13 @@ class Optimizer:
 
 @dataclass
 class Round:
-    """Of one engine: points, measured twice, and the requests."""
+    """Of one engine. Points are measured among requests that do not wait, and in front of and behind a queue."""
 
-    points: list[Measured]
-    single: Measured  # one request after the other
+    single: Measured
+    single_points: PointTimes
     times_ms: list[int]  # at which requests come
-    queued: Measured  # at these times
+    queued: Measured
+    queue_points: PointTimes
 
 
 @dataclass
@@ -204,7 +205,6 @@ class Variant:
     name: str
     blocks: int
     engine: Engine
-    points: Sequence[tuple[int, int]]
     clock: str
     rounds: list[Round] = field(default_factory=list)
 
@@ -224,28 +224,46 @@ class Variant:
         if not self.engine.call("forget"):
             raise RuntimeError("vLLM does not forget its own cache")
 
-    def measure_points(self, seeds: Iterator[int]) -> Measured:
-        """Each with a prompt of its own, whose cached part comes first."""
-        answers = []
-        for length, cached in self.points:
-            words = prompt(length, next(seeds))
-            if cached:
-                self.replay([words[:cached]], [0])
-            (answer,) = self.replay([words], [0])
-            if answer["cached"] != cached:
-                raise RuntimeError(f"vLLM has {answer['cached']} of {length} tokens, not {cached}")
-            answers.append(answer)
-        return answers
-
-    def measure(self, requests: Sequence[list[int]], seeds: Iterator[int]) -> None:
+    def measure(self, requests: Sequence[list[int]], gauge: Gauge) -> None:
         """One round."""
-        before = self.measure_points(seeds)
         self.forget()
-        single = [answer for request in requests for answer in self.replay([request], [0])]
+        single_points = gauge.measure_all({})
+        single: Measured = []
+        points = itertools.cycle(gauge.points)
+        for number, request in enumerate(requests):
+            if number % POINT_INTERVAL == 0:
+                gauge.measure(next(points), single_points)
+            single.extend(self.replay([request], [0]))
         self.forget()
+        queue_points = gauge.measure_all({})
         times_ms = random_times(sum(answer["seconds"] for answer in single), len(single))
         queued = self.replay(requests, times_ms)
-        self.rounds.append(Round([before, self.measure_points(seeds)], single, times_ms, queued))
+        self.rounds.append(Round(single, single_points, times_ms, queued, gauge.measure_all(queue_points)))
+
+
+@dataclass
+class Gauge:
+    """Measures points on an engine whose cache nothing else needs meanwhile."""
+
+    variant: Variant
+    points: Sequence[Point]
+    seeds: Iterator[int]
+
+    def measure(self, point: Point, times: PointTimes) -> None:
+        """With a prompt of its own, whose cached part comes first."""
+        length, cached = point
+        words = prompt(length, next(self.seeds))
+        if cached:
+            self.variant.replay([words[:cached]], [0])
+        (answer,) = self.variant.replay([words], [0])
+        if answer["cached"] != cached:
+            raise RuntimeError(f"vLLM has {answer['cached']} of {length} tokens, not {cached}")
+        times.setdefault(point, []).append(answer["seconds"])
+
+    def measure_all(self, times: PointTimes) -> PointTimes:
+        for point in self.points:
+            self.measure(point, times)
+        return times
 
 
 def random_times(busy: float, count: int, seed: int = 7) -> list[int]:
@@ -292,6 +310,10 @@ def medians(passes: Sequence[Measured]) -> list[float]:
     return [statistics.median(answer["seconds"] for answer in answers) for answers in zip(*passes, strict=True)]
 
 
+def joined(parts: Sequence[PointTimes]) -> PointTimes:
+    return {point: [seconds for part in parts for seconds in part[point]] for point in parts[0]}
+
+
 def nearest_rank(values: Sequence[float], percent: float) -> float:
     return sorted(values)[max(0, math.ceil(percent * len(values) / 100) - 1)]
 
@@ -329,8 +351,17 @@ class Comparison:
         note = f"{sum(blocks > 0 for blocks in apart)} of {len(apart)} requests differ"
         self.add_bound("hits of a request apart, most", max(apart), "blocks", "<= 1 blocks", note)
 
+    def add_fit(self, fit: dict[str, Any]) -> None:
+        self.add("calibrate, rate", fit["rate"], "tokens/s")
+        self.add("calibrate, constant", 1000 * fit["constant"], "ms")
+        if fit["pivot"] is not None:
+            self.add("calibrate, pivot", fit["pivot"], "tokens", fit["model_pivot"])
+        note = f"p90 {100 * fit['error_p90']:.1f}; {fit['rows']} points"
+        self.add("calibrate, points apart, p50", 100 * fit["error_median"], "%", note=note)
+
     def add_single(self, optimizer: Optimizer) -> None:
         """Requests that do not wait: medians of all rounds, by the points of all rounds."""
+        self.add_fit(optimizer.fit)
         blocks = self.variant.cached_blocks
         computed = optimizer.by_request(self.requests, blocks)
         self.add_hits(computed)
@@ -375,36 +406,40 @@ class Bench:
         self.requests = make_requests(options.sessions, self.scale.longest)
 
     def measure(self, variants: Sequence[Variant], rounds: int) -> None:
+        """Points of one engine on another one: they leave its cache alone."""
         seeds = itertools.count(1000)
-        for variant in variants:
-            variant.measure_points(seeds)  # warms up
+        gauges = [Gauge(variant, self.scale.points, seeds) for variant in variants]
+        for gauge in gauges:
+            gauge.measure_all({})  # warms up
         for _ in range(rounds):
-            for variant in variants:
-                variant.measure(self.requests, seeds)
+            for number, variant in enumerate(variants):
+                variant.measure(self.requests, gauges[number - 1])
 
-    def fitted(self, rounds: Sequence[Round]) -> Optimizer:
-        passes = [points for each in rounds for points in each.points]
-        return Optimizer(self.folder, self.model, self.scale.points, passes)
-
-    def add_fit(self, fit: dict[str, Any]) -> None:
-        self.report.add("calibrate: rate", fit["rate"], "tokens/s")
-        self.report.add("calibrate: constant", 1000 * fit["constant"], "ms")
-        if fit["pivot"] is not None:
-            self.report.add("calibrate: pivot", fit["pivot"], "tokens", fit["model_pivot"])
-        note = f"p90 {100 * fit['error_p90']:.1f}; {fit['rows']} points"
-        self.report.add("calibrate: points apart, p50", 100 * fit["error_median"], "%", note=note)
+    def fitted(self, parts: Sequence[PointTimes]) -> Optimizer:
+        return Optimizer(self.folder, self.model, joined(parts))
 
     def compare(self, variants: Sequence[Variant]) -> bool:
         """Whether all bounds hold."""
-        optimizer = self.fitted([each for variant in variants for each in variant.rounds])
-        self.add_fit(optimizer.fit)
         holds = True
         for variant in variants:
             comparison = Comparison(self.report, variant, self.requests, self.scale.bound)
-            comparison.add_single(optimizer)
-            comparison.add_queued([self.fitted([each]) for each in variant.rounds])
+            comparison.add_single(self.fitted([each.single_points for each in variant.rounds]))
+            comparison.add_queued([self.fitted([each.queue_points]) for each in variant.rounds])
             holds &= not comparison.is_missed
         return holds
+
+    def write_measured(self, file: Path, variants: Sequence[Variant]) -> None:
+        def plain(times: PointTimes) -> list[Any]:
+            return [[length, cached, seconds] for (length, cached), seconds in times.items()]
+
+        rounds = {
+            variant.name: [
+                vars(each) | {"single_points": plain(each.single_points), "queue_points": plain(each.queue_points)}
+                for each in variant.rounds
+            ]
+            for variant in variants
+        }
+        file.write_text(json.dumps({"requests": self.requests, "rounds": rounds}))
 
 
 def parse_options() -> argparse.Namespace:
@@ -428,13 +463,10 @@ def main() -> int:
         variants = []
         for name, blocks in bench.scale.caches.items():
             engine = stack.enter_context(engine_of(bench.folder, blocks, bench.scale.longest, options.threads))
-            variants.append(Variant(name, blocks, engine, bench.scale.points, options.clock))
+            variants.append(Variant(name, blocks, engine, options.clock))
         bench.measure(variants, options.rounds)
         if options.measured:
-            rounds = {variant.name: [dataclasses.asdict(each) for each in variant.rounds] for variant in variants}
-            options.measured.write_text(
-                json.dumps({"points": bench.scale.points, "requests": bench.requests, "rounds": rounds})
-            )
+            bench.write_measured(options.measured, variants)
         return 0 if bench.compare(variants) else 1
 
 

@@ -43,8 +43,8 @@ def test_hits_that_cost_computes_are_those_of_an_engine_and_its_times_stand_besi
     )
     assert ended.returncode == 0, ended.stderr
     rows = {row["case"]: row for row in map(json.loads, ended.stdout.splitlines())}
-    assert rows["calibrate: rate"]["value"] > 0
     for name in ("all fits", "evictions"):
+        assert rows[f"{name}: calibrate, rate"]["value"] > 0
         assert rows[f"{name}: hits of a request apart, most"]["kept"], rows
         for case in ("no queue", "queue"):
             assert {f"{name}: {case}, TTFT {figure}" for figure in ("p50", "p90", "p99", "p50 apart")} <= set(rows)
