@@ -77,6 +77,7 @@ LARGE = Scale(
     {"all fits": 1600, "evictions": 200},
     [
         *((length, 0) for length in (64, 128, 256, 384, 512, 768, 1024, 1536, 2048)),
+        *((16 + cached, cached) for cached in (256, 1024)),
         *((64 + cached, cached) for cached in (256, 1024, 1920)),
         *((256 + cached, cached) for cached in (512, 1024, 1792)),
         *((512 + cached, cached) for cached in (512, 1024, 1536)),
