@@ -1,4 +1,4 @@
-"""The bench of the time to the first token, with a small model on the processor."""
+"""The benches of the time to the first token, with a small model on the processor."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 from node import BINARY, LIMIT, ROOT
 
 BENCH = ROOT / "tests" / "bench" / "vllm_first_token.py"
+COST = ROOT / "tests" / "bench" / "vllm_cost.py"
 
 
 def test_the_bench_of_the_first_token_stores_and_loads_what_an_engine_alone_computes(vllm_python: str) -> None:
@@ -26,3 +27,26 @@ def test_the_bench_of_the_first_token_stores_and_loads_what_an_engine_alone_comp
     assert rows["tokens loaded, least"]["value"] == 96  # whole blocks, and not the last token
     assert rows["outputs equal to computed ones"]["kept"]
     assert rows["log-probabilities apart, most"]["kept"]
+
+
+def test_hits_that_cost_computes_are_those_of_an_engine_and_its_times_stand_beside_the_measured_ones(
+    vllm_python: str,
+) -> None:
+    """With room for all and with evictions. Times depend on the machine: only the rows are looked at."""
+    ended = subprocess.run(
+        [vllm_python, COST, "--tiny", "--json", "--rounds", "1", "--sessions", "4", "--clock", "processor"],
+        env=os.environ | {"CENOTE_BINARY": str(BINARY)},
+        capture_output=True,
+        text=True,
+        timeout=10 * LIMIT,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    rows = {row["case"]: row for row in map(json.loads, ended.stdout.splitlines())}
+    for name in ("all fits", "evictions"):
+        assert rows[f"{name}: calibrate, rate"]["value"] > 0
+        assert rows[f"{name}: hits of a request apart, most"]["kept"], rows
+        for case in ("no queue", "queue"):
+            assert {f"{name}: {case}, TTFT {figure}" for figure in ("p50", "p90", "p99", "p50 apart")} <= set(rows)
+            assert rows[f"{name}: {case}, TTFT p50"]["ratio"] is not None
+    assert rows["evictions: hits"]["limit"] < rows["all fits: hits"]["limit"]  # blocks were evicted

@@ -422,6 +422,33 @@ def _withhold_room(worker: Any, withhold: bool) -> None:
     Streams.engine_waits = engine_waits  # type: ignore[method-assign]
 
 
+def _replay(engine: Any, prompts: list[list[int]], arrivals: list[float], clock: str = "wall") -> list[dict[str, Any]]:
+    """One token of each prompt, which comes at its arrival (seconds, rising), whatever the engine does then. In their
+    order: "seconds" from the arrival to the token, and "cached" as generate() has it. The clock "processor" counts this
+    process's own time; where the engine has nothing to do, it goes on to the next arrival at once."""
+    from vllm import SamplingParams
+
+    parameters = SamplingParams(max_tokens=1, temperature=0, ignore_eos=True, detokenize=False)
+    count = time.process_time if clock == "processor" else time.perf_counter
+    answers: dict[str, dict[str, Any]] = {}
+    start, arrived = count(), 0
+    while len(answers) < len(prompts):
+        while arrived < len(prompts) and arrivals[arrived] <= count() - start:
+            engine.add_request(str(arrived), {"prompt_token_ids": prompts[arrived]}, parameters)
+            arrived += 1
+        if not engine.has_unfinished_requests():
+            rest = max(0.0, arrivals[arrived] - (count() - start))
+            if clock == "processor":
+                start -= rest
+            else:
+                time.sleep(rest)
+            continue
+        for output in engine.step():
+            seconds = count() - start - arrivals[int(output.request_id)]
+            answers[output.request_id] = {"seconds": seconds, "cached": output.num_cached_tokens}
+    return [answers[str(i)] for i in range(len(prompts))]
+
+
 def _serve(arguments: dict[str, Any]) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)  # of this file alone: vLLM's threads print, too
     os.dup2(2, 1)
@@ -565,6 +592,7 @@ def _serve(arguments: dict[str, Any]) -> None:
         "link": _link,
         "batches": lambda: len(batches),
         "metrics": metrics,
+        "replay": lambda **given: _replay(llm.llm_engine, **given),
         "forget": forget,
         "reset": reset,
         "reload": reload,
