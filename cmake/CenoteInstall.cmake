@@ -7,8 +7,8 @@ set(CENOTE_SYSTEMD_DIR lib/systemd/system CACHE STRING "Where the systemd unit i
 set(CENOTE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/cenote)
 
 if(TARGET cenote)
-  install(TARGETS cenote cenote-services RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(TARGETS cenote-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+  install(TARGETS cenote RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS cenote-services cenote-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
 endif()
 
 # find_package(cenote) gives cenote::cenote and cenote::indexer: each a library, and the folder of its header.

@@ -42,6 +42,7 @@ miniature_sweep::miniature_sweep(const sweep_setup& setup)
 }
 
 void miniature_sweep::add(std::span<const std::uint64_t> chain, std::uint64_t time_ms) {
+  if (chain.empty()) return;
   keys_.insert(keys_.end(), chain.begin(), chain.end());
   requests_.push_back({chain.size(), static_cast<std::uint32_t>(time_ms / ms_per_tenth)});
   if (keys_.size() >= batch_keys) serve();

@@ -223,7 +223,7 @@ std::string toml_of_lower(const tier_setup& tier) {
 /// Empty for a tier that is filled.
 std::string toml_of_marks(const simulation::water_levels& levels) {
   if (!levels.are_used()) return "";
-  return fmt::format("high_water = {:.9g}\nlow_water = {:.9g}\n{}", levels.high, levels.low,
+  return fmt::format("high_water = {}\nlow_water = {}\n{}", levels.high, levels.low,
                      levels.batch > 1
                          ? fmt::format("# simulated in batches of {} blocks, which a node has not: it ends "
                                        "at low_water\n",

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <new>
 #include <utility>
@@ -152,17 +152,57 @@ result<sampled_answer> measure_lru(const trace_options& trace, std::size_t size,
   return answer;
 }
 
+/// The file behind the path, as far as its changes show.
+struct file_state {
+  dev_t device = 0;
+  ino_t number = 0;
+  off_t size = 0;
+  std::int64_t changed_s = 0;
+  std::int64_t changed_ns = 0;
+
+  bool operator==(const file_state&) const = default;
+};
+
+/// Refused: what cannot be read once more.
+result<file_state> state_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return fail_errno("read", path);
+  if (!S_ISREG(status.st_mode)) {
+    return fail(error_code::unsupported,
+                fmt::format("{} is no file: policies other than lru read the trace once more", path));
+  }
+  return file_state{.device = status.st_dev,
+                    .number = status.st_ino,
+                    .size = status.st_size,
+                    .changed_s = status.st_mtim.tv_sec,
+                    .changed_ns = status.st_mtim.tv_nsec};
+}
+
+/// No larger cache evicts anything: a quarter more than all blocks, since a part has more than its share by chance.
+std::uint32_t endless_capacity(const sampled_answer& lru) {
+  constexpr double margin = 1.25;
+  constexpr double errors = 8;
+  return whole(std::ceil(lru.distinct * margin + lru.distinct_error * errors) + 1);
+}
+
+/// The capacities that are asked for, or those at which LRU is estimated.
+std::vector<std::uint32_t> capacities_of(const sample_request& request, const sampled_answer& lru) {
+  if (!request.capacities.empty()) return request.capacities;
+  std::vector<std::uint32_t> all;
+  for (const sampled_point& each : lru.curves.front().points) all.push_back(static_cast<std::uint32_t>(each.capacity));
+  return all;
+}
+
 /// The caches of the policies that are not LRU; no policies where there are none.
 sweep_setup miniatures_of(const sample_request& request, const sampled_answer& lru) {
-  sweep_setup setup{
-      .policies = {}, .capacities = request.capacities, .salt = mixed_bits(lru.seed), .blocks = lru.read.blocks};
+  sweep_setup setup{.policies = {},
+                    .capacities = capacities_of(request, lru),
+                    .salt = mixed_bits(lru.seed),
+                    .blocks = lru.read.blocks};
   for (const std::string& each : request.policies) {
     if (each != lru_name) setup.policies.push_back(miniature_caches::find_policy(each));
   }
-  if (setup.capacities.empty()) {
-    for (const sampled_point& each : lru.curves.front().points)
-      setup.capacities.push_back(static_cast<std::uint32_t>(each.capacity));
-  }
+  for (std::uint32_t& each : setup.capacities) each = std::min(each, endless_capacity(lru));
   setup.part_blocks = std::max(static_cast<std::uint32_t>(lru.sampled / sample_share / miniature_caches::part_count),
                                miniature_caches::fewest_part_blocks);
   return setup;
@@ -172,26 +212,20 @@ sweep_setup miniatures_of(const sample_request& request, const sampled_answer& l
 result<void> add_miniatures(const trace_options& trace, const sample_request& request, sampled_answer& answer) {
   const auto setup = miniatures_of(request, answer);
   if (setup.policies.empty()) return {};
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(trace.path, ignored)) {
-    return fail(error_code::unsupported,
-                fmt::format("{} is no file: policies other than lru read the trace once more", trace.path));
-  }
   if (auto ok = miniature_sweep::check_room(setup); !ok) return ok;
   miniature_sweep sweep(setup);
   const auto read = trace.stream_again(
       [&](std::span<const std::uint64_t> chain, std::uint64_t time_ms) { sweep.add(chain, time_ms); });
   if (!read) return std::unexpected(read.error());
-  if (read->blocks != answer.read.blocks)
-    return fail(error_code::malformed, fmt::format("{} changed while it was read", trace.path));
   sweep.finish();
   answer.cache_blocks = std::size_t{setup.part_blocks} * miniature_caches::part_count;
   const auto blocks = static_cast<double>(std::max<std::uint64_t>(1, answer.read.blocks));
+  const auto capacities = capacities_of(request, answer);
   for (std::size_t policy = 0; policy < setup.policies.size(); ++policy) {
     sampled_policy& made = answer.curves.emplace_back(sampled_policy{std::string(setup.policies[policy]->name), {}});
-    for (std::size_t i = 0; i < setup.capacities.size(); ++i) {
+    for (std::size_t i = 0; i < capacities.size(); ++i) {
       const auto [misses, error] = sweep.caches(i).misses_of(policy);
-      made.points.push_back(point_of(answer.read, setup.capacities[i], 1 - misses / blocks, error / blocks));
+      made.points.push_back(point_of(answer.read, capacities[i], 1 - misses / blocks, error / blocks));
     }
   }
   return {};
@@ -204,11 +238,25 @@ void arrange(const sample_request& request, std::vector<sampled_policy>& curves)
   std::ranges::sort(curves, {}, place);
 }
 
+/// The reason for which a policy is not estimated.
+std::string_view obstacle_of(std::string_view policy) {
+  if (policy == "auto") return "chooses by samples of its own";
+  if (policy == "belady") return "looks ahead";
+  if (policy.ends_with("+partial")) return "is for partial blocks, which a curve leaves out";
+  return "evicts blocks within chains, where a sample has gaps";
+}
+
 result<sampled_answer> measure(const trace_options& trace, std::size_t size, std::uint64_t seed,
                                const sample_request& request) {
+  const bool is_read_again = std::ranges::any_of(request.policies, [](const auto& each) { return each != lru_name; });
+  const auto before = is_read_again ? state_of(trace.path) : file_state{};
+  if (!before) return std::unexpected(before.error());
   auto answer = measure_lru(trace, size, seed, request);
   if (!answer) return answer;
   if (auto ok = add_miniatures(trace, request, *answer); !ok) return std::unexpected(ok.error());
+  const auto after = is_read_again ? state_of(trace.path) : file_state{};
+  if (!after) return std::unexpected(after.error());
+  if (*before != *after) return fail(error_code::malformed, fmt::format("{} changed while it was read", trace.path));
   arrange(request, answer->curves);
   if (std::ranges::all_of(answer->curves, [](const sampled_policy& each) { return each.points.empty(); })) {
     return refuse(
@@ -226,12 +274,9 @@ result<sampled_answer> measure_sample(const trace_options& trace, const sample_o
   const auto size = sample_size(sample);
   if (!size) return std::unexpected(size.error());
   for (const std::string& each : request.policies) {
-    if (miniature_caches::find_policy(each) == nullptr) {
-      return refuse(
-          fmt::format("--sample: {} evicts blocks within chains, chooses by samples of its own or looks ahead; "
-                      "of samples go {}",
-                      each, fmt::join(miniature_caches::policy_names, ", ")));
-    }
+    if (miniature_caches::find_policy(each) == nullptr)
+      return refuse(fmt::format("--sample: {} {}; of samples go {}", each, obstacle_of(each),
+                                fmt::join(miniature_caches::policy_names, ", ")));
   }
   try {
     return measure(trace, *size, sample.seed.value_or(1), request);

@@ -33,21 +33,29 @@ std::unexpected<error> refuse(const std::string& path, std::uint64_t line, std::
 }
 
 constexpr std::uint64_t us_per_ms = 1'000;
+constexpr std::uint64_t far_us = 3'600'000'000;                 // an hour
+constexpr std::uint64_t since_1970_us = 1'000'000'000'000'000;  // 2001
 
-/// Times of requests one after the other, from the first one's on, in milliseconds.
+/// Times of requests one after the other, in milliseconds. Those since 1970 count from the first one on. One that is
+/// over an hour ahead counts only if the next one is, too.
 class forward_clock {
  public:
   std::uint64_t advance(std::uint64_t time_us) noexcept {
-    if (!first_us_) first_us_ = time_us;
-    const std::uint64_t passed_us = time_us - std::min(time_us, *first_us_);
-    latest_ = std::max(latest_, std::min(passed_us / us_per_ms, simulation::trace::most_ms));
+    if (!start_us_) start_us_ = time_us >= since_1970_us ? time_us : 0;
+    const std::uint64_t passed_us = time_us - std::min(time_us, *start_us_);
+    const bool is_far = is_running_ && passed_us > latest_ * us_per_ms + far_us;
+    if (!is_far || is_ahead_) latest_ = std::max(latest_, std::min(passed_us / us_per_ms, simulation::trace::most_ms));
+    is_ahead_ = is_far && !is_ahead_;
+    is_running_ = true;
     return latest_;
   }
   [[nodiscard]] std::uint64_t latest() const noexcept { return latest_; }
 
  private:
-  std::optional<std::uint64_t> first_us_;
+  std::optional<std::uint64_t> start_us_;
   std::uint64_t latest_ = 0;
+  bool is_running_ = false;
+  bool is_ahead_ = false;  ///< the latest time was far, and did not count
 };
 
 // ---------------------------------------------------------------------------------------------- lines
@@ -121,17 +129,33 @@ class line_stream {
   /// 1970, or milliseconds.
   std::uint64_t time_of(const line_request& request) {
     if (request.source == line_request::time_source::none) return clock_.latest();
-    if (usual_ == nullptr) usual_ = &usual_scale(request.time);
+    if (usual_ == nullptr) usual_ = &usual_scale(request);
+    if (request.unit == time_unit::automatic && is_guessed_) check_guess(request);
     return clock_.advance(microseconds_of(request, *usual_));
   }
 
-  [[nodiscard]] const time_scale& usual_scale(double time) const {
+  const time_scale& usual_scale(const line_request& request) {
     const formats::format* const format = lines_.format();
     const bool by_format = unit_option_ == time_unit::automatic && format != nullptr;
     const time_unit unit = by_format ? format->unit : unit_option_;
     if (unit != time_unit::automatic) return scale_of(unit);
-    const time_scale* const guessed = scale_since_1970(time);
-    return guessed != nullptr ? *guessed : scale_of(time_unit::milliseconds);
+    is_guessed_ = true;
+    const time_scale* const guessed = scale_since_1970(request.time);
+    if (guessed == nullptr) return scale_of(time_unit::milliseconds);
+    lines_.complaints().note(
+        "since 1970", request.line,
+        fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", guessed->name));
+    return *guessed;
+  }
+
+  /// The other reading goes by the time in the middle.
+  void check_guess(const line_request& request) {
+    const time_scale* const guessed = scale_since_1970(request.time);
+    if (guessed == nullptr || guessed == usual_) return;
+    lines_.complaints().note("another unit", request.line,
+                             fmt::format("`timestamp` looks like {} since 1970, and is taken as {}, as the first one; "
+                                         "--time-unit says otherwise",
+                                         guessed->name, usual_->name));
   }
 
   /// The other reading leaves these lines out, which is known here when all are read.
@@ -147,6 +171,7 @@ class line_stream {
   time_unit unit_option_;
   trace_lines lines_;
   const time_scale* usual_ = nullptr;  ///< of times; known at the first one
+  bool is_guessed_ = false;
   forward_clock clock_;
   bool is_timed_ = false;            ///< a request has a time
   std::uint64_t first_untimed_ = 0;  ///< its line

@@ -27,7 +27,8 @@ struct streamed_trace {
 };
 
 /// Takes the keys of a request's blocks, head first: equal where the blocks are. Good until it returns. Its time counts
-/// from the first request's on; one that goes back is taken as standing still, and one that a line lacks, too.
+/// as that of read_trace_file(); one that goes back is taken as standing still, and so is one that a line lacks, and a
+/// single one over an hour ahead.
 using chain_listener = std::function<void(std::span<const std::uint64_t> chain, std::uint64_t time_ms)>;
 
 /// Reads `path` as read_trace_file() does, but in the order of its lines, and in memory of a fixed size:

@@ -28,8 +28,9 @@ namespace cenote::simulation {
 /// Requests go from the tail to the head, as in replay_order::reverse; all of their blocks are full ones and stored. Of
 /// a chain all that is behind the first missing block misses, and a sample has gaps. So it knows policies alone that
 /// evict a chain from its tail on, whose blocks may be judged one by one: `fifo` and `2q` would look up to six points
-/// better than they are, `clock`, `s3fifo` and `sieve` up to one. `auto` chooses by a sample of its own, and not always
-/// the same one in a part as in the whole. Of a trace of partial blocks `mq` and `tblru` would have other hits.
+/// better than they are, `random` up to four, `clock`, `s3fifo` and `sieve` up to one and a half. `auto` chooses by a
+/// sample of its own, and not always the same one in a part as in the whole. Of a trace of partial blocks `mq` and
+/// `tblru` would have other hits.
 ///
 /// Memory is taken as blocks come, at most block_bytes of each, policy_block_bytes in each policy and session_bytes.
 /// O(blocks of the request) for the sample, O(1) for each sampled block and policy. Not thread-safe.

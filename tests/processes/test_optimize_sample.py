@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,6 +111,43 @@ def test_times_of_a_log_that_count_from_1970_are_those_of_the_whole_trace(tmp_pa
     ]
 
 
+def test_a_capacity_far_above_all_blocks_has_the_hits_of_an_endless_cache(recorded: Path) -> None:
+    asked = ("--sample", "--sample-blocks", "128k", "--policies", "lru,arc,tblru", "--capacities", "1M,1000M,2000M")
+    for seed in range(1, 4):
+        sample = curve(recorded, *asked, "--sample-seed", str(seed))
+        endless = points(sample, 0)[1_000_000]["hit_ratio"]
+        for number in (1, 2):
+            for point in points(sample, number).values():
+                assert 0 < point["error"] and abs(point["hit_ratio"] - endless) <= 3 * point["error"]
+
+
+def test_times_from_a_later_start_are_those_of_the_whole_trace(tmp_path: Path) -> None:
+    """Policies count tenths of seconds, which a clock that begins elsewhere cuts elsewhere."""
+    log = tmp_path / "later.jsonl"
+    with log.open("w") as out:
+        for line in (TRACES / "mooncake.jsonl").read_text().splitlines():
+            request = json.loads(line)
+            out.write(json.dumps({**request, "timestamp": request["timestamp"] + 57}) + "\n")
+    converted = tmp_path / "later.ctrace"
+    assert run_cenote("trace", "convert", log, "--out", converted).returncode == 0
+    asked = ("--policies", "tblru", "--capacities", "20,40,60,80,100,120")
+    for trace in (log, converted):
+        assert [each["hit_blocks"] for each in points(curve(trace, "--sample", *asked)).values()] == [
+            each["hit_blocks"] for each in points(curve(trace, *asked)).values()
+        ]
+
+
+def test_a_unit_that_the_first_time_does_not_show_is_a_warning(tmp_path: Path) -> None:
+    log = tmp_path / "first.jsonl"
+    lines = [json.loads(line) for line in (TRACES / "mooncake.jsonl").read_text().splitlines()]
+    for number, line in enumerate(lines):
+        line["timestamp"] = 0 if number == 0 else 1_760_000_000 + number
+    log.write_text("\n".join(map(json.dumps, lines)))
+    ended = run_cenote("optimize", "curve", log, "--sample")
+    assert ended.returncode == 0, ended.stderr
+    assert "first.jsonl:2: `timestamp` looks like seconds since 1970, and is taken as milliseconds" in ended.stderr
+
+
 def test_without_capacities_other_policies_have_those_of_lru(recorded: Path) -> None:
     sample = curve(recorded, "--sample", "--sample-blocks", "128k", "--policies", "lru,arc")
     assert list(points(sample, 0)) == list(points(sample, 1))
@@ -123,10 +159,7 @@ def test_without_capacities_other_policies_have_those_of_lru(recorded: Path) -> 
 def test_other_policies_read_a_file_twice_and_refuse_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    writer = threading.Thread(target=lambda: pipe.write_bytes((TRACES / "mooncake.jsonl").read_bytes()))
-    writer.start()
     ended = run_cenote("optimize", "curve", pipe, "--sample", "--policies", "lru,arc")
-    writer.join()
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "policies other than lru read the trace once more" in ended.stderr
 

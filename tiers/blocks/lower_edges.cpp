@@ -121,8 +121,9 @@ bool lower_edges::demote_ahead(boot_time now) {
   const std::uint64_t usable = state_.usable_bytes();
   const std::uint64_t low = share_of(usable, state_.options.low_water);
   bool more = false;
-  is_lowering_ = is_lowering_ || state_.counted_bytes() > share_of(usable, state_.options.high_water);
-  if (is_lowering_ && order_.written_back_bytes() > 0) {
+  is_draining_ =
+      state_.counted_bytes() > share_of(usable, is_draining_ ? state_.options.low_water : state_.options.high_water);
+  if (is_draining_ && order_.written_back_bytes() > 0) {
     for (const auto& [number, each] : state_.instances) {
       for (const auto& group : each->pools) {
         if (group->written_back->size() == 0 || state_.counted_bytes() <= low) continue;
@@ -133,7 +134,6 @@ bool lower_edges::demote_ahead(boot_time now) {
       }
     }
   }
-  is_lowering_ = more;
   const std::uint64_t excess = unwritten_excess();
   pool* oldest = excess > 0 ? evictor_.pool_with_oldest(nullptr, now, oldest_unwritten_of) : nullptr;
   if (oldest == nullptr) return more;
@@ -256,7 +256,8 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
   }
   if (record.last_use() != moved.touched) {  // somebody read it meanwhile
     order_.enter_order(from, number, now);
-  } else if (state_.counted_bytes() <= share_of(state_.usable_bytes(), state_.options.high_water)) {
+  } else if (state_.counted_bytes() <=
+             share_of(state_.usable_bytes(), is_draining_ ? state_.options.low_water : state_.options.high_water)) {
     order_.mark_written_back(
         from, number,
         now);  // also if the tier below refused it: then it is evicted without a copy when memory is needed
@@ -430,16 +431,26 @@ void lower_edges::drain_lost(boot_time now) {
   }
 }
 
+/// A step is a batch at most and may end between the marks, or wait for writes and pins there: the next one goes on
+/// from there, to the low mark.
 bool lower_edges::evict_ahead(boot_time now) {
   if (state_.options.high_water >= 1.0) return false;
-  if (demotion_edge()) return demote_ahead(now);
+  if (demotion_edge()) {
+    is_lowering_ = false;
+    return demote_ahead(now);
+  }
+  is_draining_ = false;
   const std::uint64_t usable = state_.usable_bytes();
   const std::uint64_t low = share_of(usable, state_.options.low_water);
-  const bool begins = state_.counted_bytes() > share_of(usable, state_.options.high_water);
-  // A step is a batch at most, so it may end between the marks: the next one goes on from there.
-  is_lowering_ = (begins || is_lowering_) && state_.counted_bytes() > low &&
-                 evictor_.evict_oldest(nullptr, state_.counted_bytes() - low, now) > 0 && state_.counted_bytes() > low;
-  return is_lowering_;
+  is_lowering_ = state_.counted_bytes() > (is_lowering_ ? low : share_of(usable, state_.options.high_water));
+  if (!is_lowering_ || state_.counted_bytes() <= low) return false;
+  return evictor_.evict_oldest(nullptr, state_.counted_bytes() - low, now) > 0 && state_.counted_bytes() > low;
+}
+
+void lower_edges::set_water_marks(double high, double low) noexcept {
+  state_.options.high_water = high;
+  state_.options.low_water = low;
+  is_lowering_ = is_draining_ = false;
 }
 
 void lower_edges::release_loading(edge_number edge) {

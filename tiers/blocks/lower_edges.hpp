@@ -82,6 +82,8 @@ class lower_edges {
   void drain_lost(boot_time now);
   /// One step of eviction ahead of need. True: more to do.
   bool evict_ahead(boot_time now);
+  /// Shares of the capacity; what is on its way to the earlier low mark ends here.
+  void set_water_marks(double high, double low) noexcept;
   /// After a restart: all reads from this tier that the worker before had submitted have ended. Frees their memory.
   void release_loading(edge_number edge);
 
@@ -107,7 +109,9 @@ class lower_edges {
   sum_checks& checks_;
   std::array<boot_time, max_edges> losses_{};
   std::array<missed_blocks, max_edges> missed_{};
-  bool is_lowering_ = false;  ///< eviction ahead has passed the high water mark and goes on to the low one
+  // Eviction ahead of need has passed the high water mark and goes on to the low one:
+  bool is_lowering_ = false;  ///< … without a tier below
+  bool is_draining_ = false;  ///< … of blocks that a tier below has
 };
 
 }  // namespace cenote::blocks

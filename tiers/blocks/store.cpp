@@ -334,8 +334,7 @@ const block_listing& store::listing() const noexcept {
 // ---------------------------------------------------------------------------------------------- configuration
 
 void store::set_water_marks(double high, double low) noexcept {
-  parts_->all.options.high_water = high;
-  parts_->all.options.low_water = low;
+  parts_->edges.set_water_marks(high, low);
 }
 
 result<void> store::set_policy(const std::string& name, boot_time now) {

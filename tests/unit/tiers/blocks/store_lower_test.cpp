@@ -803,6 +803,21 @@ BOOST_AUTO_TEST_CASE(more_than_a_batch_of_written_blocks_goes_down_to_the_low_wa
   BOOST_TEST(test.at.present(test.in) > 90U);
 }
 
+BOOST_AUTO_TEST_CASE(writes_that_end_between_the_marks_go_on_to_the_low_water_mark) {
+  world test({}, 1, 64 * mib);
+  test.put(0, 600);
+  test.at.tier->set_water_marks(0.5, 0.1);
+  for (std::size_t begun = 1; begun > 0;) {  // a step has ended before the writes of it do
+    while (test.at.tier->evict_ahead(test.at.now)) continue;
+    const auto down = test.demotions();
+    begun = down.size();
+    for (const transfer& each : down)
+      test.at.tier->transferred(std::array{transfer_outcome{each.token, transfer_result::done}}, test.at.now);
+  }
+  BOOST_TEST(test.at.present(test.in) < 110U);
+  BOOST_TEST(test.at.present(test.in) > 90U);
+}
+
 BOOST_AUTO_TEST_CASE(eviction_ahead_ends_when_all_that_has_a_copy_is_pinned) {
   world test;
   test.put(0, 8);
