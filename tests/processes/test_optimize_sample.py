@@ -118,7 +118,7 @@ def test_a_capacity_far_above_all_blocks_has_the_hits_of_an_endless_cache(record
         endless = points(sample, 0)[1_000_000]["hit_ratio"]
         for number in (1, 2):
             for point in points(sample, number).values():
-                assert 0 < point["error"] and abs(point["hit_ratio"] - endless) <= 3 * point["error"]
+                assert point["error"] > 0 and abs(point["hit_ratio"] - endless) <= 3 * point["error"]
 
 
 def test_times_from_a_later_start_are_those_of_the_whole_trace(tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ class matrix_node {
     }
     (void)mine;
     (void)dying->pin(key_of(1, 9));
-    watcher.remove(key_of(1, 9));  // pinned by it and by the watcher
+    watcher.remove(key_of(1, 9));       // pinned by it and by the watcher
     (void)work.clients()[2]->grant(2);  // which end with its connection
     at.tier->disconnect_session(work.clients()[2]->number, at.now);
     state_.buried = dying->number;  // dead, whatever its worker knows of it
