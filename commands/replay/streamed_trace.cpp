@@ -135,16 +135,12 @@ class line_stream {
   }
 
   const time_scale& usual_scale(const line_request& request) {
-    const formats::format* const format = lines_.format();
-    const bool by_format = unit_option_ == time_unit::automatic && format != nullptr;
-    const time_unit unit = by_format ? format->unit : unit_option_;
+    const time_unit unit = given_unit(unit_option_, lines_.format());
     if (unit != time_unit::automatic) return scale_of(unit);
     is_guessed_ = true;
     const time_scale* const guessed = scale_since_1970(request.time);
     if (guessed == nullptr) return scale_of(time_unit::milliseconds);
-    lines_.complaints().note(
-        "since 1970", request.line,
-        fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", guessed->name));
+    lines_.complaints().note("since 1970", request.line, since_1970_remark(*guessed));
     return *guessed;
   }
 

@@ -1,5 +1,7 @@
 #include "commands/replay/time_scales.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -27,6 +29,14 @@ const time_scale* scale_since_1970(double time) noexcept {
   const auto found = std::ranges::find_if(
       scales, [&](const time_scale& each) { return time >= each.since_1970 && time < 5 * each.since_1970; });
   return found == scales.end() ? nullptr : &*found;
+}
+
+std::string since_1970_remark(const time_scale& guessed) {
+  return fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", guessed.name);
+}
+
+time_unit given_unit(time_unit option, const formats::format* format) noexcept {
+  return option == time_unit::automatic && format != nullptr ? format->unit : option;
 }
 
 std::uint64_t microseconds_of(const formats::line_request& request, const time_scale& usual) noexcept {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "simulation/formats/format.hpp"
@@ -23,6 +24,10 @@ struct time_scale {
 [[nodiscard]] const time_scale& scale_of(time_unit unit) noexcept;
 /// The one in which `time` is a time since 1970, or none.
 [[nodiscard]] const time_scale* scale_since_1970(double time) noexcept;
+/// The remark on times that are taken as since 1970 though nothing gives their unit.
+[[nodiscard]] std::string since_1970_remark(const time_scale& guessed);
+/// By the option, or else by the format, if there is one; else automatic.
+[[nodiscard]] time_unit given_unit(time_unit option, const formats::format* format) noexcept;
 /// The request's time, where it has one; `usual` counts where its line has no unit of its own.
 [[nodiscard]] std::uint64_t microseconds_of(const formats::line_request& request, const time_scale& usual) noexcept;
 

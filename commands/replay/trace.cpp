@@ -75,10 +75,7 @@ class reader {
   }
 
   /// By an option, or by the format.
-  [[nodiscard]] time_unit given_unit() const {
-    const bool by_format = reading_.unit == time_unit::automatic && format_ != nullptr;
-    return by_format ? format_->unit : reading_.unit;
-  }
+  [[nodiscard]] time_unit given_unit() const { return replay::given_unit(reading_.unit, format_); }
   [[nodiscard]] bool is_given() const { return given_unit() != time_unit::automatic; }
 
   void give_times() {
@@ -91,8 +88,7 @@ class reader {
     drop_untimed();
     follow_delays();
     if (is_given() || guessed == nullptr || requests_.empty()) return;
-    note("since 1970", requests_.front().line,
-         fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", guessed->name));
+    note("since 1970", requests_.front().line, replay::since_1970_remark(*guessed));
   }
 
   [[nodiscard]] bool is_since_1970() const {

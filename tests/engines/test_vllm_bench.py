@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
+from typing import Any
 
 from node import BINARY, LIMIT, ROOT
 
@@ -12,9 +14,9 @@ BENCH = ROOT / "tests" / "bench" / "vllm_first_token.py"
 COST = ROOT / "tests" / "bench" / "vllm_cost.py"
 
 
-def test_the_bench_of_the_first_token_stores_and_loads_what_an_engine_alone_computes(vllm_python: str) -> None:
+def bench_rows(vllm_python: str, bench: Path, *arguments: str) -> list[dict[str, Any]]:
     ended = subprocess.run(
-        [vllm_python, BENCH, "--tiny", "--json", "--rounds", "1", "--tokens", "128", "--limit", str(5 * LIMIT)],
+        [vllm_python, bench, "--tiny", "--json", "--rounds", "1", *arguments],
         env=os.environ | {"CENOTE_BINARY": str(BINARY)},
         capture_output=True,
         text=True,
@@ -22,7 +24,12 @@ def test_the_bench_of_the_first_token_stores_and_loads_what_an_engine_alone_comp
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    rows = {row["case"].split(": ")[-1]: row for row in map(json.loads, ended.stdout.splitlines())}
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def test_the_bench_of_the_first_token_stores_and_loads_what_an_engine_alone_computes(vllm_python: str) -> None:
+    found = bench_rows(vllm_python, BENCH, "--tokens", "128", "--limit", str(5 * LIMIT))
+    rows = {row["case"].split(": ")[-1]: row for row in found}
     assert {"stored, new memory", "stored, used memory", "loaded again"} <= set(rows)
     assert rows["tokens loaded, least"]["value"] == 96  # whole blocks, and not the last token
     assert rows["outputs equal to computed ones"]["kept"]
@@ -33,16 +40,8 @@ def test_hits_that_cost_computes_are_those_of_an_engine_and_its_times_stand_besi
     vllm_python: str,
 ) -> None:
     """With room for all and with evictions. Times depend on the machine: only the rows are looked at."""
-    ended = subprocess.run(
-        [vllm_python, COST, "--tiny", "--json", "--rounds", "1", "--sessions", "4", "--clock", "processor"],
-        env=os.environ | {"CENOTE_BINARY": str(BINARY)},
-        capture_output=True,
-        text=True,
-        timeout=10 * LIMIT,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    rows = {row["case"]: row for row in map(json.loads, ended.stdout.splitlines())}
+    found = bench_rows(vllm_python, COST, "--sessions", "4", "--clock", "processor")
+    rows = {row["case"]: row for row in found}
     for name in ("all fits", "evictions"):
         assert rows[f"{name}: calibrate, rate"]["value"] > 0
         assert rows[f"{name}: hits of a request apart, most"]["kept"], rows
