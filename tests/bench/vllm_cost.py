@@ -210,6 +210,11 @@ class Variant:
     rounds: list[Round] = field(default_factory=list)
 
     @property
+    def title(self) -> str:
+        """Of its rows: those of both clocks stand in one table."""
+        return self.name if self.clock == "wall" else f"{self.name}, {self.clock} time"
+
+    @property
     def cached_blocks(self) -> int:
         """That are left for whole blocks: the last, partial one of the request that runs has one, too."""
         return self.blocks - NULL_BLOCK - 1
@@ -334,10 +339,10 @@ class Comparison:
         self.is_missed = False
 
     def add(self, case: str, value: float, unit: str, limit: float | None = None, note: str = "") -> None:
-        self.report.add(f"{self.variant.name}: {case}", value, unit, limit, note=note)
+        self.report.add(f"{self.variant.title}: {case}", value, unit, limit, note=note)
 
     def add_bound(self, case: str, value: float, unit: str, bound: str, note: str = "") -> None:
-        self.report.add(f"{self.variant.name}: {case}", value, unit, bound=bound, note=note)
+        self.report.add(f"{self.variant.title}: {case}", value, unit, bound=bound, note=note)
         parsed = Bound.parse(bound)
         self.is_missed |= parsed is not None and not parsed.holds(value, None)
 
