@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,36 @@ keys = [(number + 1).to_bytes(16, "little") for number in range(1000)]
 some = keys[:8]
 block = bytes(4096)
 numbers = itertools.count()  # a request that another thread has begun takes its next keys only
+TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+
+
+def commit(session):
+    session.commit(session.reserve([next(numbers).to_bytes(16, "big")]))
+
+
+def join_group(session):
+    with session.join_group(f"ranks {next(numbers)}", 0, 1) as group:
+        group.agree(1, 8)
+        group.agree_start([2, 3], [8, 8])
+        group.agree_poll(0.1)
+
+
+def wait(session):
+    fetch = session.prefetch(some)
+    fetch.wait(0.01)
+    fetch.done, fetch.length
+    fetch.stop()
+    fetch.held().release()
+    fetch.cancel()
+    fetch.release()
+
+
+def held(session):
+    with session.acquire(some) as held:
+        held.part_bytes()
+        held.addresses()
+        [block.view() for block in held]
+
 
 CALLS = {
     "match": lambda session: session.match(keys),
@@ -41,6 +72,15 @@ CALLS = {
     "clear": lambda session: session.clear(),
     "barrier": lambda session: session.barrier(),
     "stats": lambda session: session.stats(),
+    "let_go": lambda session: session.let_go(some),
+    "unconfirmed": lambda session: session.unconfirmed(),
+    "commit": commit,
+    "join_group": join_group,
+    "wait": wait,
+    "held": held,
+    "wants_spans": lambda session: session.wants_spans,
+    "asks_tiers": lambda session: session.asks_tiers,
+    "trace_load": lambda session: session.trace_load(TRACE, 1, 2, 8, 8, 4096),
 }
 done = 0
 for turn in range(30):
@@ -55,6 +95,8 @@ for turn in range(30):
                 done += 1
                 go.set()
         except (cenote.errors.CenoteError, ValueError):
+            pass
+        finally:
             go.set()
 
     threads = [threading.Thread(target=call) for _ in range(4)]
@@ -67,11 +109,22 @@ for turn in range(30):
         each.join()
 print(done)
 """
-READS = ["match", "exists", "locate", "acquire", "get_into", "prefetch", "stats"]
-WRITES = ["put", "put_async", "flush", "reserve", "publish", "follow", "keep", "remove", "clear", "barrier"]
+CALLS = re.findall(r'^    "(\w+)": ', ENGINE, re.MULTILINE)
+ELSEWHERE = {
+    "close": "the other side of each of these",
+    "abandon": "beside reserve",
+    "device": "asks the library nothing without a device",
+    "use_device": "unit_handles and test_devices: it wants a device",
+    "commit_after": "unit_handles and test_devices: it wants a device",
+}
 
 
-@pytest.mark.parametrize("call", [*READS, *WRITES])
+def test_each_call_of_a_session_is_tried_beside_its_close() -> None:
+    calls = {name for name in vars(cenote.Session) if not name.startswith("_")}
+    assert calls - set(CALLS) == set(ELSEWHERE)
+
+
+@pytest.mark.parametrize("call", CALLS)
 def test_a_session_may_be_closed_beside(call: str, shared_node: Node) -> None:
     environment = node_environment() | {"PYTHONPATH": str(ROOT / "python")}
     engine = [sys.executable, "-c", ENGINE, str(shared_node.socket), call]
@@ -79,6 +132,31 @@ def test_a_session_may_be_closed_beside(call: str, shared_node: Node) -> None:
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
     assert int(ended.stdout) >= 30
+
+
+def test_a_process_may_end_while_other_threads_call(shared_node: Node) -> None:
+    """Threads that the interpreter does not wait for, in calls that wait and in calls that do not."""
+    engine = (
+        ENGINE[: ENGINE.index("done = 0")]
+        + """
+session = cenote.attach(spec, socket)
+
+
+def call(name):
+    while True:
+        CALLS[name](session)
+
+
+for name in ("match", "put", "barrier", "follow"):
+    threading.Thread(target=call, args=(name,), daemon=True).start()
+time.sleep(0.02 + random.random() * 0.02)
+"""
+    )
+    environment = node_environment() | {"PYTHONPATH": str(ROOT / "python")}
+    for _ in range(5):
+        command = [sys.executable, "-c", engine, str(shared_node.socket), ""]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
+        assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_no_place_of_the_package_takes_a_session_out_of_its_guard() -> None:
