@@ -181,7 +181,7 @@ class Container:
         (child,) = Path(f"/proc/{self.node.pid}/task/{self.node.pid}/children").read_text().split()
         return int(child)
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """As the runtime does for a health check."""
         within = ("nsenter", "--target", str(self.first_process), "--mount", "--pid", "--root")
         return subprocess.run(
@@ -189,7 +189,7 @@ class Container:
             capture_output=True,
             text=True,
             check=False,
-            env=image_environment(),
+            env=image_environment() | (environment or {}),
             timeout=LIMIT,
         )
 
@@ -244,6 +244,14 @@ def test_a_node_in_a_container_serves_an_engine_outside_and_ends_in_order(
     assert agent.call("verify", label="a", count=50) == {"there": 50, "wrong": 0}
     assert container.stop() == 0
     node.finish()
+
+
+def test_the_quickstart_of_an_image_has_hits(container: Container) -> None:
+    container.start()
+    asked = container.run("cenote", "quickstart", "--json", environment={"TMPDIR": "/disk"})  # the root is read-only
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads(asked.stdout)["hit_ratio"] > 0
+    assert container.stop() == 0
 
 
 def test_a_container_whose_runtime_forbids_io_uring_says_so_and_uses_threads(

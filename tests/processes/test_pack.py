@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -125,6 +126,12 @@ def test_a_packed_node_serves_a_packed_client_from_a_root_that_has_nothing_else(
         node.finish()
     finally:
         node.kill_everything()
+
+
+def test_the_quickstart_of_a_packed_folder_has_hits_in_a_root_that_has_nothing_else(root: Path) -> None:
+    found = json.loads(run(*in_empty_root(root, "/cenote/bin/cenote", "quickstart", "--json")))
+    assert found["hit_ratio"] > 0
+    assert found["wrong_blocks"] == 0
 
 
 def test_the_licence_of_each_packed_library_is_in_the_folder(root: Path) -> None:

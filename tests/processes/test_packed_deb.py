@@ -222,6 +222,10 @@ def test_a_node_of_the_unit_serves_and_finds_its_blocks_again(system: System) ->
         node.client(READER)
 
 
+def test_the_quickstart_of_an_installed_system_has_hits(system: System) -> None:
+    assert json.loads(system.run("cenote", "quickstart", "--json"))["hit_ratio"] > 0
+
+
 def test_the_doctor_of_an_installed_system_compares_a_stop_with_the_limit_of_the_unit(system: System) -> None:
     disk = "--set nvme.paths=['/var/lib/cenote/nvme'] --set nvme.capacity=64MiB"
 
