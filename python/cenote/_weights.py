@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import re
+import stat
 import tempfile
 import threading
 import time
@@ -222,16 +223,33 @@ class Memory:
         with contextlib.ExitStack() as held:
             reading = Reading(None)
             try:
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                lock = os.open(f"{self._place(version)}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                path = self._lock_folder() / f"{self._place(version).name}.lock"
+                lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             except OSError:
                 pass
             else:
                 held.callback(os.close, lock)
                 reading = Reading(lock)
                 if _locked(lock):
-                    held.callback(_forget, f"{self._place(version)}.lock")
+                    held.callback(_forget, str(path))
             yield reading
+
+    def _lock_folder(self) -> Path:
+        """Where locks lie: beside the digests, or, where these cannot be written, in a folder of the user's alone among
+        the temporary files. OSError: neither."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(self._folder, os.W_OK):
+                return self._folder
+        except OSError:
+            pass
+        folder = Path(tempfile.gettempdir()) / f"cenote-weights-{os.geteuid()}"
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = os.lstat(folder)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise PermissionError(f"{folder} is not a folder of this user alone")
+        return folder
 
 
 class Reading:

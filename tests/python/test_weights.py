@@ -243,6 +243,48 @@ def test_a_cache_that_cannot_be_written_is_reported_once_and_truthfully(
     assert "Not a directory" in said
 
 
+def test_one_process_reads_for_all_that_wait_also_where_the_cache_cannot_be_written(
+    tmp_path: Path, reads: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Locks lie among the temporary files then, in a folder of the user's alone."""
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setattr(_weights.tempfile, "gettempdir", lambda: str(tmp_path))
+    memory = Memory(tmp_path / "file" / "weights")
+    files = files_of(model(tmp_path / "model"))
+    arrivals = threading.Semaphore(0)
+    locked = _weights._locked
+
+    def arrived(lock: int) -> bool:
+        arrivals.release()
+        return locked(lock)
+
+    found: list[str] = []
+    waits = [threading.Thread(target=lambda: found.append(digest_of(files, memory, later))) for _ in range(2)]
+    with memory.alone(version_of(files[0].path)) as reading:
+        monkeypatch.setattr(_weights, "_locked", arrived)
+        for each in waits:
+            each.start()
+        for _ in waits:
+            assert arrivals.acquire(timeout=30)
+        reading.share("1" * 64)
+    for each in waits:
+        each.join()
+    assert found[0] == found[1]
+    assert reads.count(files[0].path.stat().st_size) == 0
+
+
+def test_a_folder_of_others_among_the_temporary_files_holds_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setattr(_weights.tempfile, "gettempdir", lambda: str(tmp_path))
+    (tmp_path / f"cenote-weights-{os.geteuid()}").mkdir(mode=0o777)
+    (tmp_path / f"cenote-weights-{os.geteuid()}").chmod(0o777)
+    files = files_of(model(tmp_path / "model"))
+    with Memory(tmp_path / "file" / "weights").alone(version_of(files[0].path)) as reading:
+        assert reading._lock is None
+
+
 def test_a_process_that_is_stopped_while_it_reads_is_not_waited_for_for_ever(
     tmp_path: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
