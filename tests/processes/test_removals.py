@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import random
 import threading
 import time
@@ -313,6 +314,18 @@ def grown(node: Node, earlier: Footprint) -> list[str]:
     return [each for each in Footprint.of(node).growth(earlier) if not each.startswith(("sessions", "instances"))]
 
 
+def idle_seconds(nodes: list[Node]) -> float:
+    """Processor time of all workers in two seconds in which nobody asks for anything."""
+
+    def used() -> float:
+        lines = [Path(f"/proc/{each.worker_pid}/stat").read_text().rpartition(")")[2].split() for each in nodes]
+        return sum(int(line[11]) + int(line[12]) for line in lines) / os.sysconf("SC_CLK_TCK")
+
+    before = used()
+    time.sleep(2)
+    return used() - before
+
+
 @pytest.mark.skipif(SANITIZED, reason="about the memory of a product without sanitizers")
 def test_a_pool_is_after_ten_minutes_of_removals_and_deaths_what_it_was_after_the_first(
     start_node: StartNode, attach: Attach
@@ -328,6 +341,7 @@ def test_a_pool_is_after_ten_minutes_of_removals_and_deaths_what_it_was_after_th
 
     steps = visited(pool.nodes, FIRST_PART, 1)
     before, timers = rest(), [each.status()["node"]["timers"] for each in pool.nodes]
+    idle = idle_seconds(pool.nodes)
     steps += visited(pool.nodes, LATER_PART, 2)
     rest()
     end = time.monotonic() + LIMIT
@@ -335,4 +349,6 @@ def test_a_pool_is_after_ten_minutes_of_removals_and_deaths_what_it_was_after_th
         assert time.monotonic() < end, growth
         time.sleep(0.05)
     assert [each.status()["node"]["timers"] for each in pool.nodes] == timers
+    later = idle_seconds(pool.nodes)
+    assert later <= 2 * idle + 0.1, (idle, later)  # a timer that stays wakes its worker again and again
     print(f"{steps} steps of engines, {sum(each.announced_deaths for each in pool.nodes)} deaths of workers")
