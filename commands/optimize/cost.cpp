@@ -46,9 +46,8 @@ struct cost_plan {
 };
 
 result<void> choose_tiers(const cost_options& options, cost_plan& plan) {
-  auto tiers = options.tiers.choices();
+  auto tiers = options.tiers.usual_choices(options.serving.prices);
   if (!tiers) return std::unexpected(tiers.error());
-  if (tiers->empty()) return refuse("a tier is missing: give --tier, as in dram:0.5ms:20GB/s");
   const auto is_open = [](const tier_choice& each) { return each.capacity.empty(); };
   if (std::ranges::count_if(*tiers, is_open) > 1) {
     return refuse("--capacities are those of one tier: give all other ones theirs, as in nvme:2ms:3GB/s:100k");

@@ -41,7 +41,7 @@ constexpr double larger_share = 1.2;
 
 /// The tiers of the options. Levels that a node's marks do not reach are refused, as a plan is its configuration.
 result<std::vector<tier_choice>> tiers_with(const plan_options& options) {
-  auto tiers = options.tiers.choices();
+  auto tiers = options.tiers.usual_choices(options.serving.prices);
   if (!tiers) return tiers;
   if (auto good = take_tier_levels(options.water_levels, *tiers); !good) return std::unexpected(good.error());
   for (const tier_choice& each : *tiers) {
@@ -145,7 +145,6 @@ result<void> choose_policies(const plan_options& options, std::span<const tier_c
 
 /// The tiers without the capacities of their ranges.
 result<void> choose_plan_tiers(const plan_options& options, std::span<const tier_choice> tiers, plan_task& task) {
-  if (tiers.empty()) return refuse("a tier is missing: give --tier, as in dram:0.5ms:20GB/s");
   if (std::ranges::none_of(tiers, [](const tier_choice& each) { return each.capacity.empty(); })) {
     return refuse("no capacity is left to look for: take it out of a --tier, as in dram:0.5ms:20GB/s");
   }

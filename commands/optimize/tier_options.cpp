@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 
 #include "commands/replay/options.hpp"
 #include "core/text.hpp"
@@ -17,6 +18,9 @@ namespace cenote::optimize {
 namespace {
 
 constexpr std::size_t most_tiers = 4;
+// Lookup, prefetch and copy on servers of the day (docs/optimize.md); capacities are open.
+constexpr std::string_view usual_dram = "dram:0.5ms:20GB/s";
+constexpr std::string_view usual_nvme = "nvme:2ms:3GB/s";
 enum tier_part : std::size_t {
   name_part,
   latency_part,
@@ -104,6 +108,17 @@ result<std::vector<tier_choice>> tier_options::choices() const {
     all.push_back(std::move(*tier));
   }
   return all;
+}
+
+result<std::vector<tier_choice>> tier_options::usual_choices(std::string_view prices) const {
+  if (!tiers.empty()) return choices();
+  tier_options usual;
+  usual.tiers.emplace_back(usual_dram);
+  const auto priced = split(prices, ',');
+  const auto is_nvme = [](std::string_view each) { return each.starts_with("nvme="); };
+  if (std::ranges::any_of(priced, is_nvme)) usual.tiers.emplace_back(usual_nvme);
+  fmt::print(stderr, "cenote: no --tier, so those of a usual host: --tier {}\n", fmt::join(usual.tiers, " --tier "));
+  return usual.choices();
 }
 
 }  // namespace cenote::optimize

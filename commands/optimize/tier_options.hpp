@@ -33,6 +33,9 @@ struct tier_options {
   void add_to(CLI::App& command);
   /// The nearest first. Errors: invalid_argument.
   [[nodiscard]] result<std::vector<tier_choice>> choices() const;
+  /// … with those of a usual host where no --tier is given: DRAM, and NVMe where `prices`, the value of --price, names
+  /// it. A line on standard error shows them.
+  [[nodiscard]] result<std::vector<tier_choice>> usual_choices(std::string_view prices) const;
 };
 
 /// Blocks of the capacity that `tier` has of its own; 0 without one. Errors: invalid_argument.

@@ -199,6 +199,15 @@ def test_levels_of_a_tier_without_marks_stand_in_a_comment() -> None:
     assert ["80%:75%:10" in line for line in comments] == [False, True]
 
 
+def test_without_a_tier_those_of_a_usual_host_are_planned_and_shown() -> None:
+    """DRAM alone, and NVMe where it has a price."""
+    for tiers, prices in ((DRAM, PRICE), ((*DRAM, *NVME), PRICES)):
+        spoken = run_plan(TRACE, *SLO, *prices)
+        assert spoken.returncode == 0, spoken.stderr
+        assert f"those of a usual host: {' '.join(tiers)}" in spoken.stderr
+        assert spoken.stdout == run_plan(TRACE, *tiers, *SLO, *prices).stdout
+
+
 def test_where_memory_is_dear_no_cache_is_the_plan(tmp_path: Path) -> None:
     dear = ("--price", "replica=2/h,dram=100000/GiB/h")
     answer = plan(TRACE, *DRAM, *SLO, *dear)
@@ -309,7 +318,7 @@ def test_the_service_that_gains_most_by_a_gib_comes_first(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((*SLO, *PRICE), "a tier is missing"),
+        ((*SLO, "--price", "replica=98/h,nvme=1/GiB/h"), "tier `dram` has none"),
         (("--tier", "dram:1ms:1GB/s:5", *SLO, *PRICE), "no capacity is left to look for"),
         ((*DRAM, *PRICE), "--objective cost needs --slo"),
         ((*DRAM, *SLO), "--price"),
