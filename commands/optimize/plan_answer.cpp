@@ -96,6 +96,48 @@ ordered_json json_of_candidate(const plan_candidate& candidate, const plan_task&
   return object;
 }
 
+/// Money an hour for the memory of a setup; the rest of its price is that of replicas.
+double memory_hourly(const plan_candidate& candidate, const plan_task& task) {
+  return candidate.hourly - static_cast<double>(candidate.replicas.value_or(0)) * task.goal.prices.replica_hour;
+}
+
+/// Money an hour for the replicas that the plan spares.
+double spared_hourly(const plan_answer& answer, const plan_task& task) {
+  return answer.bare.hourly - answer.best->hourly + memory_hourly(*answer.best, task);
+}
+
+/// The plan beside no cache. `payback`: money for replicas that a unit of money for memory spares.
+ordered_json saved_json(const plan_answer& answer, const plan_task& task) {
+  const plan_candidate &best = *answer.best, &bare = answer.bare;
+  const double gpu_s = bare.gpu_s - best.gpu_s;
+  ordered_json object{{"gpu_s", gpu_s}, {"gpu_share", bare.gpu_s > 0 ? gpu_s / bare.gpu_s : 0.0}};
+  const bool are_comparable = best.replicas && bare.replicas;
+  const auto known = [&](double value) { return are_comparable ? ordered_json(value) : ordered_json(nullptr); };
+  if (are_comparable) {
+    const std::int64_t replicas = static_cast<std::int64_t>(*bare.replicas) - static_cast<std::int64_t>(*best.replicas);
+    object["replicas"] = replicas;
+    if (task.gpus > 0) object["gpus"] = replicas * static_cast<std::int64_t>(task.gpus);
+  } else {
+    object["replicas"] = nullptr;
+  }
+  if (!task.has_prices) return object;
+  const double memory = memory_hourly(best, task);
+  object["cost_hour"] = known(bare.hourly - best.hourly);
+  object["memory_hour"] = memory;
+  object["payback"] = memory > 0 ? known(spared_hourly(answer, task) / memory) : ordered_json(nullptr);
+  return object;
+}
+
+/// A line about what the plan's memory costs; empty where that is nothing.
+std::string payback_text(const plan_answer& answer, const plan_task& task) {
+  if (!task.has_prices || !answer.best->replicas || !answer.bare.replicas) return "";
+  const double memory = memory_hourly(*answer.best, task);
+  if (memory <= 0) return "";
+  const double spared = spared_hourly(answer, task);
+  return fmt::format("\nThe memory costs {:.2f} an hour, the replicas that it spares {:.2f}: {:.3g} times as much.\n",
+                     memory, spared, spared / memory);
+}
+
 ordered_json reasons_json(const plan_reasons& reasons, const plan_task& task) {
   ordered_json object{
       {"neighbours", ordered_json::array()}, {"halves", ordered_json::array()}, {"loads", ordered_json::array()}};
@@ -365,6 +407,7 @@ ordered_json json_of_plan(const read_trace& read, const plan_answer& answer, con
       {"without", json_of_candidate(answer.bare, task)},
       {"candidates", ordered_json::array()},
       {"fallen", answer.outcome.fallen},
+      {"saved", answer.best ? saved_json(answer, task) : ordered_json(nullptr)},
       {"config", answer.best ? ordered_json(toml_of(*answer.best, task.block_bytes)) : ordered_json(nullptr)}};
   for (const plan_candidate& each : answer.outcome.simulated)
     object["candidates"].push_back(json_of_candidate(each, task));
@@ -383,7 +426,7 @@ ordered_json json_of_plan(const read_trace& read, const plan_answer& answer, con
 
 void print_plan(const read_trace& read, const plan_answer& answer, const plan_task& task) {
   fmt::print("{}\n\n{}", plan_sentence(read, answer, task), toml_of(*answer.best, task.block_bytes));
-  fmt::print("\n{}", reasons_table(answer, task).text());
+  fmt::print("\n{}{}", reasons_table(answer, task).text(), payback_text(answer, task));
   if (!answer.outcome.front.empty()) {
     fmt::print("\nNothing beats these in all objectives; capacities in blocks:\n");
     print_rows(read, answer.outcome, answer.outcome.front, task);

@@ -256,7 +256,6 @@ def test_calibrating_gives_the_engine_that_was_measured(tmp_path: Path) -> None:
         ("model", ("--bytes-per-token", "1", "--prefill", "1@1", "--times", "2:1"), "CACHED:INPUT"),
         ("model", ("--bytes-per-token", "1", "--prefill", "1@1", "--tier", "dram:1:1GB/s"), "no unit"),
         ("model", ("--bytes-per-token", "1", "--prefill", "1@1", "--tier", "dram:1s:0GB/s"), "above 0"),
-        ("cost", ENGINE, "--tier"),
         ("cost", (*ENGINE, *DRAM, *DRAM), "of this name already"),
         ("cost", (*ENGINE, *DRAM, *NVME), "--capacities are those of one tier"),
         ("cost", (*ENGINE, "--tier", "dram:1ms:1GB/s:5", "--capacities", "3"), "without one of its own"),

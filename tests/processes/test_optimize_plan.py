@@ -208,6 +208,23 @@ def test_without_a_tier_those_of_a_usual_host_are_planned_and_shown() -> None:
         assert spoken.stdout == run_plan(TRACE, *tiers, *SLO, *prices).stdout
 
 
+def test_what_a_plan_saves_is_what_it_lacks_of_the_setup_without_a_cache() -> None:
+    answer = plan(TRACE, *DRAM, *SLO, *PRICE)
+    best, without, saved = (answer[name] for name in ("best", "without", "saved"))
+    spared = without["replicas"] - best["replicas"]
+    memory = best["cost_hour"] - 2 * best["replicas"]
+    assert spared > 0 and memory > 0
+    assert saved == {
+        "gpu_s": pytest.approx(without["gpu_s"] - best["gpu_s"]),
+        "gpu_share": pytest.approx(1 - best["gpu_s"] / without["gpu_s"]),
+        "replicas": spared,
+        "cost_hour": pytest.approx(without["cost_hour"] - best["cost_hour"]),
+        "memory_hour": pytest.approx(memory),
+        "payback": pytest.approx(2 * spared / memory),
+    }
+    assert f"spares {2 * spared:.2f}: " in run_plan(TRACE, *DRAM, *SLO, *PRICE).stdout
+
+
 def test_where_memory_is_dear_no_cache_is_the_plan(tmp_path: Path) -> None:
     dear = ("--price", "replica=2/h,dram=100000/GiB/h")
     answer = plan(TRACE, *DRAM, *SLO, *dear)
