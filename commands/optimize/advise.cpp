@@ -108,7 +108,7 @@ ordered_json json_of(const std::vector<advised_group>& groups) {
     all.push_back({{"group", group.name},
                    {"requests", group.requests},
                    {"capacity_now", group.capacity},
-                   {"block_bytes", group.block_bytes},
+                   {"block_bytes", static_cast<std::uint64_t>(group.block_bytes)},
                    {"points", std::move(points)}});
   }
   return {{"groups", std::move(all)}};

@@ -30,7 +30,19 @@ import cenote_program
 
 from .errors import CenoteError, DeadlineExceeded, InvalidArgument
 
-__all__ = ["Answer", "OptimizeError", "Option", "analyze", "calibrate", "cost", "curve", "model", "plan", "rank"]
+__all__ = [
+    "Answer",
+    "OptimizeError",
+    "Option",
+    "advise",
+    "analyze",
+    "calibrate",
+    "cost",
+    "curve",
+    "model",
+    "plan",
+    "rank",
+]
 
 Answer: TypeAlias = dict[str, Any]
 """The object of `--json`, with the names of docs/optimize.md."""
@@ -153,3 +165,11 @@ def rank(*traces: _Item, timeout: float | None = None, **options: Option) -> Ans
 def calibrate(measured: _Item, *, timeout: float | None = None, **options: Option) -> Answer:
     """Rate, pivot and constant of a real engine from its times to first token, and how far off the model is."""
     return _run("calibrate", [measured], timeout, options)
+
+
+def advise(socket: _Item | None = None, *, timeout: float | None = None, **options: Option) -> Answer:
+    """Hits of a running node's instances at other capacities, each with its standard error, and what a GiB more brings.
+
+    `socket` is that of the node; None: the one that `cenote` finds. No node is an OptimizeError.
+    """
+    return _run("advise", (), timeout, {"socket": socket, **options})

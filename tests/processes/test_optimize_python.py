@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from cenote import errors, optimize
+from conftest import StartNode
 from lru_model import TRACES
 from node import BINARY, run_cenote
+from test_optimize_schema import complaints, schema_of
 
 LOG = TRACES / "mooncake.jsonl"
 PRICE = {"replica": "98/h", "dram": "0.004/GiB/h"}
@@ -47,6 +49,18 @@ def test_each_command_has_a_function() -> None:
     engine = {"prefill": "8000@4096", "bytes_per_token": 131_072}
     assert optimize.cost(LOG, tier=TIERS[:1], capacities=[10], **engine)["points"]
     assert optimize.rank(LOG, TRACES / "bailian.jsonl", tier=TIERS[:1], **engine)
+
+
+def test_advice_of_a_running_node_is_the_object_of_the_command(start_node: StartNode) -> None:
+    node = start_node("dram.policy=auto", capacity="16MiB")
+    assert run_cenote("replay", LOG, "--socket", node.socket, "--block-bytes", "4KiB", "--engines", "1").returncode == 0
+    found = optimize.advise(node.socket)
+    assert found == json.loads(run_cenote("optimize", "advise", "--json", "--socket", node.socket).stdout)
+    assert complaints(found, schema_of("advise"), {}) == []
+    (group,) = found["groups"]
+    assert group["requests"] > 0 and group["points"]
+    with pytest.raises(optimize.OptimizeError):
+        optimize.advise(node.folder / "nobody.sock")
 
 
 def test_what_the_command_refuses_is_an_invalid_argument() -> None:
