@@ -92,6 +92,7 @@ struct cost_point {
   std::uint32_t capacity = 0;
   std::uint64_t hit_tokens = 0;
   std::uint64_t loaded_tokens = 0;
+  std::vector<std::uint64_t> tier_tokens{};  ///< of the hits, those of each tier
   double gpu_s = 0;
   double ttft_p50 = 0;
   double ttft_p90 = 0;
@@ -131,6 +132,7 @@ class point_maker {
     if (!served) return std::unexpected(served.error());
     cost_point point{.hit_tokens = served->hit_tokens,
                      .loaded_tokens = served->loaded_tokens,
+                     .tier_tokens = served->tier_tokens,
                      .gpu_s = served->gpu_s,
                      .replicas = {}};
     point.replicas =
@@ -178,6 +180,7 @@ result<cost_answer> measure_costs(const simulation::trace& requests, const cost_
   watched_work("cost", points.size()).run(points.size(), [&](std::size_t i) {
     if (i == tried->size()) {
       points[i] = maker.point_of({});
+      if (points[i]) points[i]->tier_tokens.resize(plan.tiers.size());
       return;
     }
     auto tiers = *setups;
@@ -201,12 +204,16 @@ ordered_json json_of_point(const cost_point& point, const cost_plan& plan) {
   ordered_json object{{"capacity", point.capacity},
                       {"hit_tokens", point.hit_tokens},
                       {"loaded_tokens", point.loaded_tokens},
+                      {"tier_tokens", ordered_json::object()},
                       {"gpu_s", point.gpu_s},
                       {"ttft_p50", point.ttft_p50},
                       {"ttft_p90", point.ttft_p90},
                       {"ttft_p99", point.ttft_p99},
                       {"replicas", point.replicas ? ordered_json(*point.replicas) : ordered_json(nullptr)},
                       {"utilisation", point.replicas ? ordered_json(point.utilisation) : ordered_json(nullptr)}};
+  for (std::size_t i = 0; i < point.tier_tokens.size(); ++i) {
+    object["tier_tokens"][plan.tiers[i].link.name] = point.tier_tokens[i];
+  }
   if (plan.terms.prices) object["cost_hour"] = point.replicas ? ordered_json(point.hourly) : ordered_json(nullptr);
   return object;
 }

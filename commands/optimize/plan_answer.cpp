@@ -79,6 +79,10 @@ ordered_json json_of_candidate(const plan_candidate& candidate, const plan_task&
   if (task.has_prices) object["cost_hour"] = is_kept ? ordered_json(candidate.hourly) : ordered_json(nullptr);
   object["hit_tokens"] = candidate.hit_tokens;
   object["loaded_tokens"] = candidate.loaded_tokens;
+  object["tier_tokens"] = ordered_json::object();
+  for (std::size_t i = 0; i < candidate.tier_tokens.size(); ++i) {
+    object["tier_tokens"][candidate.tiers[i].link.name] = candidate.tier_tokens[i];
+  }
   object["gpu_s"] = candidate.gpu_s;
   object["ttft_p50"] = candidate.ttft_p50;
   object["ttft_p90"] = candidate.ttft_p90;

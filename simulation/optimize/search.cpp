@@ -197,6 +197,7 @@ plan_candidate plan_search::candidate_with(const tier_setups& tiers, const serve
   plan_candidate made{.tiers = tiers,
                       .hit_tokens = served.hit_tokens,
                       .loaded_tokens = served.loaded_tokens,
+                      .tier_tokens = served.tier_tokens,
                       .gpu_s = served.gpu_s,
                       .replicas = replicas};
   for (std::size_t i = 0; i < tiers.size(); ++i) {

@@ -61,7 +61,8 @@ struct plan_candidate {
   std::size_t place = 0;  ///< of its setup among those that were given
   std::uint64_t hit_tokens = 0;
   std::uint64_t loaded_tokens = 0;
-  std::uint64_t written_blocks = 0;  ///< into the tier `nvme`
+  std::vector<std::uint64_t> tier_tokens{};  ///< of the hits, those of each tier
+  std::uint64_t written_blocks = 0;          ///< into the tier `nvme`
   double gpu_s = 0;
   double ttft_p50 = 0;  ///< without waiting where no number of replicas keeps the level
   double ttft_p90 = 0;

@@ -16,6 +16,7 @@ class request_collector {
   request_collector(const trace& requests, std::span<const tier_link> links, const cost_model& cost, double speed)
       : requests_(requests.requests()), links_(links), cost_(cost), speed_(speed) {
     served_.requests.reserve(requests_.size());
+    served_.tier_tokens.resize(links.size());
   }
 
   void take(std::size_t request, std::span<const std::uint64_t> tokens) {
@@ -23,7 +24,12 @@ class request_collector {
     const request_service service = cost_.serve(links_, tokens, entry.tokens);
     const double arrival = speed_ > 0 ? static_cast<double>(entry.time_ms) / milliseconds / speed_ : 0;
     served_.requests.push_back({.arrival = arrival, .service = service.seconds});
-    served_.hit_tokens += tokens.empty() ? 0 : tokens.back();
+    std::uint64_t nearer = 0;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      served_.tier_tokens[i] += tokens[i] - nearer;
+      nearer = tokens[i];
+    }
+    served_.hit_tokens += nearer;
     served_.loaded_tokens += service.loaded;
     served_.gpu_s += service.seconds;
   }
@@ -57,6 +63,15 @@ tier_stack stack_with(std::span<const tier_setup> tiers) {
                            .levels = each.levels});
   }
   return stack;
+}
+
+/// `figures` of the tiers that are there, for all of them: 0 for one that is not.
+std::vector<std::uint64_t> spread(std::span<const std::uint64_t> figures, std::span<const tier_setup> tiers) {
+  std::vector<std::uint64_t> all;
+  all.reserve(tiers.size());
+  std::size_t next = 0;
+  for (const tier_setup& each : tiers) all.push_back(each.capacity > 0 ? figures[next++] : 0);
+  return all;
 }
 
 /// The blocks that came into each tier.
@@ -93,6 +108,7 @@ result<served_trace> serve_trace(const trace& trace, std::span<const tier_setup>
     take_without_tiers(trace, collector);
     served_trace bare = collector.served();
     bare.written.resize(tiers.size());
+    bare.tier_tokens.resize(tiers.size());
     return bare;
   }
   const auto listener = [&](std::size_t request, std::span<const std::uint64_t> tokens) {
@@ -101,8 +117,8 @@ result<served_trace> serve_trace(const trace& trace, std::span<const tier_setup>
   const auto written = run_tiers(trace, present, order, listener);
   if (!written) return std::unexpected(written.error());
   served_trace served = collector.served();
-  std::size_t next = 0;
-  for (const tier_setup& each : tiers) served.written.push_back(each.capacity > 0 ? (*written)[next++] : 0);
+  served.written = spread(*written, tiers);
+  served.tier_tokens = spread(served.tier_tokens, tiers);
   return served;
 }
 

@@ -31,8 +31,9 @@ struct served_trace {
   std::vector<queue_request> requests;  ///< that ask, in their order
   std::uint64_t hit_tokens = 0;
   std::uint64_t loaded_tokens = 0;
-  double gpu_s = 0;                    ///< all service, loads included
-  std::vector<std::uint64_t> written;  ///< blocks that came into each of the tiers, 0 for one that is not there
+  double gpu_s = 0;                        ///< all service, loads included
+  std::vector<std::uint64_t> tier_tokens;  ///< hits of each of the tiers: a token is of the first one that has it
+  std::vector<std::uint64_t> written;      ///< blocks that came into each of the tiers, 0 for one that is not there
 };
 
 /// Runs `trace` through `tiers`, the nearest first, and gives each request its service. Requests come `speed` times as

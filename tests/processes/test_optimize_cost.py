@@ -120,7 +120,11 @@ def test_tiers_lie_one_over_the_other() -> None:
     [one] = cost(trace, "--tier", "dram:0.5ms:20GB/s:30")["points"]
     [most] = cost(trace, *DRAM, "--capacities", "1000")["points"]
     assert two["swept"] == "nvme"
-    assert {**two["points"][0], "capacity": 30} == one
+    assert {**two["points"][0], "capacity": 30, "tier_tokens": one["tier_tokens"]} == one
+    hits = [list(point["tier_tokens"].items()) for point in two["points"]]
+    assert hits[0] == [("dram", one["hit_tokens"]), ("nvme", 0)]
+    assert sum(tokens for _, tokens in hits[1]) == two["points"][1]["hit_tokens"]
+    assert two["without"]["tier_tokens"] == {"dram": 0, "nvme": 0}
     assert two["points"][1]["hit_tokens"] == most["hit_tokens"] > one["hit_tokens"]
     assert two["points"][1]["gpu_s"] > most["gpu_s"]
 

@@ -74,6 +74,8 @@ BOOST_AUTO_TEST_CASE(a_tier_without_room_is_not_there) {
   BOOST_TEST(services_in(*bare) == (std::vector{2.0, 2.5, 2.0, 3.0}), boost::test_tools::per_element());
   BOOST_TEST(services_in(*empty) == services_in(*bare), boost::test_tools::per_element());
   BOOST_TEST(empty->requests[3].arrival == 0.0);
+  BOOST_TEST(empty->tier_tokens == (std::vector<std::uint64_t>{0}), boost::test_tools::per_element());
+  BOOST_TEST(bare->tier_tokens.empty());
 }
 
 BOOST_AUTO_TEST_CASE(what_the_first_tier_lacks_comes_from_the_second_one) {
@@ -82,6 +84,7 @@ BOOST_AUTO_TEST_CASE(what_the_first_tier_lacks_comes_from_the_second_one) {
   BOOST_REQUIRE(served);
   // b is in DRAM, a was pushed out to NVMe: 1 s + 2e6 B / 2e6 B/s, which ties with computing and is not made.
   BOOST_TEST(served->hit_tokens == 4'000U);
+  BOOST_TEST(served->tier_tokens == (std::vector<std::uint64_t>{2'000, 2'000}), boost::test_tools::per_element());
   BOOST_TEST(served->loaded_tokens == 2'000U);
   BOOST_TEST(services_in(*served) == (std::vector{2.0, 2.5, 0.7, 3.0}), boost::test_tools::per_element());
 }
