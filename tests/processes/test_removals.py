@@ -315,7 +315,7 @@ def grown(node: Node, earlier: Footprint) -> list[str]:
 
 
 def idle_seconds(nodes: list[Node]) -> float:
-    """Processor time of all workers in two seconds in which nobody asks for anything."""
+    """Processor time of all workers in two seconds without requests."""
 
     def used() -> float:
         lines = [Path(f"/proc/{each.worker_pid}/stat").read_text().rpartition(")")[2].split() for each in nodes]
