@@ -64,6 +64,7 @@ def test_the_curve_of_a_running_node_is_that_of_the_requests_that_it_served(star
     assert (group["requests"], optimize["dropped"]) == (REQUESTS, 0)
     points = {each["capacity"]: each for each in group["points"]}
     assert len(points) > 8
+    assert max(points) == pytest.approx(4 * group["capacity_now"], rel=0.01)  # all of what the table shows
     exact = exact_misses(trace, list(points))
     for capacity, point in points.items():
         apart = abs(point["miss_ratio"] - exact[capacity])
@@ -83,6 +84,7 @@ def test_the_curve_of_a_running_node_is_that_of_the_requests_that_it_served(star
     assert text.returncode == 0
     assert f"{REQUESTS} requests" in text.stdout
     assert "1.00" in text.stdout
+    assert "4.00" in text.stdout
 
 
 @pytest.mark.parametrize(("mode", "groups"), [("watch", 0), ("watch_all", 1)])
