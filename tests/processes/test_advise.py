@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import random
 import signal
 import subprocess
@@ -120,7 +122,29 @@ def test_with_watch_it_is_printed_again_until_it_is_interrupted(start_node: Star
     assert [json.loads(line) for line in lines] == [{"groups": []}] * 2
 
 
-def test_without_a_node_there_is_one_line(tmp_path: Path) -> None:
-    ended = run_cenote("optimize", "advise", "--socket", tmp_path / "none.sock")
+def watched(node: Node, stdout: int) -> subprocess.Popen[bytes]:
+    words = [str(BINARY), "optimize", "advise", "--watch", "--socket", str(node.socket)]
+    return subprocess.Popen(words, stdout=stdout, env=node_environment())
+
+
+def test_only_a_terminal_is_cleared_between_two_looks(start_node: StartNode) -> None:
+    node = start_node(capacity="16MiB")
+    reader, writer = os.pipe()
+    leader, terminal = pty.openpty()
+    with watched(node, writer) as piped, watched(node, terminal) as shown:
+        os.close(writer)
+        os.close(terminal)
+        assert os.read(reader, 9) == b"no instan"
+        assert os.read(leader, 9).startswith(b"\x1b[H\x1b[2J")
+        for process in (piped, shown):
+            process.send_signal(signal.SIGINT)
+            assert process.wait() == 0
+    os.close(reader)
+    os.close(leader)
+
+
+@pytest.mark.parametrize("flags", [(), ("--watch",)])
+def test_without_a_node_there_is_one_line(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    ended = run_cenote("optimize", "advise", *flags, "--socket", tmp_path / "none.sock")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.count("\n") == 1
