@@ -90,6 +90,10 @@ class trace {
   [[nodiscard]] std::uint64_t asked_blocks() const noexcept { return asked_blocks_; }
   /// Whether each request stores what it asks for.
   [[nodiscard]] bool stores_all() const noexcept { return stores_all_; }
+  /// Whether time passes from the first request to the last one, or there are fewer than two.
+  [[nodiscard]] bool has_times() const noexcept {
+    return requests_.size() < 2 || requests_.front().time_ms != requests_.back().time_ms;
+  }
 
   /// The first `count` requests.
   [[nodiscard]] trace first(std::size_t count) const;

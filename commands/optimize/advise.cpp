@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -124,9 +125,15 @@ void advise_options::add_to(CLI::App& command) {
 
 namespace {
 
+/// A terminal is cleared; a file or a pipe gets one answer behind the other.
+void clear_screen() {
+  if (::isatty(STDOUT_FILENO) == 1) fmt::print("\x1b[H\x1b[2J");
+}
+
 result<void> print_advice(const advise_options& options) {
   const auto answer = ask(options.node.path, {{"command", "status"}});
   if (!answer) return std::unexpected(answer.error());
+  if (options.watch && !options.as_json) clear_screen();
   std::vector<advised_group> groups;
   const json& watched = member(member(*answer, "optimize"), "groups");
   if (watched.is_array()) {
@@ -151,7 +158,6 @@ result<void> print_advice(const advise_options& options) {
 exit_code run_advise(const advise_options& options) {
   if (options.watch) watch_for_interruption();
   while (true) {
-    if (options.watch && !options.as_json) fmt::print("\x1b[H\x1b[2J");
     const auto printed = print_advice(options);
     if (interrupted()) return exit_code::orderly;
     if (!printed) return failed_with(printed.error());

@@ -102,7 +102,7 @@ std::string tables_text(const analysis& all) {
 }  // namespace
 
 exit_code run_analyze(const analyze_options& options) {
-  const auto choice = choice_of(options);
+  auto choice = choice_of(options);
   if (!choice) return failed_with(choice.error());
   if (!options.tree_file.empty()) {
     if (auto ok = check_tree_file(options.tree_file); !ok) return failed_with(ok.error());
@@ -115,6 +115,7 @@ exit_code run_analyze(const analyze_options& options) {
     parts.emplace(read->requests);
     if (auto ok = check_by_instance(*parts); !ok) return failed_with(ok.error());
   }
+  choice->has_times = read->requests.has_times();
   const trace_figures figures = measure_figures(read->requests, *choice);
   const analysis all{
       .read = *read,

@@ -52,12 +52,13 @@ std::string distances_html(const ordered_json& answer) {
   if (distance.is_null() || distance.at("below").empty()) return "";
   const double references = distance.at("cold").get<double>() + sum_in(distance.at("below"));
   std::vector<chart_series> blocks{shares_below("references", distance.at("below"), references)};
-  std::vector<chart_series> times{shares_below("references", answer.at("reuse_ms").at("below"), references)};
   std::string out = figure_of({.title = "Reuse distance: other blocks since a block's last use",
                                .x = power_axis("fewer other blocks than, logarithmic", "blocks", blocks),
                                .y = replay::percent_axis("of all references", 1),
                                .series = blocks});
-  if (times.front().points.empty()) return out;
+  const ordered_json& time = answer.at("reuse_ms");
+  if (time.is_null() || time.at("below").empty()) return out;
+  std::vector<chart_series> times{shares_below("references", time.at("below"), references)};
   return out + figure_of({.title = "Time since a block's last use",
                           .x = power_axis("fewer milliseconds than, logarithmic", "ms", times),
                           .y = replay::percent_axis("of all references", 1),

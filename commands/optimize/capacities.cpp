@@ -26,13 +26,9 @@ result<std::vector<std::uint32_t>> parse_points(std::string_view text, std::uint
   std::vector<std::uint32_t> all;
   if (text.empty()) return all;
   for (const std::string_view part : split(text, ',')) {
-    if (part == "0") {
-      all.push_back(0);
-      continue;
-    }
     if (part.starts_with("0:")) return refuse_zero(part);
-    const auto some = parse_capacities(part, block_bytes);
-    if (!some) return std::unexpected(some.error());
+    const auto some = parse_capacities(part, block_bytes, 0);
+    if (!some) return std::unexpected(some.error().in("--capacities"));
     all.insert(all.end(), some->begin(), some->end());
     if (all.size() > most_points) {
       return fail(error_code::invalid_argument, fmt::format("--capacities: over {} of them", most_points));

@@ -14,6 +14,7 @@
 #include "commands/optimize/cost_page.hpp"
 #include "commands/optimize/figures_text.hpp"
 #include "commands/optimize/refusal.hpp"
+#include "commands/optimize/time_checks.hpp"
 #include "commands/optimize/watched_work.hpp"
 #include "commands/optimize/water_level_options.hpp"
 #include "commands/replay/options.hpp"
@@ -166,6 +167,13 @@ struct cost_answer {
   std::vector<cost_point> points;
 };
 
+result<void> check_cost_times(const simulation::trace& requests, const cost_plan& plan) {
+  std::vector<std::string> policies;
+  for (const tier_choice& each : plan.tiers) policies.push_back(each.policy);
+  if (auto ok = check_policy_times(requests.has_times(), policies); !ok) return ok;
+  return check_arrivals(requests, plan.terms.speed);
+}
+
 result<cost_answer> measure_costs(const simulation::trace& requests, const cost_plan& plan,
                                   std::string_view capacities) {
   const std::uint64_t block_bytes = requests.block_tokens() * static_cast<std::uint64_t>(plan.cost.bytes_per_token);
@@ -294,6 +302,7 @@ exit_code run_cost(const cost_options& options) {
   if (auto ok = options.report.check(options.trace.path); !ok) return failed_with(ok.error());
   const auto read = options.trace.read();
   if (!read) return failed_with(read.error());
+  if (auto ok = check_cost_times(read->requests, *plan); !ok) return failed_with(ok.error());
   const auto answer = measure_costs(read->requests, *plan, options.capacities);
   if (!answer) return failed_with(answer.error());
   const ordered_json object = json_of_costs(*read, *answer, *plan);

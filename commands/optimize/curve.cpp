@@ -19,6 +19,7 @@
 #include "commands/optimize/duration_option.hpp"
 #include "commands/optimize/instances.hpp"
 #include "commands/optimize/refusal.hpp"
+#include "commands/optimize/time_checks.hpp"
 #include "commands/optimize/trace_summary.hpp"
 #include "commands/optimize/watched_work.hpp"
 #include "commands/optimize/water_level_options.hpp"
@@ -486,16 +487,18 @@ result<curve_request> parse(const curve_options& options) {
   return curve_request{std::move(*policies), std::move(*capacities), std::move(*quotas), {*lifetime, *levels}};
 }
 
-/// Refused: a trace in which no time passes.
-result<void> check_times(const trace& requests, const lifetime& lifetime) {
-  const auto all = requests.requests();
-  if (lifetime.ms == 0 || all.empty() || all.front().time_ms != all.back().time_ms) return {};
+/// Refused: a trace in which no time passes, where times decide.
+result<void> check_times(const trace& requests, const curve_request& request) {
+  std::vector<std::string> policies;
+  for (const policy_order& each : request.policies) policies.push_back(each.policy);
+  if (auto ok = check_policy_times(requests.has_times(), policies); !ok) return ok;
+  if (request.rules.lifetime.ms == 0 || requests.has_times()) return {};
   return refuse("--ttl: the requests of this trace have no times, or all the same one");
 }
 
 result<curve_answer> answer_of(const read_trace& read, curve_request request, const curve_options& options) {
   const trace& requests = read.requests;
-  if (auto ok = check_times(requests, request.rules.lifetime); !ok) return std::unexpected(ok.error());
+  if (auto ok = check_times(requests, request); !ok) return std::unexpected(ok.error());
   const auto warm_up =
       static_cast<std::size_t>(options.warm_up / 100 * static_cast<double>(requests.requests().size()));
   if (!request.quotas.empty()) {

@@ -139,12 +139,13 @@ std::string share_text(std::uint64_t part, std::uint64_t whole) {
   return percent(whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string reuse_text(const simulation::block_reuse& reuse, std::uint64_t references) {
+std::string reuse_text(const simulation::block_reuse& reuse, std::uint64_t references, bool has_times) {
   std::string text = fmt::format("REUSE: {} of {} references are a block's first one\n", reuse.cold, references);
   table distances({">OTHER BLOCKS BELOW", ">REFERENCES", ">SHARE"});
   for (const power_count& each : reuse.distances) {
     distances.add({std::to_string(each.limit), std::to_string(each.count), share_text(each.count, references)});
   }
+  if (!has_times) return text + distances.text();
   table times({">TIME BELOW", ">REFERENCES", ">SHARE"});
   for (const power_count& each : reuse.times) {
     times.add({ms_text(each.limit), std::to_string(each.count), share_text(each.count, references)});
@@ -237,7 +238,7 @@ void add_figures(ordered_json& object, const read_trace& read, const trace_figur
   object["reuse_ms"] = nullptr;
   if (reuse) {
     object["reuse_distance"] = {{"cold", reuse->cold}, {"below", powers_json(reuse->distances)}};
-    object["reuse_ms"] = {{"below", powers_json(reuse->times)}};
+    if (figures.has_times) object["reuse_ms"] = {{"below", powers_json(reuse->times)}};
   }
   object["frequency"] = ordered_json::array();
   for (const auto& each : figures.uses.frequency) {
@@ -252,7 +253,7 @@ void add_figures(ordered_json& object, const read_trace& read, const trace_figur
   object["turns"] = turns_json(figures);
   object["block_sizes"] = sizes_json(figures);
   object["ttl"] = ttls_json(figures);
-  if (form.has_windows) object["over_time"] = windows_json(read, figures, form);
+  if (form.has_windows) object["over_time"] = figures.has_times ? windows_json(read, figures, form) : nullptr;
   object["omitted"] = ordered_json::object();
   for (const omitted_figure& each : figures.omitted) object["omitted"][std::string(each.name)] = each.reason;
 }
@@ -262,14 +263,14 @@ std::string figures_text(const read_trace& read, const simulation::trace& reques
   std::string text =
       fmt::format("NO CAPACITY HELPS {} requests ({})\n\n", figures.helpless.requests, percent(figures.helpless.share));
   if (figures.engine) text += engine_text(*figures.engine, requests.tokens()) + "\n";
-  if (figures.reuse) text += reuse_text(*figures.reuse, requests.stream().size()) + "\n";
+  if (figures.reuse) text += reuse_text(*figures.reuse, requests.stream().size(), figures.has_times) + "\n";
   text += uses_text(figures.uses) + "\n";
   text += sharing_text(figures);
   if (figures.tree) text += tree_table(read, *figures.tree, form.top) + "\n";
   if (figures.turns) text += turns_text(*figures.turns) + "\n";
   if (figures.sizes) text += sizes_text(*figures.sizes, requests.tokens()) + "\n";
   if (figures.ttls) text += ttls_text(*figures.ttls, requests.tokens()) + "\n";
-  if (form.has_windows) text += windows_text(read, figures, form) + "\n";
+  if (form.has_windows && figures.has_times) text += windows_text(read, figures, form) + "\n";
   for (const omitted_figure& each : figures.omitted) text += fmt::format("without {}: {}\n", each.name, each.reason);
   return text;
 }

@@ -48,7 +48,7 @@ result<std::vector<instance_quota>> parse_quotas(std::string_view text) {
       return refuse_quota(ticked(part) + " is no quota; right is INSTANCE=BLOCKS, as in chat=60,code=150");
     }
     const std::string_view number = part.substr(equals + 1);
-    const auto blocks = number == "0" ? result<std::uint32_t>(0U) : parse_block_count(number);
+    const auto blocks = parse_block_count(number, 0, 0);
     if (!blocks) return std::unexpected(blocks.error().in("--quota"));
     quotas.push_back({.name = std::string(part.substr(0, equals)), .blocks = *blocks});
   }

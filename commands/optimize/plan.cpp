@@ -16,6 +16,7 @@
 #include "commands/optimize/cost_page.hpp"
 #include "commands/optimize/plan_answer.hpp"
 #include "commands/optimize/refusal.hpp"
+#include "commands/optimize/time_checks.hpp"
 #include "commands/optimize/watched_work.hpp"
 #include "commands/optimize/water_level_options.hpp"
 #include "commands/replay/options.hpp"
@@ -201,6 +202,14 @@ double span_of(const simulation::trace& requests, double speed) {
   return static_cast<double>(all.back().time_ms - all.front().time_ms) / ms_per_s / speed;
 }
 
+result<void> check_plan_times(std::span<const tier_choice> tiers, const simulation::trace& requests,
+                              const plan_task& task) {
+  std::vector<std::string> policies = task.space.policies;
+  for (const tier_choice& each : tiers) policies.push_back(each.policy);
+  if (auto ok = check_policy_times(requests.has_times(), policies); !ok) return ok;
+  return check_arrivals(requests, task.goal.speed);
+}
+
 /// All that depends on the trace.
 result<void> choose_sizes(const plan_options& options, std::span<const tier_choice> tiers,
                           const simulation::trace& requests, plan_task& task) {
@@ -222,7 +231,7 @@ result<void> choose_sizes(const plan_options& options, std::span<const tier_choi
     const auto text = range_text(options, tiers, tiers[i]);
     if (!text) return std::unexpected(text.error());
     const auto points = parse_points(*text, task.block_bytes);
-    if (!points) return std::unexpected(points.error().in("--capacities"));
+    if (!points) return std::unexpected(points.error());
     range.capacities = points->empty() ? doubled_points(std::max(1U, requests.distinct())) : *points;
     range.capacities.push_back(0);
     std::ranges::sort(range.capacities);
@@ -479,6 +488,7 @@ exit_code run_plan(const plan_options& options) {
   if (options.verify.is_wanted && !read->requests.stores_all()) {
     return failed_with(refuse("--verify is for traces whose requests store what they ask for: leave it out").error());
   }
+  if (auto good = check_plan_times(*tiers, read->requests, *task); !good) return failed_with(good.error());
   const auto answer = answer_of(read->requests, *task, is_for_cost && (options.refines || options.capacities.empty()));
   if (!answer) return failed_with(answer.error());
   return conclude(options, *read, *task, *answer);

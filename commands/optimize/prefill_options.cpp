@@ -68,6 +68,22 @@ result<void> add_parameters(const prefill_options& options, engine_figures& figu
   return {};
 }
 
+/// Options that other ones leave nothing to do.
+result<void> check_used(const prefill_options& options) {
+  if (!options.bytes_per_token.empty() && !options.kv_dtype.empty()) {
+    return refuse("--kv-dtype changes the bytes of a token, which --bytes-per-token gives: leave one of them out");
+  }
+  if (!options.bytes_per_token.empty() && options.ranks > 1) {
+    return refuse("--tensor-parallel changes the bytes of a token, which --bytes-per-token gives: leave one out");
+  }
+  if (options.active_parameters.empty() || !options.gpu.empty()) return {};
+  if (options.model.empty()) {
+    return refuse("--active-parameters is for the rate of --gpu, or the pivot of --model: give one of them, too");
+  }
+  if (options.pivot.empty()) return {};
+  return refuse("--active-parameters is for the pivot, which --attention-pivot gives: leave one of them out");
+}
+
 /// The figures of a model's shape, with the options that change them.
 result<void> add_model(const prefill_options& options, engine_figures& figures) {
   if (options.model.empty()) {
@@ -220,6 +236,7 @@ void prefill_options::add_to(CLI::App& command) {
 
 result<engine_figures> prefill_options::figures() const {
   engine_figures all;
+  if (auto good = check_used(*this); !good) return std::unexpected(good.error());
   for (const auto step : {&add_model, &add_given, &add_gpus, &add_rate}) {
     if (auto good = step(*this, all); !good) return std::unexpected(good.error());
   }

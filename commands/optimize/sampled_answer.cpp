@@ -14,6 +14,7 @@
 #include "commands/optimize/capacities.hpp"
 #include "commands/optimize/miniature_sweep.hpp"
 #include "commands/optimize/refusal.hpp"
+#include "commands/optimize/time_checks.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/table.hpp"
 #include "core/count_text.hpp"
@@ -125,14 +126,18 @@ result<sampled_answer> measure_lru(const trace_options& trace, std::size_t size,
   const std::uint64_t salt = mixed_bits(seed);
   sampled_curve curve({.salt = salt, .sampled = size});
   std::vector<std::uint64_t> drawn;
+  std::uint64_t first_ms = 0;
   // Keys that count up would spread more evenly over the places of a sample than a lot has it.
-  auto read = trace.stream([&](std::span<const std::uint64_t> chain, std::uint64_t /*time_ms*/) {
+  auto read = trace.stream([&](std::span<const std::uint64_t> chain, std::uint64_t time_ms) {
+    if (curve.requests() == 0) first_ms = time_ms;
+    answer.has_times |= curve.requests() > 0 && time_ms != first_ms;
     drawn.resize(chain.size());
     std::ranges::transform(chain, drawn.begin(), [&](std::uint64_t key) { return mixed_bits(key + salt); });
     curve.add(drawn);
   });
   if (!read) return std::unexpected(read.error());
   answer.read = std::move(*read);
+  answer.has_times |= answer.read.requests < 2;
   const hit_curve hits(curve, answer.read);
   answer.rate = curve.rate();
   answer.least = hits.least();
@@ -212,6 +217,7 @@ sweep_setup miniatures_of(const sample_request& request, const sampled_answer& l
 result<void> add_miniatures(const trace_options& trace, const sample_request& request, sampled_answer& answer) {
   const auto setup = miniatures_of(request, answer);
   if (setup.policies.empty()) return {};
+  if (auto ok = check_policy_times(answer.has_times, request.policies); !ok) return ok;
   if (auto ok = miniature_sweep::check_room(setup); !ok) return ok;
   miniature_sweep sweep(setup);
   const auto read = trace.stream_again(

@@ -43,6 +43,7 @@ struct sampled_share {
 
 struct sampled_answer {
   replay::streamed_trace read;
+  bool has_times = false;   ///< time passes in it
   std::size_t sampled = 0;  ///< blocks of the sample at most
   std::uint64_t seed = 0;
   double rate = 0;               ///< of the sample

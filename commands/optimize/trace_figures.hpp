@@ -16,6 +16,7 @@ struct figure_choice {
   std::uint64_t window_ms = 0;            ///< 0: nothing over time
   std::optional<std::uint32_t> capacity;  ///< none: a quarter of the distinct blocks
   bool instances_share = false;           ///< equal keys are equal blocks
+  bool has_times = true;                  ///< of the whole trace: time passes in it
 };
 
 /// An analysis that does not hold.
@@ -25,7 +26,8 @@ struct omitted_figure {
 };
 
 struct trace_figures {
-  std::optional<simulation::block_reuse> reuse;
+  bool has_times = true;                         ///< else no figure of times is one
+  std::optional<simulation::block_reuse> reuse;  ///< its times only with times
   simulation::block_uses uses;
   simulation::helpless_requests helpless;
   std::optional<simulation::engine_hits> engine;

@@ -30,6 +30,14 @@ result<double> parse_factor(std::string_view text) {
   return factor;
 }
 
+/// Bytes are offered where they are known of a block.
+std::string wrong_count_text(std::string_view text, std::uint64_t block_bytes, std::uint64_t least) {
+  const bool is_size = block_bytes == 0 && text.ends_with("iB");
+  return fmt::format("`{}` is {}; right are {} to {}, with k or M (64k is 64,000){}", text,
+                     is_size ? "a size, and the bytes of a block are not known here" : "no number of blocks", least,
+                     most_blocks, block_bytes == 0 ? "" : ", or bytes as in 2GiB");
+}
+
 result<std::vector<std::uint32_t>> capacities_from(std::string_view first, std::string_view last, std::string_view step,
                                                    std::uint64_t block_bytes) {
   const auto from = parse_block_count(first, block_bytes);
@@ -70,7 +78,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-result<std::uint32_t> parse_block_count(std::string_view text, std::uint64_t block_bytes) {
+result<std::uint32_t> parse_block_count(std::string_view text, std::uint64_t block_bytes, std::uint64_t least) {
   if (block_bytes != 0 && text.ends_with("iB")) {
     const auto bytes = parse_bytes(text);
     if (!bytes) return std::unexpected(bytes.error());
@@ -84,21 +92,19 @@ result<std::uint32_t> parse_block_count(std::string_view text, std::uint64_t blo
   const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
   const std::uint64_t scale = unit == "k" ? 1'000 : unit == "M" ? 1'000'000 : 1;
-  const bool sound = bad == std::errc() && (unit.empty() || scale != 1) && number > 0 && number <= most_blocks / scale;
-  if (!sound) {
-    return refuse(
-        fmt::format("`{}` is no number of blocks; right are 1 to {}, with k or M (64k is 64,000), or bytes as in 2GiB",
-                    text, most_blocks));
-  }
+  const bool sound =
+      bad == std::errc() && (unit.empty() || scale != 1) && number >= least && number <= most_blocks / scale;
+  if (!sound) return refuse(wrong_count_text(text, block_bytes, least));
   return static_cast<std::uint32_t>(number * scale);
 }
 
-result<std::vector<std::uint32_t>> parse_capacities(std::string_view text, std::uint64_t block_bytes) {
+result<std::vector<std::uint32_t>> parse_capacities(std::string_view text, std::uint64_t block_bytes,
+                                                    std::uint64_t least) {
   if (const auto range = split(text, ':'); range.size() == 3)
     return capacities_from(range[0], range[1], range[2], block_bytes);
   std::vector<std::uint32_t> all;
   for (const std::string_view part : split(text, ',')) {
-    const auto count = parse_block_count(part, block_bytes);
+    const auto count = parse_block_count(part, block_bytes, least);
     if (!count) return std::unexpected(count.error());
     all.push_back(*count);
   }

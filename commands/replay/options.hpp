@@ -13,12 +13,15 @@
 
 namespace cenote {
 
-/// A number of blocks: 1 to 2^31, with k for thousands or M for millions ("64k"), or, where the size of a block is not
-/// 0, the bytes that they take ("2GiB").
-[[nodiscard]] result<std::uint32_t> parse_block_count(std::string_view text, std::uint64_t block_bytes = 0);
+/// A number of blocks: `least` to 2^31, with k for thousands or M for millions ("64k"), or, where the size of a block
+/// is not 0, the bytes that they take ("2GiB").
+[[nodiscard]] result<std::uint32_t> parse_block_count(std::string_view text, std::uint64_t block_bytes = 0,
+                                                      std::uint64_t least = 1);
 
-/// "1k:256k:2x" (from 1k to at most 256k, doubling), "1k:5k:1k" (in steps of 1k), or a list "1k,3k,500".
-[[nodiscard]] result<std::vector<std::uint32_t>> parse_capacities(std::string_view text, std::uint64_t block_bytes = 0);
+/// "1k:256k:2x" (from 1k to at most 256k, doubling), "1k:5k:1k" (in steps of 1k), or a list "1k,3k,500"
+/// of at least `least` blocks each.
+[[nodiscard]] result<std::vector<std::uint32_t>> parse_capacities(std::string_view text, std::uint64_t block_bytes = 0,
+                                                                  std::uint64_t least = 1);
 
 struct named_tier {
   std::string name;

@@ -50,6 +50,7 @@ class forward_clock {
     return latest_;
   }
   [[nodiscard]] std::uint64_t latest() const noexcept { return latest_; }
+  [[nodiscard]] bool is_since_1970() const noexcept { return start_us_.value_or(0) != 0; }
 
  private:
   std::optional<std::uint64_t> start_us_;
@@ -74,6 +75,7 @@ class line_stream {
     if (auto ok = lines_.read(**from, [&] { return take(); }); !ok) return std::unexpected(ok.error());
     if (auto ok = lines_.judge(out_.requests); !ok) return std::unexpected(ok.error());
     note_untimed();
+    note_rate();
     const formats::line_requests& read = lines_.requests();
     out_.format = lines_.format()->name;
     out_.block_tokens = read.block_tokens;
@@ -131,7 +133,23 @@ class line_stream {
     if (request.source == line_request::time_source::none) return clock_.latest();
     if (usual_ == nullptr) usual_ = &usual_scale(request);
     if (request.unit == time_unit::automatic && is_guessed_) check_guess(request);
-    return clock_.advance(microseconds_of(request, *usual_));
+    const std::uint64_t time_ms = clock_.advance(microseconds_of(request, *usual_));
+    if (!guessed_.add(request) || guessed_.requests > 1) return time_ms;
+    first_guessed_ = request.line;
+    first_ms_ = time_ms;
+    return time_ms;
+  }
+
+  /// Whether the times are milliseconds for no other reason than that these are usual.
+  [[nodiscard]] bool is_usual() const {
+    return is_guessed_ && usual_->unit == time_unit::milliseconds && !clock_.is_since_1970();
+  }
+
+  void note_rate() {
+    if (!is_usual()) return;
+    constexpr double ms_per_s = 1e3;
+    guessed_.seconds = static_cast<double>(clock_.latest() - first_ms_) / ms_per_s;
+    if (auto text = guessed_.remark()) lines_.complaints().note("rate", first_guessed_, std::move(*text));
   }
 
   const time_scale& usual_scale(const line_request& request) {
@@ -169,6 +187,9 @@ class line_stream {
   const time_scale* usual_ = nullptr;  ///< of times; known at the first one
   bool is_guessed_ = false;
   forward_clock clock_;
+  guessed_times guessed_;
+  std::uint64_t first_guessed_ = 0;  ///< its line
+  std::uint64_t first_ms_ = 0;       ///< … and its time
   bool is_timed_ = false;            ///< a request has a time
   std::uint64_t first_untimed_ = 0;  ///< its line
   time_unit unit_ = time_unit::automatic;

@@ -1,7 +1,9 @@
 // The units in which traces have their times.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +28,19 @@ struct time_scale {
 [[nodiscard]] const time_scale* scale_since_1970(double time) noexcept;
 /// The remark on times that are taken as since 1970 though nothing gives their unit.
 [[nodiscard]] std::string since_1970_remark(const time_scale& guessed);
+
+/// Requests with times whose unit nothing gives, taken as milliseconds.
+struct guessed_times {
+  std::uint64_t requests = 0;
+  double seconds = 0;          ///< from the first one to the last
+  bool has_fractions = false;  ///< of a millisecond
+
+  /// Adds a request, if the unit of its time is such a one. Returns whether it is.
+  bool add(const formats::line_request& request) noexcept;
+  /// The remark on a rate that recorded requests rarely have.
+  [[nodiscard]] std::optional<std::string> remark() const;
+};
+
 /// By the option, or else by the format, if there is one; else automatic.
 [[nodiscard]] time_unit given_unit(time_unit option, const formats::format* format) noexcept;
 /// The request's time, where it has one; `usual` counts where its line has no unit of its own.

@@ -23,9 +23,7 @@ namespace {
 constexpr double hour_us = 3.6e9;
 constexpr std::uint64_t largest_us = 400'000'000'000'000;  // tenths of a second in 32 bits: over twelve years
 constexpr std::size_t few = 10;                            // too few requests for a usual rate
-constexpr std::size_t many = 1'000;                        // …
 constexpr double outlier_gap = 10;                         // times the span of all others
-constexpr double densest = 1'000;                          // requests a second that somebody may have recorded
 constexpr double us_per_s = 1e6;
 
 using raw_request = formats::line_request;
@@ -179,20 +177,11 @@ class reader {
   }
 
   void judge_rate() {
-    if (requests_.size() < few || is_given() || is_absolute_) return;
-    const double span = static_cast<double>(requests_.back().time_us - requests_.front().time_us) / us_per_s;
-    const auto count = static_cast<double>(requests_.size());
-    const std::uint64_t line = requests_.front().line;
-    if (requests_.size() >= many && span > 0 && count / span > densest) {
-      note("dense", line,
-           fmt::format("{} requests in {:.1f} s: if `timestamp` counts seconds, say --time-unit s", requests_.size(),
-                       span));
-    } else if (span / count > 3600) {
-      note("thin", line,
-           fmt::format("one request in {:.1f} hours: if `timestamp` counts microseconds or nanoseconds, say "
-                       "--time-unit us or ns",
-                       span / count / 3600));
-    }
+    if (requests_.empty() || is_given() || is_absolute_) return;
+    replay::guessed_times times;
+    for (const raw_request& each : requests_) times.add(each);
+    times.seconds = static_cast<double>(requests_.back().time_us - requests_.front().time_us) / us_per_s;
+    if (auto text = times.remark()) note("rate", requests_.front().line, std::move(*text));
   }
 
   // ---- the end

@@ -30,10 +30,14 @@ constexpr std::uint64_t id_bytes = 28;
 constexpr std::uint64_t request_bytes =
     sizeof(formats::line_request) + sizeof(simulation::trace::arrival) + sizeof(simulation::trace::entry);
 
-std::string unknown_format_text() {
+std::string unknown_format_text(const element& object) {
   std::string names;
   for (const auto& each : formats::table()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
-  return fmt::format("this is a line of no format that is known; --format is one of {}", names);
+  const bool has_ids = !formats::present_name(object, formats::id_names).empty();
+  return fmt::format("{}; --format is one of {}",
+                     has_ids ? "this is a line of no format that is known"
+                             : "`hash_ids` is missing, and nothing else here tells a format",
+                     names);
 }
 
 /// Whether it is the first line of a `.ctrace`, without its end.
@@ -249,7 +253,7 @@ bool trace_lines::parse_json(std::string_view line, std::uint64_t number) {
   const bool is_first = !reader_;
   if (is_first) {
     const formats::format* recognized = formats::recognize(object);
-    if (recognized == nullptr) return complaints_.add("no format", number, unknown_format_text());
+    if (recognized == nullptr) return complaints_.add("no format", number, unknown_format_text(object));
     open(*recognized);
   }
   const bool has_size = read_.has_block_tokens;

@@ -158,7 +158,7 @@ def plan(trace: _Item, *, timeout: float | None = None, **options: Option) -> An
 
 
 def rank(*traces: _Item, timeout: float | None = None, **options: Option) -> Answer:
-    """The services that gain most from each GiB, and from each unit of money."""
+    """The services that gain most from each GiB, and their parts of one budget of bytes. Knows no prices."""
     return _run("rank", traces, timeout, options)
 
 

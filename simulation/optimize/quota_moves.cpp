@@ -63,8 +63,9 @@ std::optional<hit_change> change_of(const quota_group& group, double quota) {
 std::optional<quota_move> quota_moves::decide(std::span<const quota_group> groups) {
   ++interval_;
   measure(groups);
+  if (auto home = end_excursion(groups)) return home;
   if (auto back = end_trial(groups)) return back;
-  if (!found_share()) return std::nullopt;
+  if (!found_share() || interval_ < rest_until_) return std::nullopt;
   auto move = best_move(groups);
   if (move) begin_step(groups, *move);
   return move;
@@ -93,6 +94,79 @@ std::optional<double> quota_moves::found_share() const {
   return hits / requested;
 }
 
+/// The share of all tokens that the curves promise above that at home.
+double promised_above(std::span<const quota_group> groups, const std::map<std::string, std::uint64_t>& home) {
+  double less = 0;
+  double tokens = 0;
+  for (const quota_group& each : groups) {
+    const auto change = change_of(each, static_cast<double>(home.at(each.name)));
+    less += change ? change->tokens : 0;
+    for (const auto& member : each.members) tokens += member.tokens;
+  }
+  return tokens > 0 ? -less / tokens : 0;
+}
+
+/// The way home, where the quotas here have cost more than they may. Another hand's quotas are a new home.
+std::optional<quota_move> quota_moves::end_excursion(std::span<const quota_group> groups) {
+  if (!excursion_) return std::nullopt;
+  for (const quota_group& each : groups) {
+    const auto [place, is_new] = excursion_->present.emplace(each.name, each.quota);
+    if (is_new) excursion_->home[each.name] = each.quota;
+    if (place->second == each.quota) continue;
+    excursion_.reset();
+    return std::nullopt;
+  }
+  if (excursion_->present.size() == groups.size()) add_credit(groups);
+  if (!excursion_->is_over && excursion_->credit >= -most_loss) return std::nullopt;
+  return step_home(groups);
+}
+
+/// By what is found and by what the curves promise, whichever is less: a load that is easier than the one at home hides
+/// a loss from the one, and curves lag behind.
+void quota_moves::add_credit(std::span<const quota_group> groups) {
+  double requested = 0;
+  double hits = 0;
+  for (const quota_group& each : groups) {
+    requested += static_cast<double>(each.requested);
+    hits += static_cast<double>(each.hits);
+  }
+  if (requested == 0) return;
+  const double above = std::min(hits / requested - excursion_->baseline, promised_above(groups, excursion_->home));
+  excursion_->credit = std::min(excursion_->credit + above, most_credit);
+  excursion_->sum += above;
+  excursion_->intervals += 1;
+}
+
+/// From the group that has most above its quota at home to the one that lacks most of it. At home there is a rest.
+std::optional<quota_move> quota_moves::step_home(std::span<const quota_group> groups) {
+  const auto surplus = [&](const quota_group& each) {
+    return static_cast<double>(each.quota) - static_cast<double>(excursion_->home.at(each.name));
+  };
+  const auto [taker, giver] = std::ranges::minmax_element(groups, {}, surplus);
+  const double bytes = std::max(0.0, std::min(surplus(*giver), -surplus(*taker)));
+  const quota_move move{.giver = giver->name,
+                        .taker = taker->name,
+                        .bytes = static_cast<std::uint64_t>(bytes),
+                        .is_undone = true,
+                        .baseline = excursion_->baseline,
+                        .measured = excursion_->baseline + excursion_->sum / std::max(excursion_->intervals, 1.0)};
+  trial_.reset();
+  measured_.clear();  // measurements with other quotas are no baseline
+  note_step(move);
+  excursion_->is_over = true;
+  if (excursion_->present != excursion_->home && move.bytes > 0) return move;
+  failures_ = excursion_->sum < 0 ? std::min(failures_ + 1, most_failures) : 0;
+  if (failures_ > 0) rest_until_ = interval_ + (rest_intervals << (failures_ - 1));
+  excursion_.reset();
+  return move;
+}
+
+void quota_moves::note_step(const quota_move& move) {
+  if (!excursion_) return;
+  excursion_->present[move.giver] -= move.bytes;
+  excursion_->present[move.taker] += move.bytes;
+}
+
 /// The way back, where a trial that ends has cost hits. A trial whose quotas another hand has changed is over.
 std::optional<quota_move> quota_moves::end_trial(std::span<const quota_group> groups) {
   if (!trial_) return std::nullopt;
@@ -108,12 +182,14 @@ std::optional<quota_move> quota_moves::end_trial(std::span<const quota_group> gr
   if (!is_intact || !measured || *measured >= ended.baseline - most_fall) return std::nullopt;
   rests_[ended.direction] = interval_ + rest_intervals;
   measured_.clear();  // as above
-  return quota_move{.giver = ended.direction.second,
-                    .taker = ended.direction.first,
-                    .bytes = std::min(ended.bytes, room_between(*taker, *giver)),
-                    .is_undone = true,
-                    .baseline = ended.baseline,
-                    .measured = *measured};
+  const quota_move move{.giver = ended.direction.second,
+                        .taker = ended.direction.first,
+                        .bytes = std::min(ended.bytes, room_between(*taker, *giver)),
+                        .is_undone = true,
+                        .baseline = ended.baseline,
+                        .measured = *measured};
+  note_step(move);
+  return move;
 }
 
 std::optional<quota_move> quota_moves::best_move(std::span<const quota_group> groups) const {
@@ -152,7 +228,7 @@ std::optional<quota_move> quota_moves::best_move(std::span<const quota_group> gr
   return best;
 }
 
-/// A step of the move, and the trial that it is part of.
+/// A step of the move, and the trial and the excursion that it is part of.
 void quota_moves::begin_step(std::span<const quota_group> groups, quota_move& move) {
   const quota_group& giver = *find(groups, move.giver);
   const quota_group& taker = *find(groups, move.taker);
@@ -165,6 +241,13 @@ void quota_moves::begin_step(std::span<const quota_group> groups, quota_move& mo
                    .taker_quota = 0,
                    .baseline = *found_share()};
   }
+  if (!excursion_) {
+    excursion_.emplace();
+    excursion_->baseline = *found_share();
+    for (const quota_group& each : groups) excursion_->home[each.name] = each.quota;
+    excursion_->present = excursion_->home;
+  }
+  note_step(move);
   trial_->bytes += move.bytes;
   trial_->giver_quota = giver.quota - move.bytes;
   trial_->taker_quota = taker.quota + move.bytes;

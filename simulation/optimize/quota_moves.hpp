@@ -50,11 +50,20 @@ struct quota_move {
 /// that were found has fallen by more than half a point over these, they go back, and the pair rests for sixty
 /// intervals. Quotas stay within their limits, and their sum stays. Nothing moves before ten intervals with requests
 /// were measured. Not thread-safe.
+///
+/// From the first step on there is an account against the quotas before it, those at home: the share of tokens that is
+/// found above that at home, or that the curves promise if that is less, interval by interval. Where the account is
+/// five points below 0, all goes home at once. If the whole excursion has cost hits, nothing moves for sixty intervals,
+/// twice as long after each further one: a load that turns as soon as quotas have followed it costs little more than
+/// that. What counts in favour is bounded by ten points, so that good times cover no long bad ones.
 class quota_moves {
  public:
   static constexpr std::size_t trial_intervals = 10;
   static constexpr std::size_t rest_intervals = 60;
   static constexpr double most_fall = 0.005;
+  static constexpr double most_loss = most_fall * trial_intervals;
+  static constexpr double most_credit = 2 * most_loss;
+  static constexpr unsigned most_failures = 7;  ///< a rest of 3,840 intervals
 
   /// Groups are known by their names; those without limits must not be given.
   [[nodiscard]] std::optional<quota_move> decide(std::span<const quota_group> groups);
@@ -69,8 +78,23 @@ class quota_moves {
     double baseline = 0;                             ///< share of tokens found
   };
 
+  /// The time with other quotas than at home.
+  struct excursion {
+    std::map<std::string, std::uint64_t> home;     ///< quotas before the first step
+    std::map<std::string, std::uint64_t> present;  ///< … and after the latest
+    double baseline = 0;                           ///< share of tokens that was found at home
+    double credit = 0;                             ///< the account, most_credit at most
+    double sum = 0;                                ///< … without a bound
+    double intervals = 0;                          ///< of the account
+    bool is_over = false;                          ///< on the way home
+  };
+
   void measure(std::span<const quota_group> groups);
   [[nodiscard]] std::optional<double> found_share() const;
+  [[nodiscard]] std::optional<quota_move> end_excursion(std::span<const quota_group> groups);
+  void add_credit(std::span<const quota_group> groups);
+  [[nodiscard]] std::optional<quota_move> step_home(std::span<const quota_group> groups);
+  void note_step(const quota_move& move);
   [[nodiscard]] std::optional<quota_move> end_trial(std::span<const quota_group> groups);
   [[nodiscard]] std::optional<quota_move> best_move(std::span<const quota_group> groups) const;
   void begin_step(std::span<const quota_group> groups, quota_move& move);
@@ -78,6 +102,9 @@ class quota_moves {
   std::uint64_t interval_ = 0;
   std::deque<std::pair<std::uint64_t, std::uint64_t>> measured_;  ///< asked and found, of the latest with requests
   std::optional<trial> trial_;
+  std::optional<excursion> excursion_;
+  std::uint64_t rest_until_ = 0;         ///< of all pairs
+  unsigned failures_ = 0;                ///< excursions in a row that have cost hits
   std::map<pair, std::uint64_t> rests_;  ///< until when
 };
 

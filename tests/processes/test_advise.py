@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import random
 import signal
 import subprocess
@@ -64,6 +66,7 @@ def test_the_curve_of_a_running_node_is_that_of_the_requests_that_it_served(star
     assert (group["requests"], optimize["dropped"]) == (REQUESTS, 0)
     points = {each["capacity"]: each for each in group["points"]}
     assert len(points) > 8
+    assert max(points) == pytest.approx(4 * group["capacity_now"], rel=0.01)  # all of what the table shows
     exact = exact_misses(trace, list(points))
     for capacity, point in points.items():
         apart = abs(point["miss_ratio"] - exact[capacity])
@@ -83,6 +86,7 @@ def test_the_curve_of_a_running_node_is_that_of_the_requests_that_it_served(star
     assert text.returncode == 0
     assert f"{REQUESTS} requests" in text.stdout
     assert "1.00" in text.stdout
+    assert "4.00" in text.stdout
 
 
 @pytest.mark.parametrize(("mode", "groups"), [("watch", 0), ("watch_all", 1)])
@@ -118,7 +122,29 @@ def test_with_watch_it_is_printed_again_until_it_is_interrupted(start_node: Star
     assert [json.loads(line) for line in lines] == [{"groups": []}] * 2
 
 
-def test_without_a_node_there_is_one_line(tmp_path: Path) -> None:
-    ended = run_cenote("optimize", "advise", "--socket", tmp_path / "none.sock")
+def watched(node: Node, stdout: int) -> subprocess.Popen[bytes]:
+    words = [str(BINARY), "optimize", "advise", "--watch", "--socket", str(node.socket)]
+    return subprocess.Popen(words, stdout=stdout, env=node_environment())
+
+
+def test_only_a_terminal_is_cleared_between_two_looks(start_node: StartNode) -> None:
+    node = start_node(capacity="16MiB")
+    reader, writer = os.pipe()
+    leader, terminal = pty.openpty()
+    with watched(node, writer) as piped, watched(node, terminal) as shown:
+        os.close(writer)
+        os.close(terminal)
+        assert os.read(reader, 9) == b"no instan"
+        assert os.read(leader, 9).startswith(b"\x1b[H\x1b[2J")
+        for process in (piped, shown):
+            process.send_signal(signal.SIGINT)
+            assert process.wait() == 0
+    os.close(reader)
+    os.close(leader)
+
+
+@pytest.mark.parametrize("flags", [(), ("--watch",)])
+def test_without_a_node_there_is_one_line(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    ended = run_cenote("optimize", "advise", *flags, "--socket", tmp_path / "none.sock")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.count("\n") == 1

@@ -226,6 +226,17 @@ def test_water_levels_of_a_quota_are_those_of_its_own_cache() -> None:
     assert points(halved)[0][1] < points(whole)[0][1]
 
 
+def test_wrong_capacities_are_told_what_is_right_here() -> None:
+    trace = TRACES / "mooncake.jsonl"
+    ended = run_cenote("optimize", "curve", trace, "--capacities", "x")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--capacities: `x` is no number of blocks; right are 0 to 2147483648, with k or M" in ended.stderr
+    ended = run_cenote("optimize", "curve", trace, "--capacities", "2GiB")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "the bytes of a block are not known here" in ended.stderr
+    assert "or bytes" not in ended.stderr
+
+
 @pytest.mark.parametrize(
     "levels", ["97", "97%", "94%:97%", "100%:90%", "97%:0%", "97%:94%:0", "97%:94%:1:1", "-1%:-2%", "nan%:1%", "97%:"]
 )

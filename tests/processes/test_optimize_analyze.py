@@ -431,6 +431,22 @@ def test_a_time_to_live_goes_with_what_it_means_something_for(tmp_path: Path) ->
     assert "no times" in refused("curve", timeless, "--ttl", "1s")
 
 
+def test_what_times_say_is_omitted_of_a_trace_without_them(tmp_path: Path) -> None:
+    timeless, page = tmp_path / "timeless.jsonl", tmp_path / "page.html"
+    lines = [{"instance_id": "ab"[i % 2], "keys": [1, 2, i // 2 + 3], "timestamp_us": 7} for i in range(8)]
+    timeless.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    answer = analyze(timeless, "--over-time", "1s", "--by-instance", "--report", page)
+    for part in (answer, *answer["by_instance"]):
+        for name in ("reuse_ms", "turns", "ttl", "over_time"):
+            assert part[name] is None
+            assert "`timestamp`" in part["omitted"][name]
+        assert part["reuse_distance"]["below"]
+    assert "Reuse distance" in page.read_text()
+    ended = run_cenote("optimize", "analyze", timeless, "--over-time", "1s")
+    assert "without ttl: `timestamp` is missing" in ended.stdout
+    assert not any(heading in ended.stdout for heading in ("TIME BELOW", "OVER TIME", "TTL"))
+
+
 @pytest.mark.parametrize("share", ["10", "95%", "-1%", "%"])
 def test_a_warm_up_is_a_share_that_leaves_something(share: str) -> None:
     refused("curve", TRACES / "mooncake.jsonl", f"--warm-up={share}")

@@ -31,6 +31,14 @@ def cost(trace: Path, *arguments: str | Path) -> dict[str, Any]:
     return answer_of("cost", trace, "--block-tokens", str(SIZE), *ENGINE, *arguments)
 
 
+@pytest.fixture
+def timeless(tmp_path: Path) -> Path:
+    trace = tmp_path / "timeless.jsonl"
+    lines = [{"input_length": 64, "output_length": 1, "hash_ids": [1, 2, 3, i // 2 + 4]} for i in range(12)]
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return trace
+
+
 def prefill(cached: int, tokens: int) -> float:
     return ((tokens - cached) + (tokens**2 - cached**2) / (2 * PIVOT)) / RATE
 
@@ -249,6 +257,14 @@ def test_calibrating_gives_the_engine_that_was_measured(tmp_path: Path) -> None:
         ("model", ("--model", "deepseek-v3", *DRAM), "a rate of prefill is missing"),
         ("model", ("--model", "deepseek-v3", "--prefill", "1@1", "--gpu", "h20"), "two rates"),
         ("model", ("--model", "deepseek-v3", "--gpus", "8"), "--gpu"),
+        ("model", ("--model", "llama-3-8b", "--bytes-per-token", "9", "--kv-dtype", "fp8"), "leave one of them out"),
+        ("model", ("--model", "llama-3-8b", "--bytes-per-token", "9", "--tensor-parallel", "2"), "leave one out"),
+        ("model", ("--bytes-per-token", "9", "--active-parameters", "1e9", "--prefill", "1@1"), "the rate of --gpu"),
+        (
+            "model",
+            ("--model", "llama-3-8b", "--active-parameters", "1e9", "--attention-pivot", "off", "--prefill", "1@1"),
+            "--attention-pivot gives",
+        ),
         ("model", ("--model", "none"), "deepseek-v3"),
         ("model", ("--model", "llama-3-8b", "--decode", "1:1"), "--decode: give --gpu"),
         ("model", ("--model", "llama-3-8b", "--gpu", "h100", "--decode", "0:1"), "SEQUENCES:CONTEXT"),
@@ -287,6 +303,32 @@ def test_a_wrong_command_line_ends_with_2(command: str, arguments: tuple[str, ..
     ended = run_cenote("optimize", command, *trace, *arguments)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert message in ended.stderr
+
+
+def test_waits_of_a_trace_without_times_are_refused_unless_all_come_at_once(timeless: Path) -> None:
+    tier = ("--block-tokens", "16", *ENGINE, *DRAM)
+    for arguments in ((), ("--slo", "ttft_p90=1s"), ("--speed", "10x")):
+        ended = run_cenote("optimize", "cost", timeless, *tier, *arguments)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert "`timestamp` is missing" in ended.stderr
+        assert "--speed max" in ended.stderr
+    assert answer_of("cost", timeless, *tier, "--speed", "max")["points"]
+
+
+def test_a_policy_that_goes_by_times_is_refused_without_them(timeless: Path) -> None:
+    of_tier = (*ENGINE, "--tier", "dram:0.5ms:20GB/s::tblru", "--speed", "max")
+    listed = (*ENGINE, *DRAM, "--policies", "lru,tblru", "--speed", "max", "--objective", "hits")
+    sampled = ("--sample", "--policies", "lru,tblru")
+    for command, arguments in (
+        ("curve", sampled[1:]),
+        ("curve", sampled),
+        ("cost", of_tier),
+        ("plan", of_tier + listed[-2:]),
+        ("plan", listed),
+    ):
+        ended = run_cenote("optimize", command, timeless, "--block-tokens", "16", *arguments)
+        assert (ended.returncode, ended.stdout) == (1, ""), (command, arguments, ended.stderr)
+        assert "tblru goes by the times between requests, and `timestamp` is missing" in ended.stderr
 
 
 @with_cases

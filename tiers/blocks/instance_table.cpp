@@ -60,7 +60,7 @@ result<void> instance_table::check_fits(const instance_spec& spec) const {
   return {};
 }
 
-/// As long as there are not too many.
+/// As long as there are not too many. The instance is in the table, as its blocks bound what is usable.
 void instance_table::set_watch(pool& group) {
   if (state_.options.watch == request_watch::none) return;
   const auto is_watched = [](const auto& each) { return each.second->pools.front()->watched_room != 0; };
@@ -88,12 +88,12 @@ instance& instance_table::make_instance(instance_number number, const instance_s
     order_.equip(*group);
     made->pools.push_back(std::move(group));
   }
-  set_watch(*made->pools.front());
   instance& kept = *made;
   if (state_.options.has_lower()) unbound_.push_back(number);
   state_.records.note_instance(number);
   state_.by_id.emplace(spec.id, &kept);
   state_.instances.emplace(number, std::move(made));
+  set_watch(*kept.pools.front());
   return kept;
 }
 

@@ -49,6 +49,17 @@ BOOST_AUTO_TEST_CASE(capacities_may_be_bytes) {
   BOOST_TEST(!parse_capacities("1GiB").has_value());
 }
 
+BOOST_AUTO_TEST_CASE(a_wrong_number_of_blocks_is_refused_with_what_is_right_there) {
+  BOOST_TEST(parse_capacities("x").error().message().contains("right are 1 to 2147483648"));
+  BOOST_TEST(parse_capacities("x", 0, 0).error().message().contains("right are 0 to 2147483648"));
+  BOOST_TEST(*parse_capacities("0,5", 0, 0) == (counts{0, 5}));
+  BOOST_TEST(parse_capacities("x", 4096).error().message().contains("or bytes as in 2GiB"));
+  for (const std::string_view wrong : {"x", "2GiB"}) {
+    BOOST_TEST(!parse_capacities(wrong).error().message().contains("or bytes"), wrong);
+  }
+  BOOST_TEST(parse_capacities("2GiB").error().message().contains("the bytes of a block are not known here"));
+}
+
 BOOST_AUTO_TEST_CASE(what_is_said_of_tiers_is_said_of_all_or_by_name) {
   const auto tiers = *parse_tiers("dram=1,nvme=2,remote=3");
   const auto below = std::span(tiers).subspan(1);
@@ -145,6 +156,42 @@ BOOST_AUTO_TEST_CASE(a_unit_that_was_given_is_taken) {
   BOOST_TEST(read.warnings.empty());
 }
 
+namespace {
+
+/// The remarks on so many requests, each so long behind the one before.
+std::vector<std::string> remarks_on(int requests, double distance, const trace_reading& reading = {}) {
+  std::string text;
+  for (int i = 0; i < requests; ++i) text += line_of(fmt::format("{}", i * distance));
+  return read_text(text, reading).warnings;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rate_that_looks_like_another_unit_is_doubted_in_short_traces_too) {
+  for (const auto& [requests, distance] : {std::pair(40, 0.5), std::pair(40, 1.0), std::pair(40, 12.5),
+                                           std::pair(40, 9.0), std::pair(1'200, 0.5), std::pair(1'200, 60.5)}) {
+    const auto remarks = remarks_on(requests, distance);
+    BOOST_REQUIRE(remarks.size() == 1U);
+    BOOST_TEST(remarks[0].contains("if `timestamp` counts seconds, say --time-unit s"), distance);
+  }
+  const auto thin = remarks_on(40, 1e7);
+  BOOST_REQUIRE(thin.size() == 1U);
+  BOOST_TEST(thin[0].contains("--time-unit us or ns"));
+  for (const auto& [requests, distance] :
+       {std::pair(9, 0.5), std::pair(40, 20.0), std::pair(40, 150.5), std::pair(1'200, 2.0), std::pair(40, 0.0)}) {
+    BOOST_TEST(remarks_on(requests, distance).empty(), distance);
+  }
+  BOOST_TEST(remarks_on(40, 0.5, {.unit = time_unit::milliseconds}).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_unit_that_a_members_name_gives_is_not_doubted) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) {
+    text += fmt::format("{{\"timestamp_ms\": {}, \"input_length\": 512, \"hash_ids\": [{}]}}\n", i, i);
+  }
+  BOOST_TEST(read_text(text).warnings.empty());
+}
+
 BOOST_AUTO_TEST_CASE(a_turn_comes_its_delay_behind_the_one_before) {
   const auto turn = [](std::string_view session, std::string_view time, std::uint64_t id) {
     return fmt::format("{{\"session_id\": \"{}\", {}, \"input_length\": 512, \"hash_ids\": [{}]}}\n", session, time,
@@ -207,7 +254,7 @@ BOOST_AUTO_TEST_CASE(bad_lines_among_the_first_ones_do_not_decide_on_the_tokens_
 
 BOOST_AUTO_TEST_CASE(what_a_bad_line_has_is_not_taken_for_all_others) {
   std::string good;
-  for (int i = 0; i < 30; ++i) good += line_of(std::to_string(i), 100 + static_cast<std::uint64_t>(i));
+  for (int i = 0; i < 30; ++i) good += line_of(std::to_string(100 * i), 100 + static_cast<std::uint64_t>(i));
   for (const std::string_view bad : {R"({"block_size": 1, "hash_ids": [1]})",
                                      R"({"timestamp": 1, "block_size": 1, "input_length": 1, "hash_ids": [1, 2]})",
                                      R"({"timestamp": 1, "block_size": 1, "input_length": 2, "hash_ids": [3, 3]})",
@@ -237,7 +284,7 @@ BOOST_AUTO_TEST_CASE(ids_of_another_form_than_the_first_are_left_out) {
 BOOST_AUTO_TEST_CASE(a_unit_that_is_likely_wrong_is_said) {
   std::string dense;
   for (int i = 0; i < 4'000; ++i) dense += line_of(std::to_string(i / 4));
-  BOOST_TEST(warning_of(read_text(dense)).starts_with("1: 4000 requests in 1.0 s: if"));
+  BOOST_TEST(warning_of(read_text(dense)).starts_with("1: 4000 requests in 0.999 s: if"));
   std::string thin;
   for (int i = 0; i < 20; ++i) thin += line_of(std::to_string(i * 4'000'000));
   BOOST_TEST(warning_of(read_text(thin)).starts_with("1: one request in 1.1 hours"));

@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(requests_of_a_ctrace_are_those_of_the_whole_file) {
 
 BOOST_AUTO_TEST_CASE(bad_lines_are_left_out_and_counted_and_too_many_are_an_error) {
   std::string text;
-  for (int i = 0; i < 200; ++i) text += i % 20 == 7 ? "{no\n" : line(i, fmt::format("1,{}", i + 2), 1024);
+  for (int i = 0; i < 200; ++i) text += i % 20 == 7 ? "{no\n" : line(100 * i, fmt::format("1,{}", i + 2), 1024);
   const trace_file file(text);
   check_same(file.path);
   const auto taken = stream(file.path);
@@ -155,6 +155,18 @@ BOOST_AUTO_TEST_CASE(lines_without_a_time_among_others_are_taken_and_named) {
     BOOST_TEST(taken.all.size() == 2U);
     BOOST_REQUIRE(taken.outcome->warnings.size() == 1U);
     BOOST_TEST(taken.outcome->warnings.front().find("`timestamp` is missing, though") != std::string::npos);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rate_that_looks_like_another_unit_is_doubted_as_in_the_whole_file) {
+  for (const auto& [begin, distance] : {std::pair(0, 1), std::pair(5'000, 9), std::pair(0, 20), std::pair(0, 0)}) {
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += line(begin + i * distance, std::to_string(i + 1), 512);
+    const trace_file file(text);
+    const auto whole = read_trace_file(file.path, {.format = "auto"});
+    BOOST_TEST(stream(file.path).outcome->warnings == whole->warnings, boost::test_tools::per_element());
+    BOOST_TEST(whole->warnings.size() == (distance == 1 || distance == 9 ? 1U : 0U), distance);
+    BOOST_TEST(stream(file.path, {.format = "auto", .unit = time_unit::seconds}).outcome->warnings.empty());
   }
 }
 

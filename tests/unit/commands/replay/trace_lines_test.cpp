@@ -108,6 +108,15 @@ BOOST_AUTO_TEST_CASE(the_first_fault_that_left_a_line_out_is_named_and_no_remark
   BOOST_TEST(refusal_of("{no\n") == "trace holds no request; first of all, trace:1: this is no JSON");
 }
 
+BOOST_AUTO_TEST_CASE(a_line_without_ids_is_told_which_member_it_lacks_though_nothing_tells_its_format) {
+  const std::string without = R"({"timestamp": 1, "input_length": 512})"
+                              "\n";
+  BOOST_TEST(refusal_of(without, {.format = "auto"}).contains("trace:1: `hash_ids` is missing"));
+  const std::string other = R"({"block_hashes": [1], "chat_id": 1})"
+                            "\n";
+  BOOST_TEST(refusal_of(other, {.format = "auto"}).contains("trace:1: this is a line of no format that is known"));
+}
+
 BOOST_AUTO_TEST_CASE(a_ctrace_that_is_no_file_of_its_own_is_explained) {
   BOOST_TEST(refusal_of("\xce"
                         "ctrace\n\x01\x02")

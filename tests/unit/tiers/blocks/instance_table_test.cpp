@@ -37,6 +37,21 @@ struct fixture : bare_parts {
   instance& in = add();
 };
 
+/// Of which all requests are watched, with room for about 16,000 blocks.
+struct watched_parts : bare_parts {
+  watched_parts() : bare_parts(watched_options()) {}
+
+  static store_options watched_options() {
+    store_options options = options_of(64 << 20, 1 << 20);
+    options.watch = request_watch::all;
+    return options;
+  }
+  [[nodiscard]] std::uint64_t room_of(instance& watched) const {
+    BOOST_TEST(pool_in(watched).watched_room * pool_in(watched).stride <= of.all.options.capacity);
+    return pool_in(watched).watched_room;
+  }
+};
+
 }  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(instance_table_suite, fixture)
@@ -125,6 +140,12 @@ BOOST_AUTO_TEST_CASE(an_instance_is_idle_from_its_making_until_somebody_attaches
   BOOST_TEST((in.claimed_until == boot_time{}));
   of.table.begin_idle(in, boot_time{});  // 0 means that somebody uses it
   BOOST_TEST((in.versions.idle_since() != boot_time{}));
+}
+
+BOOST_FIXTURE_TEST_CASE(the_first_instance_is_watched_with_the_room_of_the_tier_as_later_ones_are, watched_parts) {
+  const std::uint64_t first = room_of(add("first"));
+  BOOST_TEST(first > 15'000U);
+  BOOST_TEST(room_of(add("second")) == first);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
