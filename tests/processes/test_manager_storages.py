@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -291,12 +292,34 @@ def test_a_mount_that_hangs_hurts_itself_alone(tmp_path: Path) -> None:
         serve_other(manager, range(200))
         assert manager.states("i", [1, 2]) == ["CLS_SERVING", "CLS_DELETING"]
         manager.restart()
+        assert places.next() == "s-other"  # nobody knows yet whether the other one works
+        assert manager.locations("i", [1, 2]) == [[], []]
+        assert health(manager, "s-i")[0] in ("unprobed", "unhealthy")
         serve_other(manager, range(200))
-        places.await_storage("s-other")
         orders.write_text("")
         until("it is read again", lambda: manager.locations("i", [1]) == uris[:1])
         places.await_storage("s-i")
         until("what was removed is gone", lambda: manager.states("i", [2]) == ["CLS_NOT_FOUND"])
+
+
+def test_nothing_is_granted_in_a_new_storage_before_its_first_probe(tmp_path: Path) -> None:
+    orders = tmp_path / "orders"
+    orders.write_text("hanging/data metadata_hold\n")
+    shim = [f"{name}={value}" for name, value in preloading(SHIM).items()]
+    prefix = ["env", *shim, f"CENOTE_TEST_FAULTS={orders}"]
+    spec = {"nfs": {"root_path": str(tmp_path / "hanging" / "metadata"), "key_count_per_file": 1}}
+    with Manager(tmp_path / "manager", *FAST, "manager.probe_timeout=1h", prefix=prefix) as manager:
+        begin = time.monotonic()
+        manager.add_instance("i", storage=spec)
+        assert time.monotonic() - begin < 10  # the answer waits for a storage that hangs, but not for long
+        assert Places(manager, "i").next() == "IO_ERROR"
+        assert health(manager, "s-i") == ("unprobed", "its first probe has not ended")
+        assert manager.figure("unhealthy_storages") == 1
+        manager.add_instance("other")
+        assert Places(manager, "other").next() == "s-other"  # at once
+        serve_other(manager, range(200))
+        orders.write_text("")
+        Places(manager, "i").await_storage("s-i")
 
 
 def mounting(folder: Path, size: str) -> list[str]:

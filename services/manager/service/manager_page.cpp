@@ -53,7 +53,7 @@ void add_group(const quota_report& group, http::metric_families& page) {
 
 void add_storage(const storage_report& storage, http::metric_families& page) {
   const http::metric_labels labels{{"storage", storage.name}, {"type", std::string(name_of(storage.type))}};
-  const bool is_up = storage.is_enabled && storage.condition != storage_condition::unhealthy;
+  const bool is_up = storage.is_enabled && is_readable(storage.condition);
   page.gauge("cenote_manager_storage_up", "1 while a storage is enabled and works.", is_up ? 1 : 0, labels);
   page.gauge("cenote_manager_storage_full", "1 while it takes no new writes since it is nearly full.",
              storage.condition == storage_condition::full ? 1 : 0, labels);

@@ -146,6 +146,8 @@ class write_world {
  private:
   [[nodiscard]] std::size_t batches() const;
   void depart(write_round& round);
+  /// Lets all storages be probed.
+  void probe();
 };
 
 /// All that readers and clients can see of a state, and what is to be done: equal for a state and its recovery.
