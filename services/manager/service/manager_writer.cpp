@@ -334,6 +334,9 @@ void manager_writer::state_owner::show_figures() {
   writer_.figures_.waiting_removals.store(removals_.size(), std::memory_order_relaxed);
   writer_.figures_.lost_extents.store(removals_.lost_count(), std::memory_order_relaxed);
   writer_.figures_.evicted.store(reclaimer_.counts().sum(), std::memory_order_relaxed);
+  for (std::size_t i = 0; i < evict_reasons.size(); ++i) {
+    writer_.figures_.evicted_for[i].store(reclaimer_.counts().*evict_reasons[i].count, std::memory_order_relaxed);
+  }
   writer_.figures_.orphaned.store(reclaimer_.counts().orphaned, std::memory_order_relaxed);
   const auto& plugins = *writer_.plugin_counters_;
   writer_.figures_.plugin_starts.store(plugins.starts.load(std::memory_order_relaxed), std::memory_order_relaxed);
