@@ -91,6 +91,10 @@ def test_keys_that_were_read_go_last(tmp_path: Path, read: Read, refreshes: bool
         evict(manager, group_message("i"), rest=4)
         until("the others are evicted", lambda: len(served(manager, "i", keys)) == 4)
         assert served(manager, "i", keys) == (keys[:4] if refreshes else keys[-4:])
+        page = manager.ask(manager.admin, "GET", "/metrics").body.decode()
+        assert 'cenote_manager_evictions_total{reason="bytes"} 12\n' in page
+        assert 'cenote_manager_evictions_total{reason="keys"} 0\n' in page
+        assert manager.figure("evicted_blocks_total") == 12
 
 
 def test_a_length_that_ends_within_the_first_keys_refreshes_these(tmp_path: Path) -> None:
