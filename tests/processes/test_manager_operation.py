@@ -80,7 +80,7 @@ def test_the_optimizer_reads_a_trace(tmp_path: Path, order: str) -> None:
             session = granted["write_session_id"]
             success = {"offset": max(count, 0)}
             manager.do("finishWriteCache", instance_id=name, write_session_id=session, success_blocks=success)
-            time.sleep(0.001)  # events are told apart by microseconds
+            time.sleep(0.001)  # the times of events are microseconds
         manager.stop()
     requests = lru_model.of_tair_log(trace, size)
     arguments = ("--json", "--block-tokens", str(size), "--order", order, "--capacities", "0,4,8,12,16,20,40")

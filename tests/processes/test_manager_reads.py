@@ -253,14 +253,14 @@ def test_a_group_s_instances_give_by_its_budget(tmp_path: Path, budget: str, res
         for instance, count in counts.items():
             for key in range(count):
                 manager.write(instance, [key])
-            time.sleep(0.3)  # uses are told apart by tenths of a second
+            time.sleep(0.3)  # the times of uses are tenths of a second
         until_counted(manager, sum(counts.values()))
         evict(manager, group_message("old"), rest=8, instance_reclaim_budget_policy=budget)
 
-        def left() -> dict[str, int]:
+        def rests() -> dict[str, int]:
             return {each: len(served(manager, each, range(count))) for each, count in counts.items()}
 
-        until("the level is reached", lambda: sum(left().values()) == 8)
-        assert left() == rest
+        until("the level is reached", lambda: sum(rests().values()) == 8)
+        assert rests() == rest
         for instance, count in counts.items():  # of each the oldest went
             assert served(manager, instance, range(count)) == list(range(count))[count - rest[instance] :]

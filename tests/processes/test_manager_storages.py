@@ -294,7 +294,7 @@ def test_a_mount_that_hangs_hurts_itself_alone(tmp_path: Path) -> None:
         serve_other(manager, range(200))
         assert manager.states("i", [1, 2]) == ["CLS_SERVING", "CLS_DELETING"]
         manager.restart()
-        assert places.next() == "s-other"  # nobody knows yet whether the other one works
+        assert places.next() == "s-other"  # the other one has not answered yet
         assert manager.locations("i", [1, 2]) == [[], []]
         assert health(manager, "s-i")[0] in ("unprobed", "unhealthy")
         serve_other(manager, range(200))

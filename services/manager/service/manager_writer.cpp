@@ -21,7 +21,7 @@ constexpr auto look_pause = 100ms;   ///< between two looks at levels, storages 
 constexpr auto first_pause = 500ms;  ///< before the store is tried again
 constexpr auto last_pause = 4000ms;
 constexpr auto usage_pause = 1000ms;  ///< between two reports of what is used
-constexpr auto probe_pause = 5ms;     ///< between two looks at a storage that somebody waits for
+constexpr auto probe_pause = 5ms;     ///< between two looks at storages whose first probe is waited for
 constexpr std::chrono::milliseconds most_probe_wait = 1000ms;  ///< a storage that hangs delays no longer than that
 
 result<std::unique_ptr<storage_backend>> make_plugin(const storage_terms& storage, const plugin_kind& kind,
@@ -83,7 +83,7 @@ class manager_writer::state_owner {
                .has_new_registry = has_changed_} {}
   state_owner(const state_owner&) = delete;
   state_owner& operator=(const state_owner&) = delete;
-  ~state_owner() { answer_late(round_time::max()); }
+  ~state_owner() { end_probe_waits(round_time::max()); }
 
   [[nodiscard]] result<recovery_counts> recover();
   /// Waits for the first probe of each storage, but not for one that hangs.
@@ -109,7 +109,7 @@ class manager_writer::state_owner {
   [[nodiscard]] bool is_probed() const;
   void answer(std::unique_ptr<write_command> command, const result<>& committed, round_time now);
   /// Answers those that wait for probes, once these have ended or the wait is over.
-  void answer_late(round_time now);
+  void end_probe_waits(round_time now);
   void look(storage_state& storage);
   void look(write_round& round);
   void note_uses(round_time now);
@@ -130,7 +130,7 @@ class manager_writer::state_owner {
   write_parts parts_;
   command_queue queue_;
   std::deque<std::pair<round_time, std::unique_ptr<write_command>>>
-      late_;  ///< answers that wait for probes, until then
+      probe_waits_;  ///< answers that wait for probes, until then
   bool has_changed_ = false;
   bool has_written_ = false;
   bool has_more_ = false;  ///< to do at once
@@ -278,20 +278,20 @@ bool manager_writer::state_owner::is_probed() const {
 void manager_writer::state_owner::answer(std::unique_ptr<write_command> command, const result<>& committed,
                                          round_time now) {
   if (committed && command->has_new_worker()) {
-    late_.emplace_back(now + probe_wait(), std::move(command));
+    probe_waits_.emplace_back(now + probe_wait(), std::move(command));
   } else {
     command->answer(committed);
   }
 }
 
-void manager_writer::state_owner::answer_late(round_time now) {
-  if (late_.empty()) return;
+void manager_writer::state_owner::end_probe_waits(round_time now) {
+  if (probe_waits_.empty()) return;
   const bool is_over = is_probed();
   for (const auto& storage : state_.storages) {
     if (storage != nullptr) look(*storage);
   }
-  for (; !late_.empty() && (is_over || late_.front().first <= now); late_.pop_front()) {
-    late_.front().second->answer({});
+  for (; !probe_waits_.empty() && (is_over || probe_waits_.front().first <= now); probe_waits_.pop_front()) {
+    probe_waits_.front().second->answer({});
   }
 }
 
@@ -318,7 +318,7 @@ bool manager_writer::state_owner::run_round() {
   if (committed && has_changed_) show_view();
   has_changed_ = false;
   for (auto& command : complete) answer(std::move(command), committed, round.now);
-  answer_late(round.now);
+  end_probe_waits(round.now);
   show_figures();
   return committed.has_value();
 }
@@ -345,7 +345,7 @@ void manager_writer::state_owner::show_figures() {
 
 round_time manager_writer::state_owner::next_event() const {
   if (has_more_ || !queue_.empty()) return {};
-  round_time next = late_.empty() ? next_look_ : std::chrono::steady_clock::now() + probe_pause;
+  round_time next = probe_waits_.empty() ? next_look_ : std::chrono::steady_clock::now() + probe_pause;
   if (const auto due = removals_.next_due()) next = std::min(next, *due);
   if (const auto deadline = sessions_.next_deadline()) next = std::min(next, *deadline);
   return next;

@@ -65,7 +65,7 @@ struct manager_figures {
   histogram journal_times;                                  ///< ns of a batch
 };
 
-/// Why blocks were evicted.
+/// A reason of evictions.
 struct evict_reason {
   std::string_view name{};
   std::uint64_t reclaim_counts::*count = nullptr;

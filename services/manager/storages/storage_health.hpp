@@ -16,7 +16,7 @@ enum class storage_condition : std::uint8_t {
   healthy,
   full,       ///< it works, but less than a twentieth is free: it is read, and takes no new writes
   unhealthy,  ///< neither read nor written
-  unprobed,   ///< as unhealthy, until the first probe that works: nobody knows yet
+  unprobed,   ///< as unhealthy, until the first probe that works
 };
 CENOTE_ENUM_NAMES(storage_condition, healthy, full, unhealthy, unprobed);
 

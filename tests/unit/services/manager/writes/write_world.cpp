@@ -143,6 +143,7 @@ void write_world::probe() {
     if (storage == nullptr || storage->condition != storage_condition::unprobed) continue;
     storage->worker->await_probe(std::chrono::steady_clock::time_point::max());
     storage->condition = storage->worker->condition();
+    storage->signal->show(storage->condition, {});
   }
 }
 
