@@ -36,10 +36,6 @@ bool leaves_device(const cluster_section& cluster) {
   return cluster.transport == cluster_transport::rdma || std::ranges::any_of(cluster.ucx, is_about_devices);
 }
 
-bool is_wildcard(const std::string& host) {
-  return host == "0.0.0.0" || host == "::" || host == "*";
-}
-
 std::optional<key_fault> times_fault(const cluster_section& cluster) {
   if (cluster.suspect_after < 2 * cluster.beat)
     return key_fault{"cluster.suspect_after", "must be at least two times cluster.beat"};
@@ -78,6 +74,11 @@ std::optional<key_fault> address_fault(const cluster_section& cluster) {
 }
 
 }  // namespace
+
+bool is_wildcard(const std::string& host) {
+  const auto number = numeric_address({host, 0});
+  return number ? number->is_wildcard() : host == "*";
+}
 
 bool is_loopback(const std::string& host) {
   const auto number = numeric_address({host, 0});

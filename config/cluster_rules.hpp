@@ -21,6 +21,8 @@ struct key_fault {
 /// By its numbers: a name that looks like them may mean any address. The meaning of "localhost" is looked at when
 /// something listens there, as is that of every other name.
 [[nodiscard]] bool is_loopback(const std::string& host);
+/// Whether it means every address of the machine.
+[[nodiscard]] bool is_wildcard(const std::string& host);
 
 /// Off loopback a node needs both a secret and its operator's word.
 [[nodiscard]] bool is_trusted(const cluster_section& cluster);

@@ -11,6 +11,7 @@
 
 #include "config/cluster_rules.hpp"
 #include "core/runtime_paths.hpp"
+#include "core/socket_address.hpp"
 #include "core/text.hpp"
 
 namespace cenote::config {
@@ -36,6 +37,18 @@ std::optional<manager_fault> reach_fault(const manager_section& manager) {
                          "manager.tls_client_ca, or manager.trusted_network = true"};
   }
   return std::nullopt;
+}
+
+std::optional<manager_fault> advertise_fault(const std::string& host) {
+  if (host.empty()) return std::nullopt;
+  if (is_wildcard(host)) return manager_fault{"manager.advertise", "means every address: name the one of this manager"};
+  const bool is_number = numeric_address({host, 0}).has_value();
+  constexpr std::size_t longest_name = 253;
+  const bool is_name = host.size() <= longest_name && std::ranges::all_of(host, [](const char& sign) {
+                         return is_plain_name({&sign, 1});
+                       });
+  if (is_number || is_name) return std::nullopt;
+  return manager_fault{"manager.advertise", "is no host: a name or an address is, without a port"};
 }
 
 bool is_server(std::string_view store) {
@@ -79,6 +92,7 @@ std::optional<manager_fault> fault_of(const manager_section& manager) {
     return manager_fault{"manager.tls_client_ca", "needs manager.tls_cert and manager.tls_key"};
   }
   if (const auto fault = reach_fault(manager)) return fault;
+  if (const auto fault = advertise_fault(manager.advertise)) return fault;
   if (const auto fault = store_fault(manager)) return fault;
   if (const auto fault = plugin_fault(manager.plugins)) return fault;
   const bool has_port = manager.meta_rpc_port != 0 || manager.meta_http_port != 0 || manager.admin_rpc_port != 0 ||

@@ -26,6 +26,7 @@ struct manager_section {
   std::string name;
   std::string id;  ///< of the managers that share a store: a part of its keys
   std::string host;
+  std::string advertise;
   std::uint16_t meta_rpc_port = 0, meta_http_port = 0, admin_rpc_port = 0, admin_http_port = 0;  ///< 0: off
   std::string state_dir;                                                                         ///< empty: by the user
   std::string store;            ///< "rocksdb", "rocksdb:DIR", "memory", or the address of a Redis server

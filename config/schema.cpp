@@ -1115,6 +1115,12 @@ constexpr std::array keys{
          .fallback = "127.0.0.1",
          .about = "Host at which all ports of `cenote manager` listen. Off loopback it needs TLS by "
                   "`manager.tls_cert`, or `manager.trusted_network`."}),
+    bound<&node_config::manager, &manager_section::advertise>(
+        {.name = "manager.advertise",
+         .type = string,
+         .about = "Host name or address, without a port, by which others are sent here: the leader's in answers about "
+                  "the cluster. Empty: `manager.host`; where that means every address, the machine's first one off "
+                  "loopback."}),
     bound<&node_config::manager, &manager_section::meta_rpc_port>({.name = "manager.meta_rpc_port",
                                                                    .type = integer,
                                                                    .fallback = "6381",

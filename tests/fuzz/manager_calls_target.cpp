@@ -65,6 +65,7 @@ void manager_writer::post(std::unique_ptr<write_command> command) {
   }
   world.post(std::move(command));
   static_cast<void>(world.run_commands());
+  world.probe();
   views_.show(view_of(world.live->state));
 }
 

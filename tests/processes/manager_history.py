@@ -16,6 +16,7 @@ from manager_model import BLOCK_TOKENS, GROUPS, REMEMBERED, SPECS, Difference, L
 from manager_wire import WireClient
 from node import LIMIT, until
 
+KINDS = ("ST_NFS", "ST_3FS")
 INSTANCES = {"one": "QT_UNSPECIFIED", "two": "QT_BATCH_GET"}  # and their default query types
 QUERIES = (
     "QT_UNSPECIFIED",
@@ -314,14 +315,18 @@ class Play:
             raise Difference(f"{answer}")
 
     def _play_quiet(self, step: Step) -> None:
-        """When all is deleted, exactly the live blocks are charged."""
+        """When all is deleted, exactly the live blocks are charged, on all levels."""
         begin = time.monotonic()
         model = self.model
         groups = {self.prefix: model.used(self.storages)[0]}
         storages = {name: model.used([name])[0] for name in self.storages}
         live = {key for key in model.places if model.live(key)}
-        instances = {self.prefix + name: sum(key[0] == name for key in live) for name in INSTANCES}
-        seen: Any = None
+        instances = {
+            self.prefix + name: (sum(key[0] == name for key in live), model.used_by(name)) for name in INSTANCES
+        }
+        alike = {kind: [name for name, each in self.storages.items() if each[0] == kind] for kind in KINDS}
+        types = {kind: model.used(names)[0] for kind, names in alike.items()}
+        wanted, seen = [groups, storages, instances, types], None
 
         def is_equal() -> bool:
             nonlocal seen
@@ -329,15 +334,26 @@ class Play:
             found = [
                 {each["name"]: each["used_bytes"] for each in status["groups"] if each["name"] in groups},
                 {each["name"]: each["used_bytes"] for each in status["storages"] if each["name"] in storages},
-                {each["id"]: each["keys"] for each in status["instances"] if each["id"] in instances},
+                {
+                    each["id"]: (each["keys"], each["used_bytes"])
+                    for each in status["instances"]
+                    if each["id"] in instances
+                },
+                dict.fromkeys(KINDS, 0)
+                | {
+                    each["type"]: each["used_bytes"]
+                    for group in status["groups"]
+                    if group["name"] in groups
+                    for each in group["types"]
+                },
             ]
             seen = found
-            return found == [groups, storages, instances] and status["usage_age_seconds"] < time.monotonic() - begin
+            return found == wanted and status["usage_age_seconds"] < time.monotonic() - begin
 
         try:
             until("only what is live is charged", is_equal, LIMIT / 4, pause=0.05)
         except AssertionError:
-            raise Difference(f"charged: {seen}, not {[groups, storages, instances]}") from None
+            raise Difference(f"charged: {seen}, not {wanted}") from None
         model.forget_deleted()
 
 

@@ -110,6 +110,10 @@ class Model:
                 least += place.size if place.state != "DELETING" else 0
         return least, most
 
+    def used_by(self, instance: str) -> int:
+        """The least bytes that are charged to an instance."""
+        return sum(place.size for key, place in self.all_places() if key[0] == instance and place.state != "DELETING")
+
     def forget(self, key: Key, places: Iterable[Place]) -> None:
         for place in list(places):
             self.places[key].remove(place)

@@ -7,6 +7,7 @@ import http.client
 import json
 import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,59 @@ def test_an_account_of_a_group_sees_nothing_of_another(manager: Manager) -> None
         hidden = json.loads(two.call(rpc, instance_id="one", **fields).body)
         assert json.dumps(hidden["header"]["status"]) == json.dumps(absent["header"]["status"]).replace("none", "one")
         one.do(rpc, instance_id="one", **fields)
+
+
+def test_an_admin_that_is_bound_to_groups_sees_and_changes_these_alone(manager: Manager) -> None:
+    admin = admin_of(manager)
+    for name in ("mine", "theirs"):
+        nfs = {"root_path": f"{manager.root / name}/", "key_count_per_file": 8}
+        admin.do("addStorage", storage={"global_unique_name": f"s-{name}", "nfs": nfs})
+        admin.do("createInstanceGroup", instance_group=group_message(name))
+        admin.do("registerInstance", **instance_message(name))
+    bound = add_account(manager, "bound-admin", role="ROLE_ADMIN", groups=["g-mine"])
+
+    def listed(rpc: str, field: str, name: str, **fields: Any) -> set[str]:
+        return {each[name] for each in json.loads(bound.call(rpc, **fields).body)[field]}
+
+    assert listed("listInstanceGroup", "instance_group", "name") == {"g-mine"}
+    assert listed("listInstanceInfo", "instance_info", "instance_id") == {"mine"}
+    assert listed("listInstanceInfo", "instance_info", "instance_id", instance_group_name="g-theirs") == set()
+    bound.do("getInstanceGroup", name="g-mine")
+    refused: dict[tuple[str, str], dict[str, Any]] = {
+        ("getInstanceGroup", "NOT_FOUND"): {"name": "g-theirs"},
+        ("removeInstanceGroup", "NOT_FOUND"): {"name": "g-theirs"},
+        ("updateInstanceGroup", "NOT_FOUND"): {
+            "instance_group": group_message("theirs") | {"version": 2},
+            "current_version": 1,
+        },
+        ("createInstanceGroup", "PERMISSION_DENIED"): {"instance_group": group_message("mine") | {"name": "g-further"}},
+        ("removeInstance", "INSTANCE_NOT_EXIST"): {"instance_group": "g-theirs", "instance_id": "theirs"},
+        ("getCacheMeta", "INSTANCE_NOT_EXIST"): {"instance_id": "theirs", "block_keys": [1]},
+    }
+    for (rpc, code), fields in refused.items():
+        assert bound.call(rpc, **fields).code == code, rpc
+    for rpc, code in (("getInstanceInfo", "INSTANCE_NOT_EXIST"), ("registerInstance", "NOT_FOUND")):
+        message = {"instance_id": "theirs"} if rpc == "getInstanceInfo" else instance_message("new", group="g-theirs")
+        reply = bound.ask("POST", f"/api/{rpc}", manager.admin, json.dumps(message).encode())
+        assert reply.code == code, rpc
+    bound.do("updateInstanceGroup", instance_group=group_message("mine") | {"version": 2}, current_version=1)
+    bound.do("removeInstance", instance_group="g-mine", instance_id="mine")
+    assert {"g-mine", "g-theirs"} <= {
+        each["name"] for each in json.loads(admin.call("listInstanceGroup").body)["instance_group"]
+    }
+
+
+def test_an_account_that_is_added_again_is_the_same(manager: Manager) -> None:
+    admin = admin_of(manager)
+    fields: dict[str, Any] = {"user_name": "twice", "password": "secret of both", "groups": ["g"]}
+    with ThreadPoolExecutor(8) as pool:
+        codes = list(pool.map(lambda _: admin.call("addAccount", **fields).code, range(8)))
+    assert codes == ["OK"] * 8
+    other = admin.call("addAccount", **fields | {"password": "another"})
+    assert (
+        other.code == "DUPLICATE_ENTITY" and b"another password" in other.body and b"secret of both" not in other.body
+    )
+    assert admin.call("addAccount", **fields | {"groups": []}).code == "DUPLICATE_ENTITY"
 
 
 def test_an_account_that_is_deleted_is_refused_at_once(manager: Manager) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from certificates import self_signed
 from manager import Manager, group_message, instance_message
-from node import BINARY, LIMIT, free_port, node_environment, until
+from node import BINARY, LIMIT, free_port, node_environment, run_cenote, until
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -429,3 +430,40 @@ def test_a_manager_with_tls_is_asked_with_its_authority(tmp_path: Path) -> None:
         plain = Admin(("--manager", f"localhost:{made.admin_rpc}", *made.password[:2]))
         for stranger in (made.client(), plain):
             assert "no manager can be reached" in stranger.refused("storage", "list")
+
+
+def test_a_manager_begins_with_a_snapshot_of_another_one(tmp_path: Path) -> None:
+    saved = tmp_path / "saved.json"
+    with Manager(tmp_path / "first") as first:
+        first.add_instance("i", quota={"capacity": 12_345})
+        first.do("disableStorage", storage_unique_name="local_01")
+        ended = run_cenote("admin", "snapshot", "save", str(saved), "--manager", f"127.0.0.1:{first.admin_rpc}")
+        assert ended.returncode == 0, ended.stderr
+        snapshot = first.do("genConfigSnapshot")["config_snapshot"]
+    with Manager(tmp_path / "second", f"manager.bootstrap={saved}") as second:
+        assert json.loads(second.do("genConfigSnapshot")["config_snapshot"]) == json.loads(snapshot)
+        second.write("i", [1, 2])
+        second.do("updateInstanceGroup", instance_group=group_message("i") | {"version": 2}, current_version=1)
+        changed = second.do("genConfigSnapshot")["config_snapshot"]
+        second.restart()  # it is not empty any more
+        assert second.do("genConfigSnapshot")["config_snapshot"] == changed
+    broken = Manager(tmp_path / "third", f"manager.bootstrap={tmp_path / 'none.json'}")
+    broken.launch()
+    assert broken.process is not None and broken.process.wait(LIMIT) != 0
+    assert "manager.bootstrap" in broken.log_text()
+
+
+def test_a_manager_sends_others_to_the_host_that_it_is_told(tmp_path: Path) -> None:
+    for sets, host in (
+        ((), "127.0.0.1"),
+        (("manager.advertise=cache.example",), "cache.example"),
+        (("manager.host=0.0.0.0", "manager.trusted_network=true", "manager.auth=off"), ""),
+    ):
+        with Manager(tmp_path / str(len(sets)), *sets) as manager:
+            for rpc in ("getClusterInfo", "getManagerClusterInfo"):
+                found = manager.do(rpc)["leader_endpoint"]["host"]
+                assert found == host if host else found not in ("", "0.0.0.0"), rpc
+            if not host:
+                assert manager.ask(manager.admin, "GET", "/healthz").status == 200
+                with socket.create_connection((found, manager.meta), timeout=LIMIT):
+                    pass

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
+import lru_model
+import pytest
 from manager import Manager, code_of
-from node import until
+from node import ROOT, run_cenote, until
 
 
 def test_figures_of_groups_storages_and_calls_stand_on_every_page(tmp_path: Path) -> None:
@@ -48,6 +54,63 @@ def check_figures(manager: Manager) -> None:
         for each in metrics
     }
     assert tagged["cenote_manager_group_used_bytes", "default"]["int_value"] == str(3 * 1024)
+
+
+def test_lines_of_a_trace_that_find_no_room_are_counted(tmp_path: Path) -> None:
+    with Manager(tmp_path, "manager.trace_file=/dev/full") as manager:
+        assert manager.figure("trace_dropped_lines_total") == 0
+        manager.register("i", group="default")
+        manager.locations("i", [1])
+        until("it is counted", lambda: manager.figure("trace_dropped_lines_total") > 0)
+
+
+@pytest.mark.parametrize("order", ["fwd", "rev"])
+def test_the_optimizer_reads_a_trace(tmp_path: Path, order: str) -> None:
+    trace, size = tmp_path / "trace.jsonl", 64
+    with Manager(tmp_path / "manager", f"manager.trace_file={trace}") as manager:
+        for name in ("one", "two"):
+            manager.register(name, group="default")
+        for turn in range(40):
+            name, first = ("one", "two")[turn % 2], turn * 7 % 5 * 100
+            keys = [*range(first, first + 4 + turn % 3)]
+            manager.do("getCacheLocation", instance_id=name, query_type="QT_PREFIX_MATCH", block_keys=keys)
+            fields = {"instance_id": name, "block_keys": keys, "write_timeout_seconds": 60}
+            granted = manager.do("startWriteCache", **fields)
+            count = len(granted["locations"]) - (turn % 4 == 1)
+            session = granted["write_session_id"]
+            success = {"offset": max(count, 0)}
+            manager.do("finishWriteCache", instance_id=name, write_session_id=session, success_blocks=success)
+            time.sleep(0.001)  # the times of events are microseconds
+        manager.stop()
+    requests = lru_model.of_tair_log(trace, size)
+    arguments = ("--json", "--block-tokens", str(size), "--order", order, "--capacities", "0,4,8,12,16,20,40")
+    ended = run_cenote("optimize", "curve", trace, *arguments)
+    assert ended.returncode == 0, ended.stderr
+    curve = json.loads(ended.stdout)
+    assert (curve["format"], curve["left_out"], curve["requests"]) == ("tair-log", 0, 40)
+    hits = [(each["hit_blocks"], each["hit_tokens"]) for each in curve["curves"][0]["points"]]
+    assert hits == [lru_model.hits(requests, each["capacity"], order, size) for each in curve["curves"][0]["points"]]
+    assert hits[-1][0] > 0
+
+
+def test_the_demo_builds_what_it_runs(tmp_path: Path) -> None:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    shutil.copy(ROOT / "scripts" / "run-manager", scripts)
+    (scripts / "run_manager.py").write_text("import os\nprint(os.environ['CENOTE_BINARY'])\n")
+    (scripts / "setup").write_text("#!/bin/sh\n")
+    (scripts / "build").write_text("#!/bin/sh\nmkdir build && touch build/cenote && chmod +x build/cenote\n")
+    for name in ("setup", "build"):
+        (scripts / name).chmod(0o755)
+    plain = {name: value for name, value in os.environ.items() if name != "CENOTE_BINARY"}
+    for given, program in (("", tmp_path / "build" / "cenote"), ("/bin/true", Path("/bin/true").resolve())):
+        environment = plain | ({"CENOTE_BINARY": given} if given else {})
+        ended = subprocess.run([scripts / "run-manager"], env=environment, capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout) == (0, f"{program}\n"), ended.stderr
+    ended = subprocess.run(
+        [scripts / "run-manager"], env=plain | {"CENOTE_BINARY": "/none"}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1 and "/none is no program" in ended.stderr
 
 
 def test_a_trace_has_a_line_for_each_lookup_and_write(tmp_path: Path) -> None:

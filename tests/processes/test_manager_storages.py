@@ -1,4 +1,5 @@
-"""Storages of `cenote manager`: plug-ins, sound and hostile; and folders that are full, hang, or were wiped."""
+"""Storages of `cenote manager`: plug-ins, sound and hostile; folders and Redis servers that are full, hang, are
+away, or were wiped."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -19,6 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 from manager import Answer, Manager, code_of, group_message, message_of, uris_of
 from node import BINARY, is_alive, preloading, until
+from redis import Redis
 
 HERE = Path(__file__).resolve().parent
 SHIM = BINARY.parent / "tests" / "bin" / "libfaulty_disk.so"
@@ -291,12 +294,34 @@ def test_a_mount_that_hangs_hurts_itself_alone(tmp_path: Path) -> None:
         serve_other(manager, range(200))
         assert manager.states("i", [1, 2]) == ["CLS_SERVING", "CLS_DELETING"]
         manager.restart()
+        assert places.next() == "s-other"  # the other one has not answered yet
+        assert manager.locations("i", [1, 2]) == [[], []]
+        assert health(manager, "s-i")[0] in ("unprobed", "unhealthy")
         serve_other(manager, range(200))
-        places.await_storage("s-other")
         orders.write_text("")
         until("it is read again", lambda: manager.locations("i", [1]) == uris[:1])
         places.await_storage("s-i")
         until("what was removed is gone", lambda: manager.states("i", [2]) == ["CLS_NOT_FOUND"])
+
+
+def test_nothing_is_granted_in_a_new_storage_before_its_first_probe(tmp_path: Path) -> None:
+    orders = tmp_path / "orders"
+    orders.write_text("hanging/data metadata_hold\n")
+    shim = [f"{name}={value}" for name, value in preloading(SHIM).items()]
+    prefix = ["env", *shim, f"CENOTE_TEST_FAULTS={orders}"]
+    spec = {"nfs": {"root_path": str(tmp_path / "hanging" / "metadata"), "key_count_per_file": 1}}
+    with Manager(tmp_path / "manager", *FAST, "manager.probe_timeout=1h", prefix=prefix) as manager:
+        begin = time.monotonic()
+        manager.add_instance("i", storage=spec)
+        assert time.monotonic() - begin < 10  # the answer waits for a storage that hangs, but not for long
+        assert Places(manager, "i").next() == "IO_ERROR"
+        assert health(manager, "s-i") == ("unprobed", "its first probe has not ended")
+        assert manager.figure("unhealthy_storages") == 1
+        manager.add_instance("other")
+        assert Places(manager, "other").next() == "s-other"  # at once
+        serve_other(manager, range(200))
+        orders.write_text("")
+        Places(manager, "i").await_storage("s-i")
 
 
 def mounting(folder: Path, size: str) -> list[str]:
@@ -356,3 +381,123 @@ def test_records_of_a_storage_that_was_wiped_are_trimmed(tmp_path: Path) -> None
         manager.restart()
         assert len(manager.locations("i", keys)[0]) == 1
         assert refuses()
+
+
+# ---------------------------------------------------------------------------------------------- Redis servers
+
+
+class RedisWorld:
+    """A manager with an instance `i` whose group has a storage on a Redis server, r, and s-other behind it."""
+
+    def __init__(self, folder: Path, redis: Redis, *sets: str) -> None:
+        self.redis = redis
+        self.manager = Manager(folder / "manager", *FAST, "manager.probe_timeout=300ms", *sets)
+        self.places = Places(self.manager, "i")
+
+    @contextlib.contextmanager
+    def started(self) -> Iterator[Manager]:
+        with self.manager as manager:
+            manager.add_instance("other")
+            manager.do("addStorage", storage={"global_unique_name": "r", "redis": {"url": self.redis.url}})
+            group: dict[str, Any] = {"storage_candidates": ["r", "s-other"]}
+            manager.do("createInstanceGroup", instance_group=group_message("i") | group)
+            manager.register("i")
+            yield manager
+
+    def start(self, keys: Sequence[int], seconds: int = 60) -> Answer:
+        answer = self.manager.do(
+            "startWriteCache", instance_id="i", block_keys=list(keys), write_timeout_seconds=seconds
+        )
+        assert {urlsplit(uris[0])[:2] for uris in uris_of(answer)} == {("redis", "r")}
+        return answer
+
+    def put(self, granted: Answer, byte: bytes = b"x") -> list[str]:
+        """Writes as a client does; the names of the values."""
+        names = [urlsplit(uris[0]).path[1:] for uris in uris_of(granted)]
+        for name in names:
+            assert self.redis.ask("SET", name, byte * BLOCK) == b"+OK\r\n"
+        return names
+
+    def write(self, keys: Sequence[int]) -> list[str]:
+        granted = self.start(keys)
+        names = self.put(granted)
+        finish(self.manager, "i", granted, len(keys))
+        return names
+
+    def has(self, name: str) -> bool:
+        return self.redis.ask("EXISTS", name) == b":1\r\n"
+
+
+def test_a_redis_server_serves_a_storage(tmp_path: Path, redis: Redis) -> None:
+    world = RedisWorld(tmp_path, redis)
+    with world.started() as manager:
+        assert health(manager, "r") == ("healthy", "")
+        names = world.write([1, 2, 3])
+        uris = manager.locations("i", [1, 2, 3])
+        assert uris == [[f"redis://r/{name}?size={BLOCK}"] for name in names]
+        manager.restart()
+        assert manager.locations("i", [1, 2, 3]) == uris
+        manager.do("removeCache", instance_id="i", block_keys=[1, 2])
+        until("they are deleted", lambda: manager.states("i", [1, 2]) == ["CLS_NOT_FOUND"] * 2)
+        assert [world.has(name) for name in names] == [False, False, True]
+        assert world.write([1])[0] not in names
+        manager.do("trimCache", instance_id="i", strategy="TS_REMOVE_ALL_CACHE")
+        until("all is deleted", lambda: redis.size() == 0)
+
+
+def test_a_writer_that_is_late_on_a_redis_server_is_read_by_nobody(tmp_path: Path, redis: Redis) -> None:
+    world = RedisWorld(tmp_path, redis, "manager.quarantine=2s")
+    with world.started() as manager:
+        late = world.start([1], seconds=1)
+        until("the session is over", lambda: manager.states("i", [1]) == ["CLS_NOT_FOUND"])
+        fresh = world.start([1])
+        assert uris_of(fresh) != uris_of(late)
+        (new,) = world.put(fresh, b"n")
+        finish(manager, "i", fresh, 1)
+        (old,) = world.put(late, b"o")
+        message = {"instance_id": "i", "write_session_id": late["write_session_id"], "success_blocks": {"offset": 1}}
+        assert code_of(manager.call("finishWriteCache", **message)) == "SESSION_NOT_FOUND"
+        assert manager.locations("i", [1]) == uris_of(fresh)
+        assert redis.ask("GET", new).endswith(b"n" * BLOCK + b"\r\n")
+        until("the late bytes are deleted as well", lambda: not world.has(old))
+        assert world.has(new) and manager.locations("i", [1]) == uris_of(fresh)
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_redis_server_that_is_away_hurts_its_storage_alone(tmp_path: Path, redis: Redis, end: str) -> None:
+    world = RedisWorld(tmp_path, redis)
+    with world.started() as manager:
+        names = world.write([1, 2])
+        uris = manager.locations("i", [1, 2])
+        (redis.kill if end == "kill" else redis.stop)()
+        world.places.await_storage("s-other")
+        condition, reason = health(manager, "r")
+        assert condition == "unhealthy" and reason
+        assert manager.locations("i", [1, 2]) == [[], []]
+        manager.do("removeCache", instance_id="i", block_keys=[2])
+        serve_other(manager, range(100))
+        manager.restart()
+        assert world.places.next() == "s-other"  # it has not answered since
+        assert manager.states("i", [1, 2]) == ["CLS_SERVING", "CLS_DELETING"]
+        (redis.start if end == "kill" else redis.resume)()
+        until("it is read again", lambda: manager.locations("i", [1]) == uris[:1])
+        until("what was removed is gone", lambda: manager.states("i", [2]) == ["CLS_NOT_FOUND"])
+        assert not world.has(names[1])
+        world.places.await_storage("r")
+        assert health(manager, "r") == ("healthy", "")
+
+
+def test_a_redis_server_that_is_full_is_read_and_not_written(tmp_path: Path, redis: Redis) -> None:
+    world = RedisWorld(tmp_path, redis)
+    with world.started() as manager:
+        world.write([1])
+        uris = manager.locations("i", [1])
+        used = re.search(rb"\nused_memory:(\d+)", redis.ask("INFO", "memory"))
+        assert used
+        redis.ask("CONFIG", "SET", "maxmemory", str(int(used[1]) * 101 // 100))
+        world.places.await_storage("s-other")
+        assert health(manager, "r") == ("full", "")
+        assert manager.locations("i", [1]) == uris
+        redis.ask("CONFIG", "SET", "maxmemory", "0")
+        world.places.await_storage("r")
+        assert health(manager, "r") == ("healthy", "")

@@ -54,9 +54,9 @@ class instance_index {
   /// number.
   std::size_t match_prefix(std::span<const cache_key> keys, const read_order& order, const prefix_rule& rule,
                            lookup_answer& answer) const;
-  /// Their number alone.
+  /// Their number, and their records.
   [[nodiscard]] std::size_t count_prefix(std::span<const cache_key> keys, const read_order& order,
-                                         const prefix_rule& rule) const;
+                                         const prefix_rule& rule, std::vector<std::uint32_t>& records) const;
   /// Where the last `window` present keys in a row begin; nothing if there are none, or `window` is 0. Keys from the
   /// end on are skipped as far as one absent key rules them out. The answer has the window's keys.
   [[nodiscard]] std::optional<std::size_t> match_window(std::span<const cache_key> keys, std::size_t window,

@@ -155,12 +155,16 @@ std::size_t instance_index::match_prefix(std::span<const cache_key> keys, const 
 }
 
 std::size_t instance_index::count_prefix(std::span<const cache_key> keys, const read_order& order,
-                                         const prefix_rule& rule) const {
+                                         const prefix_rule& rule, std::vector<std::uint32_t>& records) const {
+  records.clear();
   served_specs specs(order);
   prefix_count prefix(rule);
   reader().walk(keys, specs, [&](std::size_t /*key*/, std::uint32_t record) {
-    return record != no_record && prefix.take(specs.specs());
+    if (record == no_record || !prefix.take(specs.specs())) return false;
+    records.push_back(record);
+    return true;
   });
+  records.resize(prefix.whole());
   return prefix.whole();
 }
 

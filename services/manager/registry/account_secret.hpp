@@ -17,6 +17,8 @@ struct account_secret {
   std::uint64_t n = 1ULL << 14U;  ///< cost: a power of two
   std::uint32_t r = 8;            ///< size of a block
   std::uint32_t p = 1;
+
+  bool operator==(const account_secret&) const = default;
 };
 
 inline constexpr std::size_t longest_password = 1024;  ///< bytes

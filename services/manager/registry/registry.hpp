@@ -69,8 +69,11 @@ class manager_registry {
   /// `group`: "" or its group. Refused: instance_not_exist.
   [[nodiscard]] rpc_outcome<registry_change> remove_instance(std::string_view group, std::string_view id) const;
 
-  /// `secret` is that of the request's password. Refused: invalid_argument, duplicate_entity. The same account again is
-  /// fine, and then this takes as long as make_secret().
+  /// The secret of an account to be added: that of the one which is there, if it has this password, else a new one.
+  /// Takes as long as make_secret(), or twice as long. Refused: as there.
+  [[nodiscard]] rpc_outcome<account_secret> secret_for(std::string_view name, std::string_view password) const;
+  /// `secret` is that of the request's password by secret_for(). Refused: invalid_argument, duplicate_entity. The same
+  /// account again is fine.
   [[nodiscard]] rpc_outcome<registry_change> add_account(const proto::admin::AddAccountRequest& request,
                                                          const account_secret& secret) const;
   /// Gives an account another role or other groups; its password stays. Refused: not_found, invalid_argument; in_use:

@@ -47,13 +47,12 @@ std::string_view role_name(account_role role) noexcept {
   return role == account_role::admin ? "ROLE_ADMIN" : "ROLE_USER";
 }
 
-std::string account_difference(const registered_account& stored, const registered_account& fresh,
-                               std::string_view password) {
+std::string account_difference(const registered_account& stored, const registered_account& fresh) {
   if (stored.role != fresh.role) {
     return std::string("role: ").append(role_name(stored.role)).append(", not ").append(role_name(fresh.role));
   }
   if (stored.groups != fresh.groups) return "groups: " + joined(stored.groups) + ", not " + joined(fresh.groups);
-  return matches(stored.secret, password) ? "" : "password";
+  return stored.secret == fresh.secret ? "" : "password";
 }
 
 bool is_last_admin(const entry_map<registered_account>& accounts, const registered_account& account) noexcept {
@@ -87,12 +86,18 @@ rpc_outcome<registry_change> manager_registry::add_account(const proto::admin::A
   if (!entry) return std::unexpected(entry.error());
   registry_editor editor(*this);
   if (const auto stored = find_account(entry->name)) {
-    const std::string difference = account_difference(*stored, *entry, request.password());
+    const std::string difference = account_difference(*stored, *entry);
     if (difference.empty()) return std::move(editor).take();
     return refuse(answer_code::duplicate_entity, "account `" + entry->name + "` exists with another " + difference);
   }
   editor.put(std::move(*entry));
   return std::move(editor).take();
+}
+
+rpc_outcome<account_secret> manager_registry::secret_for(std::string_view name, std::string_view password) const {
+  const auto stored = find_account(name);
+  if (stored && !password.empty() && matches(stored->secret, password)) return stored->secret;
+  return make_secret(password);
 }
 
 rpc_outcome<registry_change> manager_registry::update_account(const proto::admin::Account& account) const {

@@ -19,6 +19,10 @@ change_force force_of(bool is_forced) noexcept {
   return is_forced ? change_force::drops_locations : change_force::none;
 }
 
+std::unexpected<rpc_refusal> refuse_group(const std::string& name) {
+  return refuse(answer_code::not_found, "there is no instance group " + name);
+}
+
 answer_writer unsupported(std::string_view name, std::string_view reason) {
   return refusal_answer<admin::CommonResponse>(
       {.code = answer_code::unsupported, .message = std::string(name) + " is not built: " + std::string(reason)});
@@ -64,19 +68,49 @@ void admin_calls::edit(manager_writer& writer, registry_edit change, answer_rece
       }));
 }
 
-/// The secret is made where passwords are checked.
-void admin_calls::add_account(std::shared_ptr<const admin::AddAccountRequest> request, answer_receiver receive) {
-  const bool has_room = access_.post([&writer = writer_, request = std::move(request), receive] {
-    const auto secret = make_secret(request->password());
-    if (!secret) return receive(refusal_answer<admin::CommonResponse>(secret.error()));
+/// An account on its way into the registry.
+struct admin_calls::account_work {
+  manager_writer& writer;
+  access_desk& access;
+  std::shared_ptr<const admin::AddAccountRequest> request;
+  answer_receiver receive;
+  account_secret secret{};
+  std::shared_ptr<const registered_account> stored{};  ///< that has this secret, or none; null: there was none
+  bool is_late = false;                                ///< the account has changed since its secret was checked
+  unsigned repetitions = 4;
+};
+
+/// The secret is made, or compared, where passwords are checked: the writer has no time for that. What the writer finds
+/// changed goes there again.
+void admin_calls::add_account(const std::shared_ptr<account_work>& work) {
+  const bool has_room = work->access.post([work] {
+    const manager_registry settings = work->writer.views().take()->settings;
+    work->stored = settings.find_account(work->request->user_name());
+    const auto secret = settings.secret_for(work->request->user_name(), work->request->password());
+    if (!secret) return work->receive(refusal_answer<admin::CommonResponse>(secret.error()));
+    work->secret = *secret;
+    work->is_late = false;
     edit(
-        writer,
-        [request, secret = *secret](const change_basis& basis) { return basis.settings.add_account(*request, secret); },
-        receive);
+        work->writer,
+        [work](const change_basis& basis) -> rpc_outcome<registry_change> {
+          work->is_late = basis.settings.find_account(work->request->user_name()) != work->stored;
+          if (work->is_late && work->repetitions > 0) return registry_change{.next = basis.settings};
+          return basis.settings.add_account(*work->request, work->secret);
+        },
+        [work](answer_writer answer) {
+          if (!work->is_late || work->repetitions == 0) return work->receive(std::move(answer));
+          --work->repetitions;
+          add_account(work);
+        });
   });
   if (has_room) return;
-  receive(refusal_answer<admin::CommonResponse>(
+  work->receive(refusal_answer<admin::CommonResponse>(
       {.code = answer_code::service_not_ready, .message = "too many passwords wait for their work; try again later"}));
+}
+
+void admin_calls::add_account(std::shared_ptr<const admin::AddAccountRequest> request, answer_receiver receive) {
+  add_account(std::make_shared<account_work>(account_work{
+      .writer = writer_, .access = access_, .request = std::move(request), .receive = std::move(receive)}));
 }
 
 void admin_calls::load_snapshot(const admin::LoadConfigSnapshotRequest& request, answer_receiver receive) {
@@ -100,10 +134,11 @@ void admin_calls::update_logger(const admin::UpdateLoggerRequest& request, const
   receive(response_answer(admin::CommonResponse{}));
 }
 
-answer_writer admin_calls::list_instances(const admin::ListInstanceInfoRequest& request) {
+answer_writer admin_calls::list_instances(const admin::ListInstanceInfoRequest& request, const call_rights& rights) {
   admin::ListInstanceInfoResponse response;
   for (const auto& [id, entry] : views_.view()->settings.instances()) {
     const std::string& group = request.instance_group_name();
+    if (!rights.may_see(entry->terms.group)) continue;
     if (group.empty() || entry->terms.group == group) *response.add_instance_info() = entry->info;
   }
   return response_answer(std::move(response));
@@ -124,9 +159,11 @@ answer_writer admin_calls::list_storages() {
   return response_answer(std::move(response));
 }
 
-answer_writer admin_calls::list_groups() {
+answer_writer admin_calls::list_groups(const call_rights& rights) {
   admin::ListInstanceGroupResponse response;
-  for (const auto& [name, entry] : views_.view()->settings.groups()) *response.add_instance_group() = entry->group;
+  for (const auto& [name, entry] : views_.view()->settings.groups()) {
+    if (rights.may_see(name)) *response.add_instance_group() = entry->group;
+  }
   return response_answer(std::move(response));
 }
 
@@ -136,9 +173,9 @@ answer_writer admin_calls::list_accounts() {
   return response_answer(std::move(response));
 }
 
-answer_writer admin_calls::get_group(const admin::GetInstanceGroupRequest& request) {
+answer_writer admin_calls::get_group(const admin::GetInstanceGroupRequest& request, const call_rights& rights) {
   const auto entry = views_.view()->settings.find_group(request.name());
-  if (entry == nullptr) {
+  if (entry == nullptr || !rights.may_see(request.name())) {
     return refusal_answer<admin::GetInstanceGroupResponse>(
         {.code = answer_code::not_found, .message = "there is no instance group " + request.name()});
   }
@@ -147,9 +184,9 @@ answer_writer admin_calls::get_group(const admin::GetInstanceGroupRequest& reque
   return response_answer(std::move(response));
 }
 
-answer_writer admin_calls::get_instance(const proto::GetInstanceInfoRequest& request) {
+answer_writer admin_calls::get_instance(const proto::GetInstanceInfoRequest& request, const call_rights& rights) {
   const auto entry = views_.view()->settings.find_instance(request.instance_id());
-  if (entry == nullptr) {
+  if (entry == nullptr || !rights.may_see(entry->terms.group)) {
     return refusal_answer<admin::GetInstanceInfoResponse>(
         {.code = answer_code::instance_not_exist, .message = "there is no instance " + request.instance_id()});
   }
@@ -167,7 +204,11 @@ answer_writer admin_calls::get_metrics() {
 }
 
 page_sources admin_calls::sources(const usage_report& usage) {
-  return {.figures = writer_.figures(), .usage = usage, .calls = counts_, .view = *views_.view()};
+  return {.figures = writer_.figures(),
+          .usage = usage,
+          .calls = counts_,
+          .view = *views_.view(),
+          .dropped_lines = trace_ == nullptr ? 0 : trace_->dropped()};
 }
 
 http::metric_families admin_calls::metrics() {
@@ -214,7 +255,7 @@ answer_writer admin_calls::get_meta_cluster() {
 }
 
 std::expected<void, body_fault> admin_calls::call(enum rpc name, answer_form form, std::string_view body,
-                                                  answer_receiver receive) {
+                                                  const call_rights& rights, answer_receiver receive) {
   // A change of the registry that its request alone decides.
   const auto change = [&]<class Request>(std::type_identity<Request> /*request*/, auto decide) {
     return with_shared_request<Request>(form, body, [&](const std::shared_ptr<const Request>& request) {
@@ -250,25 +291,38 @@ std::expected<void, body_fault> admin_calls::call(enum rpc name, answer_form for
           });
     case rpc::create_instance_group:
       return change(std::type_identity<admin::CreateInstanceGroupRequest>{},
-                    [](const change_basis& basis, const auto& request) {
+                    [rights](const change_basis& basis, const auto& request) -> rpc_outcome<registry_change> {
+                      if (!rights.may_see(request.instance_group().name())) {
+                        return refuse(answer_code::permission_denied, "the account is bound to other groups");
+                      }
                       return basis.settings.create_group(request.instance_group());
                     });
     case rpc::update_instance_group:
       return change(std::type_identity<admin::UpdateInstanceGroupRequest>{},
-                    [](const change_basis& basis, const auto& request) {
+                    [rights](const change_basis& basis, const auto& request) -> rpc_outcome<registry_change> {
+                      const std::string& group = request.instance_group().name();
+                      if (!rights.may_see(group)) return refuse_group(group);
                       return basis.settings.update_group(request.instance_group(), request.current_version());
                     });
     case rpc::remove_instance_group:
-      return change(
-          std::type_identity<admin::RemoveInstanceGroupRequest>{},
-          [](const change_basis& basis, const auto& request) { return basis.settings.remove_group(request.name()); });
+      return change(std::type_identity<admin::RemoveInstanceGroupRequest>{},
+                    [rights](const change_basis& basis, const auto& request) -> rpc_outcome<registry_change> {
+                      if (!rights.may_see(request.name())) return refuse_group(request.name());
+                      return basis.settings.remove_group(request.name());
+                    });
     case rpc::admin_register_instance:
-      return change(
-          std::type_identity<proto::RegisterInstanceRequest>{},
-          [](const change_basis& basis, const auto& request) { return basis.settings.register_instance(request); });
+      return change(std::type_identity<proto::RegisterInstanceRequest>{},
+                    [rights](const change_basis& basis, const auto& request) -> rpc_outcome<registry_change> {
+                      if (!rights.may_see(request.instance_group())) return refuse_group(request.instance_group());
+                      return basis.settings.register_instance(request);
+                    });
     case rpc::remove_instance:
       return change(std::type_identity<admin::RemoveInstanceRequest>{},
-                    [](const change_basis& basis, const auto& request) {
+                    [rights](const change_basis& basis, const auto& request) -> rpc_outcome<registry_change> {
+                      const auto entry = basis.settings.find_instance(request.instance_id());
+                      if (entry != nullptr && !rights.may_see(entry->terms.group)) {
+                        return refuse(answer_code::instance_not_exist, "there is no instance " + request.instance_id());
+                      }
                       return basis.settings.remove_instance(request.instance_group(), request.instance_id());
                     });
     case rpc::delete_account:
@@ -282,12 +336,12 @@ std::expected<void, body_fault> admin_calls::call(enum rpc name, answer_form for
     case rpc::load_config_snapshot:
       return with_shared_request<admin::LoadConfigSnapshotRequest>(
           form, body, [&](const auto& request) { load_snapshot(*request, std::move(receive)); });
-    default: return call_reading(name, form, body, receive);
+    default: return call_reading(name, form, body, rights, receive);
   }
 }
 
 std::expected<void, body_fault> admin_calls::call_reading(enum rpc name, answer_form form, std::string_view body,
-                                                          const answer_receiver& receive) {
+                                                          const call_rights& rights, const answer_receiver& receive) {
   const auto answer = [&]<class Request>(std::type_identity<Request> /*request*/, auto make) {
     return with_shared_request<Request>(form, body, [&](const auto& request) { receive(make(*request)); });
   };
@@ -295,16 +349,17 @@ std::expected<void, body_fault> admin_calls::call_reading(enum rpc name, answer_
     case rpc::list_storage:
       return answer(std::type_identity<admin::ListStorageRequest>{}, [&](const auto&) { return list_storages(); });
     case rpc::list_instance_group:
-      return answer(std::type_identity<admin::ListInstanceGroupRequest>{}, [&](const auto&) { return list_groups(); });
+      return answer(std::type_identity<admin::ListInstanceGroupRequest>{},
+                    [&](const auto&) { return list_groups(rights); });
     case rpc::get_instance_group:
       return answer(std::type_identity<admin::GetInstanceGroupRequest>{},
-                    [&](const auto& request) { return get_group(request); });
+                    [&](const auto& request) { return get_group(request, rights); });
     case rpc::admin_get_instance_info:
       return answer(std::type_identity<proto::GetInstanceInfoRequest>{},
-                    [&](const auto& request) { return get_instance(request); });
+                    [&](const auto& request) { return get_instance(request, rights); });
     case rpc::list_instance_info:
       return answer(std::type_identity<admin::ListInstanceInfoRequest>{},
-                    [&](const auto& request) { return list_instances(request); });
+                    [&](const auto& request) { return list_instances(request, rights); });
     case rpc::list_account:
       return answer(std::type_identity<admin::ListAccountRequest>{}, [&](const auto&) { return list_accounts(); });
     case rpc::gen_config_snapshot:

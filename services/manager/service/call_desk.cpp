@@ -14,7 +14,7 @@ std::expected<void, body_fault> call_desk::call(const rpc_row& row, answer_form 
   if (row.service == rpc_service::debug) return debug_.call(row.call, form, body, receive);
   const bool is_meta = (row.service == rpc_service::meta && row.call != rpc::get_cluster_info) ||
                        row.call == rpc::admin_get_cache_meta || row.call == rpc::admin_remove_cache;
-  if (!is_meta) return admin_.call(row.call, form, body, std::move(receive));
+  if (!is_meta) return admin_.call(row.call, form, body, access.rights, std::move(receive));
   auto outcome = meta_.call(row.call, form, body, access.rights, std::move(receive));
   parts_.access.control().charge_keys(access, meta_.take_key_count(), std::chrono::steady_clock::now());
   return outcome;

@@ -35,7 +35,7 @@ class call_desk {
       : parts_(parts),
         views_(parts.writer.views()),
         meta_(parts.writer, parts.settings.limits, parts.settings.choice, parts.counts, parts.trace),
-        admin_(parts.writer, parts.access, parts.counts, parts.settings.identity),
+        admin_(parts.writer, parts.access, parts.counts, parts.trace, parts.settings.identity),
         debug_(parts.faults) {}
 
   /// Answers a caller that was let in. Errors: the body was not understood; then nothing is answered. What is read is

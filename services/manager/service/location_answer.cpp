@@ -60,27 +60,41 @@ int order_of(location_state state) noexcept {
   return state == location_state::serving ? 0 : state == location_state::writing ? 1 : 2;
 }
 
-std::string id_of(const key_state& state) {
-  return hex_digits(state.extent) + "-" + std::to_string(state.position);
+template <class Place>
+std::string id_of(const Place& place) {
+  return hex_digits(place.extent) + "-" + std::to_string(place.position);
 }
 
-void fill_location(const served_instance& instance, const key_state& state, const cache_key& key, std::uint64_t mask,
-                   proto::CacheLocation& location) {
-  const auto& storage = state.storage < most_storages ? instance.storages()[state.storage] : nullptr;
-  const std::uint64_t specs = state.specs & mask;
-  location.set_type(
-      static_cast<proto::StorageType>(storage == nullptr ? storage_type::unspecified : storage->terms->type));
-  location.set_spec_size(std::popcount(specs));
-  for (std::uint64_t rest = specs; rest != 0; rest &= rest - 1) {
+/// Specs of a block that lie in one place.
+struct spec_place {
+  std::uint8_t storage = 0;
+  std::uint64_t specs = 0;
+  block_address block{};
+  const std::uint64_t* checksums = nullptr;  ///< null: none were given
+};
+
+void add_specs(const spec_place& place, const served_instance& instance, proto::CacheLocation& location) {
+  const bool has_storage = place.storage < most_storages && instance.storages()[place.storage] != nullptr;
+  for (std::uint64_t rest = place.specs; rest != 0; rest &= rest - 1) {
     const auto spec = static_cast<std::size_t>(std::countr_zero(rest));
     proto::LocationSpec& entry = *location.add_location_specs();
     entry.set_name(instance.terms().specs[spec].name);
-    entry.set_checksum(checksum_at(state.checksums.empty() ? nullptr : state.checksums.data(), spec));
-    if (storage != nullptr) {
-      instance.texts(state.storage)[spec].uri.append(address_of(state.extent, state.position, key),
-                                                     *entry.mutable_uri());
-    }
+    entry.set_checksum(checksum_at(place.checksums, spec));
+    if (has_storage) instance.texts(place.storage)[spec].uri.append(place.block, *entry.mutable_uri());
   }
+}
+
+void fill_location(const served_instance& instance, const key_state& state, const cache_key& key,
+                   proto::CacheLocation& location) {
+  const auto& storage = state.storage < most_storages ? instance.storages()[state.storage] : nullptr;
+  location.set_type(
+      static_cast<proto::StorageType>(storage == nullptr ? storage_type::unspecified : storage->terms->type));
+  add_specs({.storage = state.storage,
+             .specs = state.specs,
+             .block = address_of(state.extent, state.position, key),
+             .checksums = state.checksums.empty() ? nullptr : state.checksums.data()},
+            instance, location);
+  location.set_spec_size(location.location_specs_size());
   location.set_id(id_of(state));
   location.set_status(std::string(status_of(state.state)));
   location.set_create_time(state.wrote_at);
@@ -162,25 +176,26 @@ void append_grant(const served_instance& instance, const start_grant& grant, ans
   append_end(form, out);
 }
 
-proto::meta::GetCacheLocationsByBackendResponse locations_by_type(const served_instance& instance,
-                                                                  std::span<const cache_key> keys,
-                                                                  std::span<const storage_type> types,
-                                                                  std::uint64_t specs) {
-  proto::meta::GetCacheLocationsByBackendResponse response;
-  for (std::size_t i = 0; i < keys.size(); ++i) response.add_key_locations();
-  std::vector<key_state> states;
-  instance.index().read_states(keys, states);
-  for (const key_state& state : states) {
-    const auto& storage = state.storage < most_storages ? instance.storages()[state.storage] : nullptr;
-    if (state.state != location_state::serving || storage == nullptr || !storage->is_readable()) continue;
-    const storage_type type = storage->terms->type;
-    if (!types.empty() && std::ranges::find(types, type) == types.end()) continue;
-    auto& locations = *response.mutable_key_locations(static_cast<int>(state.key))->mutable_locations();
-    const bool is_there = std::ranges::any_of(
-        locations, [&](const proto::CacheLocation& each) { return each.type() == static_cast<int>(type); });
-    if (!is_there) fill_location(instance, state, keys[state.key], specs, *locations.Add());
+void add_locations(const located_keys& keys, storage_type type,
+                   proto::meta::GetCacheLocationsByBackendResponse& response) {
+  for (std::size_t i = 0; i < keys.answer.keys.size(); ++i) {
+    const found_key& found = keys.answer.keys[i];
+    if (found.parts == 0) continue;
+    auto& location = *response.mutable_key_locations(static_cast<int>(i))->add_locations();
+    const auto parts = std::span(keys.answer.parts).subspan(found.first_part, found.parts);
+    location.set_type(static_cast<proto::StorageType>(type));
+    for (const found_part& part : parts) {
+      add_specs({.storage = part.storage,
+                 .specs = part.specs & keys.specs,
+                 .block = address_of(part.extent, part.position, keys.keys[i]),
+                 .checksums = part.checksums == no_checksums ? nullptr : &keys.answer.checksums[part.checksums]},
+                keys.instance, location);
+    }
+    location.set_spec_size(location.location_specs_size());
+    location.set_id(id_of(parts.front()));
+    location.set_status(std::string(status_of(location_state::serving)));
+    location.set_create_time(parts.front().wrote_at);
   }
-  return response;
 }
 
 proto::meta::GetCacheMetaResponse states_of_keys(const served_instance& instance, std::span<const cache_key> keys) {
@@ -201,7 +216,7 @@ proto::meta::GetCacheMetaResponse states_of_keys(const served_instance& instance
     meta += R"("})";
     response.add_metas(std::move(meta));
     for (bool is_first = true; state != states.end() && state->key == key; ++state, is_first = false) {
-      fill_location(instance, *state, keys[key], ~std::uint64_t{0}, *replicas.add_locations());
+      fill_location(instance, *state, keys[key], *replicas.add_locations());
       if (is_first) location = replicas.locations(0);
     }
   }

@@ -26,10 +26,10 @@ void append_locations(const located_keys& keys, answer_form form, std::string& o
 /// A StartWriteCacheResponse.
 void append_grant(const served_instance& instance, const start_grant& grant, answer_form form, std::string& out);
 
-/// One location a type and key.
-[[nodiscard]] ::kv_cache_manager::proto::meta::GetCacheLocationsByBackendResponse locations_by_type(
-    const served_instance& instance, std::span<const cache_key> keys, std::span<const storage_type> types,
-    std::uint64_t specs);
+/// Adds to each key that was found a location of the type, whose storages alone were asked. The response has an entry
+/// for each key of the answer.
+void add_locations(const located_keys& keys, storage_type type,
+                   ::kv_cache_manager::proto::meta::GetCacheLocationsByBackendResponse& response);
 /// The states of keys, and all their locations.
 [[nodiscard]] ::kv_cache_manager::proto::meta::GetCacheMetaResponse states_of_keys(const served_instance& instance,
                                                                                    std::span<const cache_key> keys);

@@ -53,7 +53,7 @@ void add_group(const quota_report& group, http::metric_families& page) {
 
 void add_storage(const storage_report& storage, http::metric_families& page) {
   const http::metric_labels labels{{"storage", storage.name}, {"type", std::string(name_of(storage.type))}};
-  const bool is_up = storage.is_enabled && storage.condition != storage_condition::unhealthy;
+  const bool is_up = storage.is_enabled && is_readable(storage.condition);
   page.gauge("cenote_manager_storage_up", "1 while a storage is enabled and works.", is_up ? 1 : 0, labels);
   page.gauge("cenote_manager_storage_full", "1 while it takes no new writes since it is nearly full.",
              storage.condition == storage_condition::full ? 1 : 0, labels);
@@ -141,6 +141,16 @@ http::metric_families metrics_of(const page_sources& sources) {
     const double value = as_value((sources.figures.*row.value).load(std::memory_order_relaxed));
     page.add(row.metric.ends_with("_total") ? figure_kind::counter : figure_kind::gauge, name, row.summary, value, {});
   }
+  for (std::size_t i = 0; i < evict_reasons.size(); ++i) {
+    page.counter(
+        "cenote_manager_evictions_total",
+        "Blocks that were evicted since the last recovery, by what was over its level: `bytes` of the group, of a "
+        "`type`, of a `storage`, `keys` of an instance, `time` to live.",
+        as_value(sources.figures.evicted_for[i].load(std::memory_order_relaxed)),
+        {{"reason", std::string(evict_reasons[i].name)}});
+  }
+  page.counter("cenote_manager_trace_dropped_lines_total", "Lines of `manager.trace_file` that found no room.",
+               as_value(sources.dropped_lines));
   page.seconds("cenote_manager_journal_seconds", "Times of the journal's batches.", sources.figures.journal_times);
   add_calls(sources.calls, page);
   for (const quota_report& each : sources.usage.groups) add_group(each, page);
@@ -168,6 +178,15 @@ void append_status(const page_sources& sources, std::string& out) {
     json.name(row.name);
     json.number((sources.figures.*row.value).load(std::memory_order_relaxed));
   }
+  json.name("evicted_for");
+  json.begin_object();
+  for (std::size_t i = 0; i < evict_reasons.size(); ++i) {
+    json.name(evict_reasons[i].name);
+    json.number(sources.figures.evicted_for[i].load(std::memory_order_relaxed));
+  }
+  json.end_object();
+  json.name("trace_dropped_lines");
+  json.number(sources.dropped_lines);
   json.name("journal_p99_seconds");
   json.real(static_cast<double>(sources.figures.journal_times.quantile(0.99)) / 1e9);
   json.name("lookup_keys");

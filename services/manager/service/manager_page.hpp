@@ -17,6 +17,7 @@ struct page_sources {
   const usage_report& usage;
   const call_counts& calls;
   const served_view& view;
+  std::uint64_t dropped_lines = 0;  ///< of the trace
 };
 
 /// All metrics. Of instances the first 4,096 have series of their own.

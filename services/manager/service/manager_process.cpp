@@ -14,6 +14,7 @@
 #include "services/manager/service/first_account.hpp"
 #include "services/manager/service/http_face.hpp"
 #include "services/manager/service/journal_choice.hpp"
+#include "services/manager/service/own_host.hpp"
 
 namespace cenote::manager {
 
@@ -77,7 +78,7 @@ call_settings call_settings_of(const config::manager_section& settings) {
   return {.limits = {.keys = settings.max_keys},
           .choice = is_first ? read_choice::first : read_choice::weighted,
           .identity = {.name = settings.name,
-                       .host = settings.host,
+                       .host = own_host(settings),
                        .meta_rpc_port = settings.meta_rpc_port,
                        .meta_http_port = settings.meta_http_port,
                        .admin_rpc_port = settings.admin_rpc_port,

@@ -21,6 +21,8 @@ constexpr auto look_pause = 100ms;   ///< between two looks at levels, storages 
 constexpr auto first_pause = 500ms;  ///< before the store is tried again
 constexpr auto last_pause = 4000ms;
 constexpr auto usage_pause = 1000ms;  ///< between two reports of what is used
+constexpr auto probe_pause = 5ms;     ///< between two looks at storages whose first probe is waited for
+constexpr std::chrono::milliseconds most_probe_wait = 1000ms;  ///< a storage that hangs delays no longer than that
 
 result<std::unique_ptr<storage_backend>> make_plugin(const storage_terms& storage, const plugin_kind& kind,
                                                      const writer_options& options,
@@ -81,8 +83,11 @@ class manager_writer::state_owner {
                .has_new_registry = has_changed_} {}
   state_owner(const state_owner&) = delete;
   state_owner& operator=(const state_owner&) = delete;
+  ~state_owner() { end_probe_waits(round_time::max()); }
 
   [[nodiscard]] result<recovery_counts> recover();
+  /// Waits for the first probe of each storage, but not for one that hangs.
+  void await_probes();
   void add(std::unique_ptr<write_command> command) { queue_.add(std::move(command)); }
   void add(const storage_news& news);
   /// One round. False: the journal has failed.
@@ -97,6 +102,14 @@ class manager_writer::state_owner {
 
  private:
   std::unique_ptr<storage_worker> make_worker(const storage_terms& storage);
+  /// The longest wait for a first probe.
+  [[nodiscard]] std::chrono::milliseconds probe_wait() const noexcept {
+    return std::min(writer_.options_.storages.probe_timeout, most_probe_wait);
+  }
+  [[nodiscard]] bool is_probed() const;
+  void answer(std::unique_ptr<write_command> command, const result<>& committed, round_time now);
+  /// Answers those that wait for probes, once these have ended or the wait is over.
+  void end_probe_waits(round_time now);
   void look(storage_state& storage);
   void look(write_round& round);
   void note_uses(round_time now);
@@ -116,6 +129,8 @@ class manager_writer::state_owner {
   reclaimer reclaimer_;
   write_parts parts_;
   command_queue queue_;
+  std::deque<std::pair<round_time, std::unique_ptr<write_command>>>
+      probe_waits_;  ///< answers that wait for probes, until then
   bool has_changed_ = false;
   bool has_written_ = false;
   bool has_more_ = false;  ///< to do at once
@@ -219,6 +234,7 @@ void manager_writer::state_owner::look(storage_state& storage) {
   storage.condition = has_worker ? storage.worker->condition() : storage_condition::unhealthy;
   std::string reason = has_worker ? storage.worker->last_failure() : "it cannot be opened; the log has the reason";
   if (storage.condition == storage_condition::unhealthy && reason.empty()) reason = "it hangs";
+  if (storage.condition == storage_condition::unprobed && reason.empty()) reason = "its first probe has not ended";
   if (storage.condition != storage.signal->condition()) {
     log_info(logger("manager"), "a storage has another condition",
              {{"storage", storage.terms->name}, {"condition", name_of(storage.condition)}, {"reason", reason}});
@@ -231,7 +247,7 @@ void manager_writer::state_owner::look(write_round& round) {
   for (const auto& storage : state_.storages) {
     if (storage == nullptr) continue;
     look(*storage);
-    if (storage->condition == storage_condition::unhealthy) ++unhealthy;
+    if (!is_readable(storage->condition)) ++unhealthy;
     failed_deletions += storage->failed_deletions;
   }
   writer_.figures_.unhealthy_storages.store(unhealthy, std::memory_order_relaxed);
@@ -241,6 +257,42 @@ void manager_writer::state_owner::look(write_round& round) {
   if (round.now < next_usage_) return;
   writer_.usage_.show(report_usage(state_, round.now));
   next_usage_ = round.now + usage_pause;
+}
+
+void manager_writer::state_owner::await_probes() {
+  const round_time deadline = std::chrono::steady_clock::now() + probe_wait();
+  for (const auto& storage : state_.storages) {
+    if (storage != nullptr && storage->worker != nullptr) storage->worker->await_probe(deadline);
+  }
+  for (const auto& storage : state_.storages) {
+    if (storage != nullptr) look(*storage);
+  }
+}
+
+bool manager_writer::state_owner::is_probed() const {
+  return std::ranges::all_of(state_.storages, [](const auto& storage) {
+    return storage == nullptr || storage->worker == nullptr || storage->worker->is_probed();
+  });
+}
+
+void manager_writer::state_owner::answer(std::unique_ptr<write_command> command, const result<>& committed,
+                                         round_time now) {
+  if (committed && command->has_new_worker()) {
+    probe_waits_.emplace_back(now + probe_wait(), std::move(command));
+  } else {
+    command->answer(committed);
+  }
+}
+
+void manager_writer::state_owner::end_probe_waits(round_time now) {
+  if (probe_waits_.empty()) return;
+  const bool is_over = is_probed();
+  for (const auto& storage : state_.storages) {
+    if (storage != nullptr) look(*storage);
+  }
+  for (; !probe_waits_.empty() && (is_over || probe_waits_.front().first <= now); probe_waits_.pop_front()) {
+    probe_waits_.front().second->answer({});
+  }
 }
 
 bool manager_writer::state_owner::run_round() {
@@ -265,7 +317,8 @@ bool manager_writer::state_owner::run_round() {
   has_written_ = has_written_ || (has_batch && committed);
   if (committed && has_changed_) show_view();
   has_changed_ = false;
-  for (const auto& command : complete) command->answer(committed);
+  for (auto& command : complete) answer(std::move(command), committed, round.now);
+  end_probe_waits(round.now);
   show_figures();
   return committed.has_value();
 }
@@ -281,6 +334,9 @@ void manager_writer::state_owner::show_figures() {
   writer_.figures_.waiting_removals.store(removals_.size(), std::memory_order_relaxed);
   writer_.figures_.lost_extents.store(removals_.lost_count(), std::memory_order_relaxed);
   writer_.figures_.evicted.store(reclaimer_.counts().sum(), std::memory_order_relaxed);
+  for (std::size_t i = 0; i < evict_reasons.size(); ++i) {
+    writer_.figures_.evicted_for[i].store(reclaimer_.counts().*evict_reasons[i].count, std::memory_order_relaxed);
+  }
   writer_.figures_.orphaned.store(reclaimer_.counts().orphaned, std::memory_order_relaxed);
   const auto& plugins = *writer_.plugin_counters_;
   writer_.figures_.plugin_starts.store(plugins.starts.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -289,7 +345,7 @@ void manager_writer::state_owner::show_figures() {
 
 round_time manager_writer::state_owner::next_event() const {
   if (has_more_ || !queue_.empty()) return {};
-  round_time next = next_look_;
+  round_time next = probe_waits_.empty() ? next_look_ : std::chrono::steady_clock::now() + probe_pause;
   if (const auto due = removals_.next_due()) next = std::min(next, *due);
   if (const auto deadline = sessions_.next_deadline()) next = std::min(next, *deadline);
   return next;
@@ -372,6 +428,7 @@ bool manager_writer::begin(state_owner& owner) {
   while (owner.has_commands()) {
     if (!owner.run_round()) return false;
   }
+  owner.await_probes();
   if (!pass(options_.faults.get(), fault_point::recovery_view)) return false;
   owner.show_view();
   return true;

@@ -91,14 +91,15 @@ rpc_outcome<meta_calls::instance_pointer> meta_calls::instance_of(const std::str
   return found->second;
 }
 
-read_order meta_calls::order_of(const served_instance& instance) {
+read_order meta_calls::order_of(const served_instance& instance, read_choice choice, std::optional<storage_type> type) {
   std::vector<std::pair<double, std::uint8_t>> drawn;
   const auto& candidates = instance.group().candidates;
   for (std::size_t i = 0; i < most_storages; ++i) {
     const auto& storage = instance.storages()[i];
     if (storage == nullptr || !storage->is_readable() || storage->terms->read_weight == 0) continue;
+    if (type && storage->terms->type != *type) continue;
     double place = 0;
-    if (choice_ == read_choice::first) {
+    if (choice == read_choice::first) {
       place = static_cast<double>(std::ranges::find(candidates, storage->terms->name) - candidates.begin());
     } else {
       const double uniform = std::uniform_real_distribution<double>(1e-12, 1)(dice());
@@ -136,6 +137,10 @@ void meta_calls::note_uses(const served_instance& instance, std::size_t key_coun
   for (const found_key& key : lookup_.keys) {
     if (key.parts != 0) records.push_back(key.record);
   }
+  note_uses(instance, key_count, std::move(records));
+}
+
+void meta_calls::note_uses(const served_instance& instance, std::size_t key_count, std::vector<std::uint32_t> records) {
   counts_.note_lookup(key_count, records.size());
   if (!records.empty()) writer_.uses().add(instance.terms().number, std::move(records));
 }
@@ -222,6 +227,7 @@ rpc_outcome<answer_writer> meta_calls::get_length(const meta::GetCacheLocationLe
   meta::GetCacheLocationLenResponse response;
   if (*kind == query_kind::prefix) {
     if (const auto hits = short_prefix(**instance, request)) {
+      note_uses(**instance, static_cast<std::size_t>(request.block_keys_size()));
       response.set_cache_location_len(static_cast<std::int64_t>(*hits));
       return response_answer(std::move(response));
     }
@@ -229,15 +235,47 @@ rpc_outcome<answer_writer> meta_calls::get_length(const meta::GetCacheLocationLe
   auto keys = asked_keys(request, (*instance)->terms());
   if (!keys) return std::unexpected(keys.error());
   if (*kind == query_kind::prefix) {
-    response.set_cache_location_len(
-        static_cast<std::int64_t>((*instance)->index().count_prefix(*keys, order_of(**instance), {})));
+    std::vector<std::uint32_t> records;
+    const std::size_t hits = (*instance)->index().count_prefix(*keys, order_of(**instance), {}, records);
+    note_uses(**instance, keys->size(), std::move(records));
+    response.set_cache_location_len(static_cast<std::int64_t>(hits));
     return response_answer(std::move(response));
   }
   const auto begin = find(**instance, *kind, *keys, request.sw_size());
   if (!begin) return std::unexpected(begin.error());
+  note_uses(**instance, keys->size());
   response.set_cache_location_len(
       std::ranges::count_if(lookup_.keys, [](const found_key& key) { return key.parts != 0; }));
   return response_answer(std::move(response));
+}
+
+/// A V6D strategy is that of a storage which no manager of this kind has; the manager's own order stands for it.
+rpc_outcome<meta_calls::type_choices> meta_calls::backend_parts(
+    const served_instance& instance, const meta::GetCacheLocationsByBackendRequest& request) const {
+  type_choices parts;
+  const auto add = [&](storage_type type, read_choice choice) {
+    if (std::ranges::find(parts, type, &type_choice::first) == parts.end()) parts.emplace_back(type, choice);
+  };
+  for (const auto& selector : request.backend_selectors()) {
+    const auto type = storage_type_of(selector.backend_type());
+    if (!type || *type == storage_type::unspecified) {
+      return refuse(answer_code::invalid_argument, "backend_selectors has a backend_type that is none");
+    }
+    if (!meta::LocationSelectStrategy_IsValid(selector.strategy())) {
+      return refuse(answer_code::invalid_argument,
+                    "backend_selectors has a strategy that is none; right would be 0 to 3");
+    }
+    add(*type, selector.strategy() == meta::LSS_WEIGHTED_RANDOM ? read_choice::weighted : choice_);
+  }
+  if (!parts.empty()) return parts;
+  const read_order order = order_of(instance);
+  std::vector<std::pair<std::uint8_t, storage_type>> types;
+  for (std::size_t i = 0; i < most_storages; ++i) {
+    if (order.rank[i] != read_order::unusable) types.emplace_back(order.rank[i], instance.storages()[i]->terms->type);
+  }
+  std::ranges::sort(types);
+  for (const auto& [rank, type] : types) add(type, choice_);
+  return parts;
 }
 
 rpc_outcome<answer_writer> meta_calls::get_by_backend(const meta::GetCacheLocationsByBackendRequest& request,
@@ -252,17 +290,23 @@ rpc_outcome<answer_writer> meta_calls::get_by_backend(const meta::GetCacheLocati
     return refuse(answer_code::invalid_argument,
                   "query_type is " + name_text(*kind) + "; locations by backend are a QT_BATCH_GET");
   }
-  std::vector<storage_type> types;
-  for (const auto& selector : request.backend_selectors()) {
-    const auto type = storage_type_of(selector.backend_type());
-    if (!type || *type == storage_type::unspecified) {
-      return refuse(answer_code::invalid_argument, "backend_selectors has a backend_type that is none");
-    }
-    types.push_back(*type);
-  }
+  const auto parts = backend_parts(**instance, request);
+  if (!parts) return std::unexpected(parts.error());
   const auto keys = asked_keys(request, (*instance)->terms());
   if (!keys) return std::unexpected(keys.error());
-  return response_answer(locations_by_type(**instance, *keys, types, *specs));
+  meta::GetCacheLocationsByBackendResponse response;
+  for (std::size_t i = 0; i < keys->size(); ++i) response.add_key_locations();
+  std::vector<std::uint32_t> records(keys->size(), no_record);
+  for (const auto& [type, choice] : *parts) {
+    (*instance)->index().read_each(*keys, order_of(**instance, choice, type), lookup_);
+    add_locations({.instance = **instance, .answer = lookup_, .keys = *keys, .specs = *specs}, type, response);
+    for (std::size_t i = 0; i < keys->size(); ++i) {
+      if (lookup_.keys[i].parts != 0) records[i] = lookup_.keys[i].record;
+    }
+  }
+  std::erase(records, no_record);
+  note_uses(**instance, keys->size(), std::move(records));
+  return response_answer(std::move(response));
 }
 
 rpc_outcome<answer_writer> meta_calls::get_meta(const proto::GetCacheMetaRequest& request, const call_rights& rights) {

@@ -49,7 +49,10 @@ class meta_calls {
   using response_writer = std::function<void(Response&)>;
 
   [[nodiscard]] rpc_outcome<instance_pointer> instance_of(const std::string& id, const call_rights& rights);
-  [[nodiscard]] read_order order_of(const served_instance& instance);
+  /// Of the storages of a type, or of all.
+  [[nodiscard]] static read_order order_of(const served_instance& instance, read_choice choice,
+                                           std::optional<storage_type> type = std::nullopt);
+  [[nodiscard]] read_order order_of(const served_instance& instance) const { return order_of(instance, choice_); }
   [[nodiscard]] static rpc_outcome<std::uint64_t> asked_specs(
       const instance_terms& terms, const google::protobuf::RepeatedPtrField<std::string>& names);
   /// The keys of a request, which count.
@@ -61,9 +64,17 @@ class meta_calls {
   [[nodiscard]] std::optional<std::size_t> short_prefix(const served_instance& instance, const Request& request);
   [[nodiscard]] answer_writer location_writer(instance_pointer instance, std::vector<cache_key> keys,
                                               std::uint64_t specs, std::size_t begin, std::size_t count) const;
-  /// Of a lookup with so many keys.
+  /// Of a lookup with so many keys, which is in `lookup_`.
   void note_uses(const served_instance& instance, std::size_t key_count);
+  /// Of one that gave these records.
+  void note_uses(const served_instance& instance, std::size_t key_count, std::vector<std::uint32_t> records);
 
+  using type_choice = std::pair<storage_type, read_choice>;
+  using type_choices = std::vector<type_choice>;
+  /// The types of storages that a request asks for, each once: those of its selectors, else all, the first to read in
+  /// front; and the choice of a storage of each.
+  [[nodiscard]] rpc_outcome<type_choices> backend_parts(
+      const served_instance& instance, const proto::meta::GetCacheLocationsByBackendRequest& request) const;
   [[nodiscard]] rpc_outcome<answer_writer> get_by_backend(const proto::meta::GetCacheLocationsByBackendRequest& request,
                                                           const call_rights& rights);
   [[nodiscard]] rpc_outcome<answer_writer> get_meta(const proto::GetCacheMetaRequest& request,

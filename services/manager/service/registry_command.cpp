@@ -35,7 +35,9 @@ void registry_command::apply(write_parts& parts, registry_change change) {
     }
   }
   if (!change.rows.empty()) {
+    const std::uint64_t workers = parts.state.worker_changes;
     adopt_registry(parts.state, change.next, parts.make_worker);
+    has_new_worker_ = parts.state.worker_changes != workers;
     parts.has_new_registry = true;
   }
   outcome_ = std::move(change.note);

@@ -33,6 +33,7 @@ class registry_command final : public write_command {
 
   [[nodiscard]] bool advance(write_parts& parts, write_round& round) override;
   void answer(const result<>& committed) override;
+  [[nodiscard]] bool has_new_worker() const noexcept override { return has_new_worker_; }
   [[nodiscard]] std::string_view instance() const noexcept override { return {}; }
 
  private:
@@ -45,6 +46,7 @@ class registry_command final : public write_command {
   std::vector<std::uint64_t> instances_;  ///< whose locations are still to be dropped
   std::optional<extent_walk> walk_;
   bool is_dropping_ = false;
+  bool has_new_worker_ = false;
   std::optional<std::uint8_t> closing_;  ///< storage that takes no new blocks meanwhile
 };
 

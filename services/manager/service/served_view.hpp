@@ -23,7 +23,7 @@ struct served_storage {
   std::shared_ptr<const storage_signal> signal{};  ///< changes beside the view
 
   [[nodiscard]] bool is_readable() const noexcept {
-    return terms->is_enabled && signal->condition() != storage_condition::unhealthy;
+    return terms->is_enabled && manager::is_readable(signal->condition());
   }
 };
 

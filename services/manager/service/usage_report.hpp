@@ -44,7 +44,7 @@ struct storage_report {
   std::string name{};
   storage_type type = storage_type::unspecified;
   bool is_enabled = true;
-  storage_condition condition = storage_condition::healthy;
+  storage_condition condition = storage_condition::unprobed;
   std::uint64_t capacity = 0;    ///< bytes; 0: no bound
   std::uint64_t free_bytes = 0;  ///< at the last probe that worked
   std::uint64_t used = 0, deleting = 0;

@@ -16,13 +16,19 @@ enum class storage_condition : std::uint8_t {
   healthy,
   full,       ///< it works, but less than a twentieth is free: it is read, and takes no new writes
   unhealthy,  ///< neither read nor written
+  unprobed,   ///< as unhealthy, until the first probe that works
 };
-CENOTE_ENUM_NAMES(storage_condition, healthy, full, unhealthy);
+CENOTE_ENUM_NAMES(storage_condition, healthy, full, unhealthy, unprobed);
+
+/// Whether reads are sent to a storage in this condition.
+[[nodiscard]] constexpr bool is_readable(storage_condition condition) noexcept {
+  return condition == storage_condition::healthy || condition == storage_condition::full;
+}
 
 /// A storage's condition for all threads.
 class storage_signal {
  public:
-  explicit storage_signal(storage_condition condition = storage_condition::healthy) noexcept : condition_(condition) {}
+  explicit storage_signal(storage_condition condition = storage_condition::unprobed) noexcept : condition_(condition) {}
 
   [[nodiscard]] storage_condition condition() const noexcept { return condition_.load(std::memory_order_relaxed); }
   /// The last failure of a probe; empty: the last one worked.
@@ -35,8 +41,8 @@ class storage_signal {
   std::string reason_;
 };
 
-/// Unhealthy after three probes that failed in a row, or one that hangs; healthy again after two that worked. A plain
-/// object; time is an argument.
+/// Healthy from the first probe on that works. Unhealthy after three that failed in a row, or one that hangs; healthy
+/// again after two that worked. A plain object; time is an argument.
 class storage_health {
  public:
   using time_point = std::chrono::steady_clock::time_point;
@@ -53,7 +59,7 @@ class storage_health {
 
  private:
   std::chrono::milliseconds probe_timeout_;
-  storage_condition condition_ = storage_condition::healthy;
+  storage_condition condition_ = storage_condition::unprobed;
   unsigned failures_ = 0;
   unsigned successes_ = 0;
 };

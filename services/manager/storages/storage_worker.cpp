@@ -40,11 +40,13 @@ struct storage_worker::shared_state {
   std::mutex mutex;  ///< of what stands below
   std::condition_variable wake;
   std::condition_variable end_signal;
+  std::condition_variable probe_signal;
   std::deque<removal_batch> waiting;
   storage_health health;
   std::optional<time_point> operation_begin;
   std::string last_failure;
   time_point next_probe{};
+  bool has_probe = false;  ///< one has ended
   bool is_stopping = false;
   bool has_ended = false;
 };
@@ -107,6 +109,8 @@ void storage_worker::shared_state::probe() {
     health.note_failure();
     last_failure = room.error().describe();
   }
+  has_probe = true;
+  probe_signal.notify_all();
   next_probe = std::chrono::steady_clock::now() + options.probe_interval;
 }
 
@@ -162,6 +166,17 @@ void storage_worker::remove(removal_batch batch) {
   const std::lock_guard lock(state_->mutex);
   state_->waiting.push_back(std::move(batch));
   state_->wake.notify_all();
+}
+
+void storage_worker::await_probe(storage_health::time_point deadline) const {
+  std::unique_lock lock(state_->mutex);
+  state_->probe_signal.wait_until(lock, deadline, [this] { return state_->has_probe; });
+}
+
+bool storage_worker::is_probed() {
+  const bool hangs = condition() == storage_condition::unhealthy;
+  const std::lock_guard lock(state_->mutex);
+  return hangs || state_->has_probe;
 }
 
 storage_condition storage_worker::condition() {

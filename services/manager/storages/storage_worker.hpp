@@ -51,6 +51,10 @@ class storage_worker {
   /// Takes no more work and delivers nothing; the thread ends by itself.
   void stop() noexcept;
   [[nodiscard]] bool has_ended() const;
+  /// Waits until the first probe has ended, at most until the deadline.
+  void await_probe(storage_health::time_point deadline) const;
+  /// Whether a probe has ended, or the storage hangs.
+  [[nodiscard]] bool is_probed();
   /// The condition by the probes so far; a probe that hangs counts from now on.
   [[nodiscard]] storage_condition condition();
   /// Bytes free at the last probe that worked.

@@ -78,7 +78,7 @@ struct instance_state {
 struct storage_state {
   std::shared_ptr<const storage_terms> terms{};
   byte_account bytes{};
-  storage_condition condition = storage_condition::healthy;
+  storage_condition condition = storage_condition::unprobed;
   /// For readers.
   std::shared_ptr<storage_signal> signal = std::make_shared<storage_signal>();
   std::unique_ptr<storage_worker> worker{};
@@ -87,9 +87,7 @@ struct storage_state {
   std::uint32_t batches = 0;           ///< deletions under way at this worker
   std::uint64_t failed_deletions = 0;  ///< so far
 
-  [[nodiscard]] bool is_readable() const noexcept {
-    return terms->is_enabled && condition != storage_condition::unhealthy;
-  }
+  [[nodiscard]] bool is_readable() const noexcept { return terms->is_enabled && manager::is_readable(condition); }
   [[nodiscard]] bool is_writable() const noexcept {
     return terms->is_enabled && !is_closing && condition == storage_condition::healthy;
   }

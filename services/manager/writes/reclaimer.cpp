@@ -75,7 +75,11 @@ std::vector<reclaimer::chosen_pool> reclaimer::pools_of(const victim_source& sou
 std::uint64_t reclaimer::rank_of(const chosen_pool& choice, budget_policy budget) {
   switch (budget) {
     case budget_policy::fixed_per_instance: return next_rank_++;
-    case budget_policy::usage_proportional: return ~static_cast<std::uint64_t>(choice.instance->bytes.staying());
+    case budget_policy::usage_proportional: {
+      const auto gone = evicted_bytes_.find(choice.instance);
+      const std::int64_t rest = choice.instance->bytes.staying() - (gone == evicted_bytes_.end() ? 0 : gone->second);
+      return ~static_cast<std::uint64_t>(std::max<std::int64_t>(rest, 0));
+    }
     case budget_policy::group_lru: break;
   }
   const auto record = choice.pool->victim();
@@ -130,15 +134,24 @@ void reclaimer::free_bytes(const victim_source& source, std::int64_t excess, std
   const budget_policy budget = source.group->terms->budget;
   pool_order order = order_of(pools, budget);
   while (excess > 0 && round.keys > 0 && !order.empty()) {
-    const std::size_t place = order.top().place;
+    const auto [rank, place] = order.top();
     order.pop();
+    if (budget == budget_policy::usage_proportional) {  // another pool of the instance may have given something
+      const std::uint64_t present = rank_of(pools[place], budget);
+      if (present != rank) {
+        order.push({.rank = present, .place = place});
+        continue;
+      }
+    }
     const auto record = victim_of(pools[place]);
     if (!record) continue;
-    excess -= evict(pools[place], *record, changes, round.now);
+    const std::int64_t bytes = evict(pools[place], *record, changes, round.now);
+    excess -= bytes;
+    evicted_bytes_[pools[place].instance] += bytes;
     ++count;
     --round.keys;
     ++turn_;
-    order.push({.rank = rank_of(pools[place], budget), .place = place});  // no other pool has changed
+    order.push({.rank = rank_of(pools[place], budget), .place = place});
   }
 }
 
@@ -240,6 +253,7 @@ bool reclaimer::run_group(group_usage& group, ledger& changes, write_round& roun
 bool reclaimer::run(ledger& changes, write_round& round) {
   bool has_evicted = false;
   relieved_.clear();
+  evicted_bytes_.clear();
   // A quota that nothing was charged to is as it was, but that time goes by.
   const bool is_whole = !goals_.empty() || round.now >= next_whole_;
   if (is_whole) next_whole_ = round.now + whole_pause;

@@ -96,6 +96,7 @@ class reclaimer {
   std::size_t turn_ = 0;                       ///< of pools that give victims one after the other
   std::uint64_t next_rank_ = 0;                ///< of these pools
   round_time next_whole_{};
+  std::map<const instance_state*, std::int64_t> evicted_bytes_;  ///< in this round; they are charged at its end
 };
 
 /// A group's level as its strategy gives it.

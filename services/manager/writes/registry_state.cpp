@@ -24,7 +24,8 @@ void adopt_storages(manager_state& state, const worker_factory& make_worker) {
       storage->worker->stop();
       state.retired_workers.push_back(std::move(storage->worker));
     }
-    storage->condition = storage_condition::healthy;
+    storage->condition = storage_condition::unprobed;
+    storage->signal->show(storage->condition, {});  // readers ask no other place in the name of the one before
     storage->is_closing = false;
     storage->batches = 0;  // a worker that is stopped answers for none
     storage->worker_number = ++state.worker_changes;

@@ -49,6 +49,8 @@ class write_command {
   [[nodiscard]] virtual bool advance(write_parts& parts, write_round& round) = 0;
   /// Answers: the outcome, or io_error with the reason of a round that was not written.
   virtual void answer(const result<>& committed) = 0;
+  /// Whether it made a worker of a storage: then it answers once that is probed, so that a write there may follow.
+  [[nodiscard]] virtual bool has_new_worker() const noexcept { return false; }
   /// The instance whose requests come in turn with those of others.
   [[nodiscard]] virtual std::string_view instance() const noexcept = 0;
 };

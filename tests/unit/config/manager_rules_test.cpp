@@ -46,6 +46,15 @@ BOOST_AUTO_TEST_CASE(off_loopback_calls_without_accounts_need_certificates_or_a_
   BOOST_TEST(manager_refusal({outside, off, "manager.trusted_network=true"}) == "");
 }
 
+BOOST_AUTO_TEST_CASE(others_are_sent_to_a_host_without_a_port) {
+  for (const std::string host : {"", "10.0.0.7", "fd00::7", "manager-0.kv.svc", "m1"}) {
+    BOOST_TEST(manager_refusal({"manager.advertise=" + host}) == "", host);
+  }
+  for (const std::string host : {"0.0.0.0", "::", "*", "m1:6381", "a b", "http://m1", "[::1]"}) {
+    BOOST_TEST(contains(manager_refusal({"manager.advertise=" + host}), "--set: manager.advertise"), host);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(accounts_are_needed_off_loopback_unless_a_key_decides) {
   BOOST_TEST(!asks_for_accounts({}));
   BOOST_TEST(!asks_for_accounts({"manager.host=::1"}));

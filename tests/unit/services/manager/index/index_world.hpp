@@ -38,7 +38,10 @@ struct index_world {
   }
   std::size_t match(const std::vector<cache_key>& keys, const prefix_rule& rule = {}) {
     const std::size_t hits = index.match_prefix(keys, order, rule, answer);
-    return index.count_prefix(keys, order, rule) == hits && answer.keys.size() == hits ? hits : SIZE_MAX;
+    std::vector<std::uint32_t> records;
+    const bool is_same = index.count_prefix(keys, order, rule, records) == hits && answer.keys.size() == hits &&
+                         std::ranges::equal(records, answer.keys, {}, {}, &found_key::record);
+    return is_same ? hits : SIZE_MAX;
   }
   std::vector<found_part> parts(std::size_t key) const {
     const found_key& entry = answer.keys.at(key);

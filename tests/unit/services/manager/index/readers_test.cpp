@@ -130,6 +130,7 @@ reader_report read_all(const index_world& w) {
   reader_report report;
   lookup_answer answer;
   std::vector<key_state> states;
+  std::vector<std::uint32_t> records;
   const std::vector<cache_key> moving = row(first_moving, moving_keys);
   const std::vector<cache_key> stable = row(first_stable, stable_keys);
   for (int i = 0; i < rounds; ++i) {
@@ -146,7 +147,7 @@ reader_report read_all(const index_world& w) {
     }
     report.absent += stable_keys - w.index.match_prefix(stable, w.order, {}, answer);
     check(answer, stable, report);
-    report.absent += stable_keys - w.index.count_prefix(stable, w.order, {});
+    report.absent += stable_keys - w.index.count_prefix(stable, w.order, {}, records);
   }
   return report;
 }

@@ -81,16 +81,26 @@ BOOST_AUTO_TEST_CASE(all_that_can_never_work_is_named_at_once) {
 BOOST_AUTO_TEST_CASE(the_same_account_again_is_fine_and_another_one_is_a_duplicate) {
   test::registry_world world;
   const auto request = account(R"({"user_name":"u","password":"secret!"})");
-  const auto secret = *make_secret("secret!");
+  const auto secret = *world.value.secret_for("u", "secret!");
   BOOST_TEST(world.apply(world.value.add_account(request, secret)) == ok);
-  BOOST_TEST(world.apply(world.value.add_account(request, *make_secret("secret!"))) == ok);
+  BOOST_TEST(world.apply(world.value.add_account(request, *world.value.secret_for("u", "secret!"))) == ok);
   BOOST_TEST(world.changed_rows == 0U);
   BOOST_TEST(world.apply(world.value.add_account(account(R"({"user_name":"u","password":"x","role":1})"), secret)) ==
              duplicate_entity);
   BOOST_TEST((world.notes("role") && world.notes("ROLE_USER") && world.notes("ROLE_ADMIN")), world.note);
-  BOOST_TEST(world.apply(world.value.add_account(account(R"({"user_name":"u","password":"other"})"), secret)) ==
-             duplicate_entity);
+  BOOST_TEST(world.apply(world.value.add_account(account(R"({"user_name":"u","password":"other"})"),
+                                                 *world.value.secret_for("u", "other"))) == duplicate_entity);
   BOOST_TEST((world.notes("password") && !world.notes("secret!")), world.note);
+}
+
+BOOST_AUTO_TEST_CASE(an_account_is_compared_without_the_work_of_a_password) {
+  test::registry_world world;
+  const auto request = account(R"({"user_name":"u","password":"p"})");
+  const account_secret secret{.n = 1};  // of a cost that no password is checked with
+  BOOST_TEST(world.apply(world.value.add_account(request, secret)) == ok);
+  BOOST_TEST(world.apply(world.value.add_account(request, secret)) == ok);
+  BOOST_TEST(world.changed_rows == 0U);
+  BOOST_TEST(world.value.secret_for("u", "").error().code == invalid_argument);
 }
 
 BOOST_AUTO_TEST_CASE(a_password_is_checked_and_an_unknown_name_has_none) {

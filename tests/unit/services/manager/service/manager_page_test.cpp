@@ -34,9 +34,10 @@ struct page_world {
     usage.instances.push_back({.id = "i", .group = "team \"a\"", .keys = 12, .used = 600});
     calls.note(rpc::start_write_cache, answer_code::ok, std::chrono::microseconds(5));
     calls.note_lookup(10, 4);
+    for (std::size_t i = 0; i < figures.evicted_for.size(); ++i) figures.evicted_for[i] = 10 + i;
   }
   [[nodiscard]] page_sources sources() const {
-    return {.figures = figures, .usage = usage, .calls = calls, .view = view};
+    return {.figures = figures, .usage = usage, .calls = calls, .view = view, .dropped_lines = 3};
   }
 };
 
@@ -64,6 +65,9 @@ BOOST_AUTO_TEST_CASE(metrics_have_groups_storages_instances_and_calls) {
   require_line(page, "cenote_manager_lookup_keys_total 10");
   require_line(page, "cenote_manager_lookup_hits_total 4");
   require_line(page, "cenote_manager_epoch 7");
+  require_line(page, R"(cenote_manager_evictions_total{reason="bytes"} 10)");
+  require_line(page, R"(cenote_manager_evictions_total{reason="time"} 14)");
+  require_line(page, "cenote_manager_trace_dropped_lines_total 3");
 }
 
 BOOST_AUTO_TEST_CASE(status_is_one_object_with_the_same_facts) {
@@ -77,6 +81,8 @@ BOOST_AUTO_TEST_CASE(status_is_one_object_with_the_same_facts) {
                          R"("instances":2,"reclaim_paused":true,"types":[{"type":"ST_NFS","quota_bytes":800,)"
                          R"("used_bytes":600,"deleting_bytes":0}]})") != std::string::npos);
   BOOST_TEST(status.find(R"("condition":"full")") != std::string::npos);
+  BOOST_TEST(status.find(R"("evicted_for":{"bytes":10,"type":11,"storage":12,"keys":13,"time":14},)"
+                         R"("trace_dropped_lines":3,)") != std::string::npos);
   BOOST_TEST(status.find(R"("failure":"no space")") != std::string::npos);
   BOOST_TEST(status.find(R"({"id":"i","group":"team \"a\"","keys":12,)") != std::string::npos);
 }

@@ -41,6 +41,7 @@ BOOST_AUTO_TEST_CASE(a_storage_is_read_when_it_is_enabled_and_works) {
   BOOST_TEST(storage_of(healthy, true).is_readable());
   BOOST_TEST(storage_of(full, true).is_readable());
   BOOST_TEST(!storage_of(unhealthy, true).is_readable());
+  BOOST_TEST(!storage_of(unprobed, true).is_readable());
   BOOST_TEST(!storage_of(healthy, false).is_readable());
 }
 

@@ -34,10 +34,10 @@ storage_condition condition_after(std::string_view probes) {
 
 BOOST_AUTO_TEST_SUITE(health_of_a_storage)
 
-BOOST_AUTO_TEST_CASE(three_failures_or_a_hang_end_health_and_two_successes_bring_it_back) {
+BOOST_AUTO_TEST_CASE(health_begins_with_a_success_ends_with_three_failures_or_a_hang_and_two_successes_bring_it_back) {
   using enum storage_condition;
   const auto rows = std::to_array<health_row>({
-      {"", healthy},        {"+", healthy},          {"--", healthy},       {"---", unhealthy}, {"--+--", healthy},
+      {"", unprobed},       {"+", healthy},          {"--", unprobed},      {"---", unhealthy}, {"--+--", healthy},
       {"---+", unhealthy},  {"---++", healthy},      {"---+-+", unhealthy}, {"h", unhealthy},   {"h+", unhealthy},
       {"h++", healthy},     {"h+h++", healthy},      {"h+h+", unhealthy},   {"o", full},        {"o+", healthy},
       {"+o", full},         {"---+o", full},         {"---o+", healthy},    {"o--", full},      {"o---", unhealthy},
@@ -48,6 +48,7 @@ BOOST_AUTO_TEST_CASE(three_failures_or_a_hang_end_health_and_two_successes_bring
 
 BOOST_AUTO_TEST_CASE(a_probe_hangs_from_its_timeout_on) {
   storage_health health(2s);
+  health.note_success(true);
   const storage_health::time_point begin{100s};
   health.note_running(begin, begin);
   health.note_running(begin, begin + 1'999ms);
@@ -58,7 +59,7 @@ BOOST_AUTO_TEST_CASE(a_probe_hangs_from_its_timeout_on) {
 
 BOOST_AUTO_TEST_CASE(a_signal_shows_the_last_condition_and_its_reason) {
   storage_signal signal;
-  BOOST_TEST((signal.condition() == storage_condition::healthy && signal.reason().empty()));
+  BOOST_TEST((signal.condition() == storage_condition::unprobed && signal.reason().empty()));
   signal.show(storage_condition::unhealthy, "gone");
   BOOST_TEST((name_of(signal.condition()) == "unhealthy" && signal.reason() == "gone"));
   signal.show(storage_condition::full, "");

@@ -202,11 +202,36 @@ BOOST_AUTO_TEST_CASE(a_storage_that_hangs_is_unhealthy_from_its_timeout_on) {
   gate->open();
 }
 
-BOOST_AUTO_TEST_CASE(a_storage_that_is_slow_is_healthy_up_to_its_timeout) {
+BOOST_AUTO_TEST_CASE(a_storage_that_is_slow_is_unprobed_up_to_its_first_answer) {
   gate->close();
   start(one_probe);
   gate->await_call();
+  worker->await_probe({});  // a deadline that is over
+  BOOST_TEST((worker->condition() == storage_condition::unprobed && !worker->is_probed()));
+  gate->open();
+  worker->await_probe(storage_health::time_point::max());
+  BOOST_TEST((worker->condition() == storage_condition::healthy && worker->is_probed()));
+}
+
+BOOST_AUTO_TEST_CASE(a_storage_that_is_slow_later_is_healthy_up_to_its_timeout) {
+  start(one_probe);
+  worker->await_probe(storage_health::time_point::max());
+  gate->close();
+  worker->remove({.number = 1, .items = {{.place = "a"}}});
+  gate->await_call();
   BOOST_TEST((worker->condition() == storage_condition::healthy));
+  gate->open();
+  BOOST_TEST(gate->await_outcomes(1).size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_first_probe_that_fails_or_hangs_is_waited_for_no_longer) {
+  start(one_probe, fail(error_code::system, "gone away"));
+  worker->await_probe(storage_health::time_point::max());
+  BOOST_TEST((worker->condition() == storage_condition::unprobed && worker->is_probed()));
+  gate->close();
+  start({.probe_interval = 1h, .probe_timeout = 0ms});
+  gate->await_call();
+  BOOST_TEST(worker->is_probed());
   gate->open();
 }
 

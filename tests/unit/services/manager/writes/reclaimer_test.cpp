@@ -41,14 +41,14 @@ void use(write_world& world, std::uint64_t key) {
 }
 
 /// Makes the reclaimer free `blocks` at the next round: the level is what is used, and the goal so much less.
-void free_blocks(write_world& world, std::int64_t blocks) {
+void free_blocks(write_world& world, std::int64_t blocks, const std::string& strategy = {}) {
   const std::int64_t used = world.group().bytes.staying();
   world.reclaims = true;
-  BOOST_TEST_REQUIRE(world.update_group({.capacity = used,
-                                         .level = 1,
-                                         .delay_ms = 1'000,
-                                         .strategy = R"(,"reclaim_step_size":)" + std::to_string(blocks * block)}) ==
-                     ok);
+  BOOST_TEST_REQUIRE(
+      world.update_group({.capacity = used,
+                          .level = 1,
+                          .delay_ms = 1'000,
+                          .strategy = R"(,"reclaim_step_size":)" + std::to_string(blocks * block) + strategy}) == ok);
   world.settle();
 }
 
@@ -300,6 +300,35 @@ BOOST_AUTO_TEST_CASE(the_instance_with_the_oldest_victim_gives_first) {
   free_blocks(world, 2);
   BOOST_TEST(served(world, {1, 2}) == (std::vector<std::uint64_t>{2}), boost::test_tools::per_element());
   BOOST_TEST(served(world, {1, 2}, "j") == (std::vector<std::uint64_t>{2}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(instances_give_by_the_budget_of_their_group) {
+  struct budget_row {
+    std::string_view name{};
+    std::size_t rest_of_i = 0, rest_of_j = 0;
+  };
+  for (const budget_row& row : {budget_row{"GROUP_LRU", 0, 8}, budget_row{"USAGE_PROPORTIONAL", 4, 4},
+                                budget_row{"FIXED_PER_INSTANCE", 6, 2}}) {
+    write_world world;
+    BOOST_TEST_REQUIRE(world.add_instance(instance_json("j")) == ok);
+    write_apart(world, numbers(1, 12));
+    write_apart(world, numbers(1, 8), "j");
+    free_blocks(world, 12, R"(,"instance_reclaim_budget_policy":")" + std::string(row.name) + '"');
+    BOOST_TEST(served(world, numbers(1, 12)).size() == row.rest_of_i, row.name);
+    BOOST_TEST(served(world, numbers(1, 8), "j").size() == row.rest_of_j, row.name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_gives_what_is_over_its_share_from_all_its_storages) {
+  write_world world;
+  BOOST_TEST_REQUIRE(world.add_instance(instance_json("j")) == ok);
+  write_apart(world, numbers(1, 4));
+  write_apart(world, numbers(1, 6), "j");
+  BOOST_TEST_REQUIRE(world.update_group({.candidates = R"("s2")"}) == ok);
+  write_apart(world, numbers(5, 4));
+  free_blocks(world, 6, R"(,"instance_reclaim_budget_policy":"USAGE_PROPORTIONAL")");
+  BOOST_TEST(served(world, numbers(1, 8)).size() == 4U);
+  BOOST_TEST(served(world, numbers(1, 6), "j").size() == 4U);
 }
 
 BOOST_AUTO_TEST_CASE(a_time_that_is_over_takes_blocks_below_any_level) {

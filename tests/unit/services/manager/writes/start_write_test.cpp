@@ -200,6 +200,32 @@ BOOST_AUTO_TEST_CASE(copies_in_a_storage_that_is_not_usable_do_not_count) {
   check_refused(world, io_error, {1, 2});  // it is read, and takes nothing new
 }
 
+BOOST_AUTO_TEST_CASE(nothing_is_granted_in_a_storage_that_is_not_probed) {
+  write_world world;
+  storage_state& storage = *world.live->state.storage_called("s1");
+  storage.condition = storage_condition::unprobed;
+  const auto granted = world.start({1});
+  BOOST_TEST_REQUIRE(granted.has_value());
+  BOOST_TEST(world.storage_name(granted->storage) == "s2");
+  world.live->state.storage_called("s2")->condition = storage_condition::unprobed;
+  check_refused(world, io_error, {2});
+}
+
+BOOST_AUTO_TEST_CASE(a_storage_that_has_moved_is_not_probed) {
+  write_world world;
+  manager_state& state = world.live->state;
+  const storage_state& storage = *state.storage_called("s1");
+  storage.signal->show(storage.condition, {});
+  BOOST_TEST((storage.signal->condition() == storage_condition::healthy));
+  auto moved = test::storage(storage_json("s1"));
+  moved.mutable_nfs()->set_root_path("/mnt/elsewhere");
+  const auto change = state.settings.update_storage(moved, storage_use::unused, change_force::none);
+  BOOST_TEST_REQUIRE(change.has_value());
+  adopt_registry(state, change->next, world.live->make_worker);
+  BOOST_TEST((storage.condition == storage_condition::unprobed));
+  BOOST_TEST((storage.signal->condition() == storage_condition::unprobed));
+}
+
 BOOST_AUTO_TEST_CASE(replicas_go_to_distinct_storages) {
   write_world world;
   world.write({1});

@@ -135,6 +135,16 @@ void write_world::recover() {
       .damages = [this](const lost_extent& extent) { live->removals.add(extent); },
       .finishes = [this](const extent_name& name, round_time due) { live->changes.erase_rows_later(name, due); }};
   BOOST_TEST_REQUIRE(manager::recover(rows, parts, now).has_value());
+  probe();
+}
+
+void write_world::probe() {
+  for (const auto& storage : live->state.storages) {
+    if (storage == nullptr || storage->condition != storage_condition::unprobed) continue;
+    storage->worker->await_probe(std::chrono::steady_clock::time_point::max());
+    storage->condition = storage->worker->condition();
+    storage->signal->show(storage->condition, {});
+  }
 }
 
 std::unique_ptr<epoch_world> write_world::recovered_copy() {
@@ -267,6 +277,7 @@ answer_code write_world::change(const registry_edit& edit) {
   std::optional<rpc_outcome<std::string>> outcome;
   post(std::make_unique<registry_command>(edit, receiver_of(outcome)));
   (void)run_commands();
+  probe();
   return code_of(outcome);
 }
 

@@ -130,6 +130,8 @@ class write_world {
   /// Whether the journal has no extent, once finishes are remembered no longer.
   [[nodiscard]] bool has_registry_alone();
   void pass(std::chrono::milliseconds time) { now += time; }
+  /// Lets storages that are new be probed.
+  void probe();
   /// Another epoch from the journal.
   void recover();
   /// A second state from a copy of the journal, without workers.
