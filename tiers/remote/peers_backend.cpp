@@ -912,6 +912,14 @@ void peers_backend::begin_removal(remote::removals::round made) {
   end_removal_of(number, 0, {});
 }
 
+/// In place of removals that are too many. What others stored here goes as well, or they would refuse this node's
+/// blocks.
+std::uint64_t peers_backend::begin_clear(const instance_identity& identity) {
+  const std::uint64_t number = pool_.next_clear(identity);
+  pool_.clear_hosted(identity, [](const std::string&) {});
+  return number;
+}
+
 /// Removes blocks that other nodes stored here since this one's own went. The answer waits for it beyond its time.
 void peers_backend::remove_hosted(std::uint64_t number) {
   remote::removals::round& round = *removals_.find(number);

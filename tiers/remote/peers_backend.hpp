@@ -61,7 +61,8 @@ class peers_backend final : public backend, public cluster::pool_half {
                    .copy_records =
                        [this] {
                          return remote::removals::records{pool_.clears(), pool_.departures.record()};
-                       }},
+                       },
+                   .next_clear = [this](const instance_identity& identity) { return begin_clear(identity); }},
                   pool.now()) {
     pool_.restore_clears(book_.clears());
     pool_.departures.restore(book_.departures());
@@ -225,6 +226,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void tell_all(instance_identity identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                 std::function<void(result<std::uint64_t>)> answer);
   void begin_removal(remote::removals::round made);
+  [[nodiscard]] std::uint64_t begin_clear(const instance_identity& identity);
   void remove_hosted(std::uint64_t number);
   void send_forget(const node& home, std::uint64_t number);
   void repeat_removals(steady_time now);

@@ -8,6 +8,7 @@
 #include "core/block_key_io.hpp"
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
+#include "core/instance_spec.hpp"
 #include "core/whole_file.hpp"
 
 namespace cenote::remote {
@@ -52,6 +53,13 @@ void encode(byte_writer& writer, const removal_book::open_removal& removal) {
   encode(writer, removal.nodes);
 }
 
+/// Empty: it is not known.
+std::string group_of(std::span<const std::byte> encoded) {
+  byte_reader reader(encoded);
+  const auto spec = decode_instance_spec(reader);
+  return spec ? spec->paying_group() : std::string();
+}
+
 void encode(byte_writer& writer, const cluster::write_off_record& departures) {
   writer.put(static_cast<std::uint32_t>(departures.nodes.size()));
   for (const auto& [name, number] : departures.nodes) {
@@ -83,7 +91,7 @@ result<removal_book> removal_book::open(std::filesystem::path file, std::uint64_
   return book;
 }
 
-std::uint64_t removal_book::add(open_removal added) {
+std::uint64_t removal_book::add(open_removal added, const clear_maker& next_clear) {
   std::erase_if(orders_, [&](const auto& row) {
     const open_removal& earlier = row.second;
     // One that began later removes what was stored since: its answer may only have come before.
@@ -96,19 +104,70 @@ std::uint64_t removal_book::add(open_removal added) {
     return true;
   });
   keys_ += added.keys.size();
-  orders_.emplace(next_, std::move(added));
-  make_room();
+  added.group = group_of(added.spec);
+  const std::uint64_t number = next_++;
+  orders_.emplace(number, std::move(added));
+  make_room(next_clear);
   is_changed_ = true;
-  return next_++;
+  return number;
 }
 
-void removal_book::make_room() {
+/// Removing more is always right, forgetting a removal is not: it is the last resort, and costs the instance group that
+/// fills the book.
+void removal_book::make_room(const clear_maker& next_clear) {
   while (orders_.size() > most_orders || (keys_ > most_keys && orders_.size() > 1)) {
-    keys_ -= orders_.begin()->second.keys.size();
-    replaced_.push_back(std::move(orders_.begin()->second));
-    orders_.erase(orders_.begin());
+    const bool by_orders = orders_.size() > most_orders;
+    const auto [identity, size] = largest_instance(by_orders);
+    if (next_clear && (!by_orders || size > 1)) {
+      replace_with_clear(identity, next_clear);
+      continue;
+    }
+    const bool is_alone = by_orders && size == 1;
+    const auto oldest = is_alone
+                            ? orders_.find(oldest_of_largest_group())
+                            : std::ranges::find(orders_, identity, [](const auto& row) { return row.second.identity; });
+    take_out(oldest);
     ++dropped_;
   }
+}
+
+/// That has most orders, or keys, and how many: of several the one whose first order is the oldest.
+std::pair<instance_identity, std::size_t> removal_book::largest_instance(bool by_orders) const {
+  std::map<instance_identity, std::size_t> sizes;
+  for (const auto& [number, each] : orders_) sizes[each.identity] += by_orders ? 1 : each.keys.size();
+  const auto largest =
+      std::ranges::max_element(orders_, {}, [&](const auto& row) { return sizes.at(row.second.identity); });
+  return {largest->second.identity, sizes.at(largest->second.identity)};
+}
+
+std::uint64_t removal_book::oldest_of_largest_group() const {
+  std::map<std::string_view, std::size_t> sizes;
+  for (const auto& [number, each] : orders_) ++sizes[each.group];
+  return std::ranges::max_element(orders_, {}, [&](const auto& row) { return sizes.at(row.second.group); })->first;
+}
+
+/// Its nodes are those of all of the orders.
+void removal_book::replace_with_clear(const instance_identity& identity, const clear_maker& next_clear) {
+  ++forced_clears_;
+  open_removal clear{.identity = identity, .cleared = next_clear(identity)};
+  for (auto each = orders_.begin(); each != orders_.end();) {
+    const auto next = std::next(each);
+    if (const open_removal& order = each->second; order.identity == identity) {
+      clear.nodes.insert(order.nodes.begin(), order.nodes.end());
+      if (clear.spec.empty()) clear.spec = order.spec;
+      clear.sequence = std::max(clear.sequence, order.sequence);
+      clear.group = order.group;
+      take_out(each);
+    }
+    each = next;
+  }
+  if (clear.cleared != 0) orders_.emplace(next_++, std::move(clear));
+}
+
+void removal_book::take_out(std::map<std::uint64_t, open_removal>::iterator order) {
+  keys_ -= order->second.keys.size();
+  replaced_.push_back(std::move(order->second));
+  orders_.erase(order);
 }
 
 void removal_book::keep(std::uint64_t number, std::set<std::string> nodes) {
@@ -189,6 +248,7 @@ bool removal_book::decode_order(byte_reader& reader) {
   const auto spec = reader.get_bytes();
   if (spec.size() > longest_spec || !decode_nodes(reader, what.nodes)) return false;
   what.spec.assign(spec.begin(), spec.end());
+  what.group = group_of(what.spec);
   keys_ += what.keys.size();
   orders_.emplace(next_++, std::move(what));
   return reader.ok();
