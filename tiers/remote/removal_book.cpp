@@ -16,8 +16,9 @@ namespace cenote::remote {
 namespace {
 
 constexpr std::uint64_t removals_magic = 0x6b6f6f626c766d72;  // "rmvlbook"
-constexpr std::uint32_t removals_version = 3;
-constexpr std::uint32_t removals_version_of_plain_names = 2;  // without what is known of a name
+constexpr std::uint32_t removals_version = 4;
+constexpr std::uint32_t removals_version_of_no_instances = 3;  // and before
+constexpr std::uint32_t removals_version_of_plain_names = 2;   // without what is known of a name
 constexpr std::uint8_t settled_flag = 1;
 constexpr std::size_t removals_sum_bytes = sizeof(std::uint64_t);
 constexpr std::size_t most_removals_bytes = std::size_t{64} << 20U;
@@ -53,6 +54,18 @@ void encode(byte_writer& writer, const removal_book::open_removal& removal) {
   encode(writer, removal.nodes);
 }
 
+void encode(byte_writer& writer, const std::map<instance_identity, removal_book::known_instance>& instances) {
+  std::vector<std::pair<std::uint64_t, const instance_identity*>> order;
+  order.reserve(instances.size());
+  for (const auto& [identity, each] : instances) order.emplace_back(each.number, &identity);
+  std::ranges::sort(order);
+  writer.put(static_cast<std::uint32_t>(order.size()));
+  for (const auto& [number, identity] : order) {
+    writer.put_raw(identity->bytes);
+    writer.put_bytes(instances.at(*identity).spec);
+  }
+}
+
 /// Empty: it is not known.
 std::string group_of(std::span<const std::byte> encoded) {
   byte_reader reader(encoded);
@@ -81,7 +94,8 @@ result<removal_book> removal_book::open(std::filesystem::path file, std::uint64_
   if (*bytes && !book.decode(**bytes)) {
     book.orders_.clear();
     book.nodes_.clear();
-    book.keys_ = 0;
+    book.instances_.clear();
+    book.keys_ = book.spec_bytes_ = 0;
     book.clears_ = {.floor = now};
     book.departures_ = {};
     book.was_damaged_ = true;
@@ -222,6 +236,26 @@ std::string removal_book::excess_node() const {
   return first->second.departure == 0 ? std::string() : first->first;
 }
 
+bool removal_book::note_instance(const instance_identity& identity, std::vector<std::byte> spec) {
+  if (instances_.contains(identity) || spec.empty() || spec.size() > longest_spec) return false;
+  spec_bytes_ += spec.size();
+  std::string group = group_of(spec);
+  instances_.emplace(identity, known_instance{std::move(spec), std::move(group), next_instance_++});
+  while (spec_bytes_ > most_spec_bytes) drop_oldest_instance();
+  is_changed_ = true;
+  return true;
+}
+
+void removal_book::drop_oldest_instance() {
+  std::map<std::string_view, std::size_t> sizes;
+  for (const auto& [identity, each] : instances_) sizes[each.group] += each.spec.size();
+  const auto largest = std::ranges::max_element(sizes, {}, [](const auto& each) { return each.second; })->first;
+  const auto oldest = std::ranges::min_element(
+      instances_, {}, [&](const auto& row) { return std::pair(row.second.group != largest, row.second.number); });
+  spec_bytes_ -= oldest->second.spec.size();
+  instances_.erase(oldest);
+}
+
 const removal_book::open_removal* removal_book::find(std::uint64_t number) const noexcept {
   const auto found = orders_.find(number);
   return found == orders_.end() ? nullptr : &found->second;
@@ -281,6 +315,19 @@ bool removal_book::decode_known(byte_reader& reader, std::uint32_t version) {
   return reader.ok();
 }
 
+/// In the order in which they came.
+bool removal_book::decode_instances(byte_reader& reader, std::uint32_t version) {
+  if (version <= removals_version_of_no_instances) return true;
+  const auto count = reader.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+    const instance_identity identity{reader.get_array<sizeof(instance_identity)>()};
+    const auto spec = reader.get_bytes();
+    note_instance(identity, {spec.begin(), spec.end()});
+  }
+  is_changed_ = false;
+  return reader.ok();
+}
+
 bool removal_book::decode_nodes(byte_reader& reader, std::set<std::string>& names) {
   const auto count = reader.get<std::uint32_t>();
   if (count > most_nodes) return false;
@@ -301,7 +348,7 @@ bool removal_book::decode(std::string_view bytes) {
   byte_reader reader(body);
   if (reader.get<std::uint64_t>() != removals_magic) return false;
   const auto version = reader.get<std::uint32_t>();
-  if (version != removals_version && version != removals_version_of_plain_names) return false;
+  if (version < removals_version_of_plain_names || version > removals_version) return false;
   clears_.floor = reader.get<std::uint64_t>();
   const auto clears = reader.get<std::uint32_t>();
   if (clears > cluster::pool::most_cleared) return false;
@@ -316,7 +363,8 @@ bool removal_book::decode(std::string_view bytes) {
   for (std::uint32_t i = 0; i < orders; ++i) {
     if (!decode_order(reader)) return false;
   }
-  if (!decode_known(reader, version) || !decode_departures(reader, version)) return false;
+  if (!decode_known(reader, version) || !decode_departures(reader, version) || !decode_instances(reader, version))
+    return false;
   return reader.ok() && reader.remaining() == 0;
 }
 
@@ -341,6 +389,7 @@ result<void> removal_book::write(cluster::clear_record clears, cluster::write_of
   for (const auto& [number, each] : orders_) encode(writer, each);
   encode(writer, nodes_);
   encode(writer, departures_);
+  encode(writer, instances_);
   writer.put(checksum_of(writer.bytes()));
   auto written = replace_whole(file_, writer.bytes());
   if (written) is_changed_ = false;

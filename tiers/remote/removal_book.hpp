@@ -28,7 +28,7 @@ namespace cenote::remote {
 
 /// A removal is done when every node that may have a copy has confirmed it in one round; until then it stands here. The
 /// names of all nodes that may have copies stand here however long they are away, until they are written off. In the
-/// file: magic, version, floor, clears, orders, names, write-offs, XXH3-64 of all that. Not thread-safe.
+/// file: magic, version, floor, clears, orders, names, write-offs, instances, XXH3-64 of all that. Not thread-safe.
 class removal_book {
  public:
   /// All of an instance, or some keys of it.
@@ -47,11 +47,20 @@ class removal_book {
   static constexpr std::size_t most_orders = 1024;
   static constexpr std::size_t most_keys = 65536;
   static constexpr std::size_t most_nodes = 1024;  ///< of one order, and names in all
+  /// Of the specs of instances. Beyond them the oldest of the instance group that has most goes.
+  static constexpr std::size_t most_spec_bytes = std::size_t{4} << 20U;
 
   /// Another node that may have copies.
   struct known_node {
     std::uint64_t departure = 0;  ///< the number of its absence, a later one's is greater; 0: it is here
     bool is_settled = false;      ///< it left drained, or nothing of it outlives it: no removal waits for it
+  };
+
+  /// An instance of which other nodes may have blocks: an operator may clear it when it is in use no more.
+  struct known_instance {
+    std::vector<std::byte> spec{};  ///< encoded
+    std::string group{};            ///< that pays for it
+    std::uint64_t number = 0;       ///< a later one's is greater
   };
 
   /// The number of a clear of all of the instance; 0: it is kept elsewhere until it is confirmed.
@@ -92,6 +101,11 @@ class removal_book {
   /// room, or all are here.
   [[nodiscard]] std::string excess_node() const;
 
+  /// Instances that were used here, by this worker and by earlier ones.
+  [[nodiscard]] const std::map<instance_identity, known_instance>& instances() const noexcept { return instances_; }
+  /// False: it is known.
+  bool note_instance(const instance_identity& identity, std::vector<std::byte> spec);
+
   /// As they were when the file was written last.
   [[nodiscard]] const cluster::clear_record& clears() const noexcept { return clears_; }
   [[nodiscard]] const cluster::write_off_record& departures() const noexcept { return departures_; }
@@ -106,6 +120,8 @@ class removal_book {
   [[nodiscard]] bool decode_departures(byte_reader& reader, std::uint32_t version);
   [[nodiscard]] static bool decode_nodes(byte_reader& reader, std::set<std::string>& names);
   [[nodiscard]] bool decode_known(byte_reader& reader, std::uint32_t version);
+  [[nodiscard]] bool decode_instances(byte_reader& reader, std::uint32_t version);
+  void drop_oldest_instance();
   void make_room(const clear_maker& next_clear);
   [[nodiscard]] std::pair<instance_identity, std::size_t> largest_instance(bool by_orders) const;
   [[nodiscard]] std::uint64_t oldest_of_largest_group() const;
@@ -118,6 +134,9 @@ class removal_book {
   cluster::write_off_record departures_;
   std::map<std::string, known_node> nodes_;  ///< by name
   std::uint64_t departures_noted_ = 0;
+  std::map<instance_identity, known_instance> instances_;
+  std::uint64_t next_instance_ = 1;
+  std::size_t spec_bytes_ = 0;  ///< of all instances
   std::vector<open_removal> replaced_;
   std::uint64_t next_ = 1;
   std::uint64_t dropped_ = 0, forced_clears_ = 0;

@@ -925,6 +925,24 @@ BOOST_AUTO_TEST_CASE(a_removal_of_an_earlier_worker_is_sent_again_and_its_keys_a
   all.pool.join(&all.backend, nullptr);
 }
 
+BOOST_AUTO_TEST_CASE(an_instance_that_only_an_earlier_worker_used_is_cleared_at_other_nodes_by_its_spec) {
+  const test::scratch_folder folder;
+  world all;
+  {
+    later_worker first(all, std::move(*remote::removal_book::open(folder / "book", 1)));
+    first.backend.bind(all.spec);
+    all.run(250ms);
+  }
+  later_worker second(all, std::move(*remote::removal_book::open(folder / "book", 1)));
+  all.pool.take_members(all.pool.members());
+  BOOST_REQUIRE_EQUAL(second.backend.earlier_instances().size(), 1U);
+  BOOST_TEST((second.backend.earlier_instances().front() == all.spec));
+  second.backend.clear_all({identity_of(all.spec)}, [](const result<void>&) {});
+  const auto order = peer::decode_forget_request(all.next(frame_type::forget).body);
+  BOOST_TEST((order->identity == identity_of(all.spec)));
+  BOOST_TEST(!order->spec.empty());
+}
+
 BOOST_AUTO_TEST_CASE(removals_beyond_what_is_kept_become_a_clear_of_their_instance_that_a_node_hears_when_it_is_back) {
   world all;
   all.lose_b();

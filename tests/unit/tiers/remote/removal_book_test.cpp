@@ -25,6 +25,18 @@ removal_book::open_removal order_of(const numbered_identity& identity, std::vect
   return {.identity = identity, .keys = std::move(keys), .spec = {std::byte{1}}, .nodes = std::move(nodes)};
 }
 
+std::vector<std::byte> spec_of(std::uint64_t number, const std::string& group, std::size_t model_bytes = 4) {
+  instance_spec spec;
+  spec.id = std::to_string(number);
+  spec.model = std::string(model_bytes, 'm');
+  spec.tokens_per_block = 16;
+  spec.groups = {{"full", {{"kv", 4096}}}};
+  spec.instance_group = group;
+  byte_writer writer;
+  encode(writer, spec);
+  return std::move(writer).take();
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(removal_books)
@@ -220,15 +232,8 @@ BOOST_AUTO_TEST_CASE(where_each_instance_has_one_order_the_oldest_makes_room_and
 BOOST_AUTO_TEST_CASE(a_group_of_many_instances_drops_orders_of_its_own) {
   removal_book book;
   const auto order_in = [](std::uint64_t number, const std::string& group) {
-    instance_spec spec;
-    spec.id = std::to_string(number);
-    spec.tokens_per_block = 16;
-    spec.groups = {{"full", {{"kv", 4096}}}};
-    spec.instance_group = group;
-    byte_writer writer;
-    encode(writer, spec);
     auto order = order_of(number, {{number, 1}});
-    order.spec = std::move(writer).take();
+    order.spec = spec_of(number, group);
     return order;
   };
   book.add(order_in(7, "small"));
@@ -269,6 +274,24 @@ BOOST_AUTO_TEST_CASE(keys_that_fill_the_book_become_one_clear_of_their_instance)
   BOOST_TEST(book.count(7_identity).removals == 1U);
   BOOST_TEST(book.count(8_identity).removals == 0U);
   BOOST_TEST(book.dropped() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(instances_that_an_earlier_worker_used_are_known_and_one_group_drops_none_of_another_one) {
+  const test::scratch_folder folder;
+  const auto small = spec_of(7, "small");
+  {
+    auto book = removal_book::open(folder / "book", 1);
+    book->note_instance(7_identity, small);
+    for (std::uint64_t i = 0; i < removal_book::most_spec_bytes / 200; ++i)
+      book->note_instance(numbered_identity(100 + i), spec_of(i, "large", 200));
+    BOOST_REQUIRE(book->write({}, {}));
+  }
+  const auto book = removal_book::open(folder / "book", 1);
+  BOOST_TEST(!book->was_damaged());
+  BOOST_REQUIRE(book->instances().contains(7_identity));
+  BOOST_TEST((book->instances().at(7_identity).spec == small));
+  BOOST_TEST(!book->instances().contains(100_identity));
+  BOOST_TEST(book->instances().contains(numbered_identity(99 + removal_book::most_spec_bytes / 200)));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
