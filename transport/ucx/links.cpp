@@ -345,9 +345,9 @@ bool links::end_closed() {
       while (!list->empty()) end_block(each, *list, list->begin(), false);
     }
     const error why = *each.why;
-    const bool is_said = !each.closes_until;
+    const bool is_reported = !each.closes_until;
     links_.erase(id);
-    if (!is_said) events_.closed(id, why);
+    if (!is_reported) events_.closed(id, why);
   }
   return !gone.empty();
 }

@@ -84,7 +84,7 @@ class links {
     outgoing_list given;                            ///< of which it was, and has not finished all
     std::size_t messages = 0;                       ///< with pieces, that UCX has not finished
     std::optional<error> why;                       ///< set: it is closing
-    std::optional<clock::time_point> closes_until;  ///< set while it is closing and was not said to be closed
+    std::optional<clock::time_point> closes_until;  ///< set while it is closing and does not count as closed
   };
   /// A connection for blocks that belongs to no link yet.
   struct stranger {

@@ -104,18 +104,18 @@ struct server {
   station here;
 };
 
-/// A library whose closes and sends end when the test says so.
+/// A library whose closes and sends end with end_all().
 struct stalled_library {
   static inline std::vector<ucp_am_handler_param_t> handlers;
   static inline std::vector<std::pair<ucp_send_nbx_callback_t, void*>> sends;
   static inline std::array<char, 8> endpoints{};  ///< their addresses
-  static inline std::size_t made = 0;
+  static inline std::size_t endpoint_count = 0;
   static inline bool is_ended = false;
 
   static std::shared_ptr<const ucx::library> make() {
     handlers.clear();
     sends.clear();
-    made = 0;
+    endpoint_count = 0;
     is_ended = false;
     ucx::library all;
     all.ucp_worker_set_am_recv_handler = [](ucp_worker_h, const ucp_am_handler_param_t* params) {
@@ -123,15 +123,15 @@ struct stalled_library {
       return UCS_OK;
     };
     all.ucp_ep_create = [](ucp_worker_h, const ucp_ep_params_t*, ucp_ep_h* endpoint) {
-      *endpoint = endpoint_at(made++);
+      *endpoint = endpoint_at(endpoint_count++);
       return UCS_OK;
     };
     all.ucp_ep_flush_nbx = [](ucp_ep_h, const ucp_request_param_t*) -> ucs_status_ptr_t { return nullptr; };
-    all.ucp_ep_close_nbx = [](ucp_ep_h, const ucp_request_param_t*) -> ucs_status_ptr_t { return &made; };
+    all.ucp_ep_close_nbx = [](ucp_ep_h, const ucp_request_param_t*) -> ucs_status_ptr_t { return &endpoint_count; };
     all.ucp_am_send_nbx = [](ucp_ep_h, unsigned, const void*, std::size_t, const void*, std::size_t,
                              const ucp_request_param_t* params) -> ucs_status_ptr_t {
       sends.emplace_back(params->cb.send, params->user_data);
-      return &made;
+      return &endpoint_count;
     };
     all.ucp_request_check_status = [](void*) { return is_ended ? UCS_OK : UCS_INPROGRESS; };
     all.ucp_request_free = [](void*) {};
@@ -149,7 +149,7 @@ struct stalled_library {
   }
   static void end_all() {
     is_ended = true;
-    for (const auto& [call, argument] : std::exchange(sends, {})) call(&made, UCS_ERR_CANCELED, argument);
+    for (const auto& [call, argument] : std::exchange(sends, {})) call(&endpoint_count, UCS_ERR_CANCELED, argument);
   }
 };
 
