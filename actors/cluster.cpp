@@ -382,6 +382,7 @@ tier_report_ptr cluster_shell::report() {
   made->traffic.strange_messages = odd.strange_messages;
   made->traffic.refused_links = odd.refused_links;
   made->traffic.strangers = odd.strangers;
+  made->traffic.unended_closes = odd.unended_closes;
   made->traffic.overdue = counts_->overdue.load(std::memory_order_relaxed);
   if (start_->blocks) made->blocks = start_->blocks->copy_counters();
   made->now.live = members_->current().live.size();

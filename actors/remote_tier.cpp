@@ -5,6 +5,7 @@
 
 #include "actors/boot_clock.hpp"
 #include "config/logging.hpp"
+#include "core/stored_identity.hpp"
 
 namespace cenote {
 
@@ -35,7 +36,11 @@ remote_tier::remote_tier(caf::actor_config& config, setup with)
       timeout_(with.timeout),
       kept_here_(std::move(with.kept_here)),
       tell_presence_(std::move(with.tell_presence)),
-      tell_removal_(std::move(with.tell_removal)) {}
+      tell_removal_(std::move(with.tell_removal)) {
+  for (const auto& each : backends_) {
+    for (const instance_spec& spec : each->earlier_instances()) names_.insert_or_assign(identity_of(spec), spec.id);
+  }
+}
 
 void remote_tier::on_exit() {
   questions_.clear();  // their promises answer with an error

@@ -16,7 +16,8 @@ struct membership_counters {
 
 /// Of the network and of requests to other nodes.
 struct traffic_counters {
-  std::uint64_t sent_bytes = 0, heard_bytes = 0, strange_messages = 0, refused_links = 0, strangers = 0;
+  std::uint64_t sent_bytes = 0, heard_bytes = 0, strange_messages = 0, refused_links = 0, strangers = 0,
+                unended_closes = 0;
   std::uint64_t requests = 0, overdue = 0, cut = 0;
 };
 
@@ -89,6 +90,9 @@ struct figure_table<cluster::traffic_counters> {
       {"cluster.counters.strangers", "cenote_cluster_strangers_total", counter, "connections",
        "Connections that did not prove the cluster's secret, or said nothing: closed, and no byte of them reached UCX.",
        &all::strangers},
+      {"cluster.counters.unended_closes", "cenote_cluster_unended_closes_total", counter, "links",
+       "Links that count as closed though UCX has not let go of them within five seconds: what it has of them is kept.",
+       &all::unended_closes},
       {"cluster.counters.requests", "cenote_cluster_requests_total", counter, "requests", "Requests to other nodes.",
        &all::requests},
       {"cluster.counters.overdue", "cenote_cluster_requests_overdue_total", counter, "requests",

@@ -10,11 +10,13 @@ void recent_removals::begin(instance_identity identity, std::span<const block_ke
     const pool_key of{identity, each};
     if (const auto known = ends_.find(of); known != ends_.end()) {
       ++known->second.open;
-    } else if (ends_.size() < most_keys) {
-      ends_.emplace(of, removed{.open = 1});
-      order_.push_back(of);
+    } else if (const auto all = whole_.find(identity); all != whole_.end()) {
+      ++all->second.open;
     } else {
-      ++whole_[identity].open;
+      ends_.emplace(of, removed{.open = 1});
+      ++sizes_[identity];
+      order_.push_back(of);
+      if (ends_.size() > most_keys) make_room();
     }
   }
 }
@@ -34,7 +36,7 @@ void recent_removals::end(instance_identity identity, std::span<const block_key>
 }
 
 bool recent_removals::has(instance_identity identity, const block_key& key, steady_time now) const noexcept {
-  if (ends_.empty()) return false;
+  if (ends_.empty() && whole_.empty()) return false;
   if (const auto all = whole_.find(identity); all != whole_.end() && !all->second.is_over(now)) return true;
   const auto found = ends_.find({identity, key});
   return found != ends_.end() && !found->second.is_over(now);
@@ -43,10 +45,34 @@ bool recent_removals::has(instance_identity identity, const block_key& key, stea
 /// The oldest ones. One that stands for longer keeps those after it in memory, not in force.
 void recent_removals::drop_ended(steady_time now) {
   while (!order_.empty() && ends_.at(order_.front()).is_over(now)) {
-    ends_.erase(order_.front());
+    drop(order_.front());
     order_.pop_front();
   }
   std::erase_if(whole_, [now](const auto& each) { return each.second.is_over(now); });
+}
+
+void recent_removals::drop(const pool_key& key) {
+  const auto size = sizes_.find(key.identity);
+  if (--size->second == 0) sizes_.erase(size);
+  ends_.erase(key);
+}
+
+/// The instance with most keys stands here as a whole until the last of their removals, and its lag, are over.
+void recent_removals::make_room() {
+  const instance_identity largest =
+      std::ranges::max_element(sizes_, {}, [](const auto& each) { return each.second; })->first;
+  removed& all = whole_[largest];
+  for (auto each = ends_.begin(); each != ends_.end();) {
+    const auto next = std::next(each);
+    if (each->first.identity == largest) {
+      all.open += each->second.open;
+      all.lag_end = std::max(all.lag_end, each->second.lag_end);
+      ends_.erase(each);
+    }
+    each = next;
+  }
+  sizes_.erase(largest);
+  std::erase_if(order_, [&](const pool_key& each) { return each.identity == largest; });
 }
 
 }  // namespace cenote::cluster

@@ -21,7 +21,9 @@ namespace cenote::cluster {
 class recent_removals {
  public:
   using steady_time = std::chrono::steady_clock::time_point;
-  static constexpr std::size_t most_keys = std::size_t{1} << 18U;  ///< of one instance all count from there on
+  /// From there on all keys of the instance that has most here count, and stand here no more: so one instance costs
+  /// itself misses, and no other one.
+  static constexpr std::size_t most_keys = std::size_t{1} << 18U;
 
   /// One more removal of these keys is under way: they stand here until each of them has ended, and its lag after.
   void begin(instance_identity identity, std::span<const block_key> keys, steady_time now);
@@ -38,10 +40,13 @@ class recent_removals {
     [[nodiscard]] bool is_over(steady_time now) const noexcept { return open == 0 && lag_end <= now; }
   };
   void drop_ended(steady_time now);
+  void drop(const pool_key& key);
+  void make_room();
 
   std::unordered_map<pool_key, removed, pool_key_hash> ends_;
-  std::deque<pool_key> order_;                  ///< in which they came first
-  std::map<instance_identity, removed> whole_;  ///< instances of which all keys count
+  std::map<instance_identity, std::size_t> sizes_;  ///< of those, by instance
+  std::deque<pool_key> order_;                      ///< in which they came first
+  std::map<instance_identity, removed> whole_;      ///< instances of which all keys count
 };
 
 }  // namespace cenote::cluster

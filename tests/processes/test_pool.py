@@ -600,6 +600,25 @@ def test_a_node_that_is_written_off_is_not_waited_for_and_clears_its_disk_before
     assert all(found(reader, [key]) == 0 for key in keys)
 
 
+@pytest.mark.parametrize("what", [["--instance", "model"], ["--all"]])
+def test_a_clear_reaches_blocks_elsewhere_of_what_only_an_earlier_process_used(
+    pool: Pool, attach: Attach, what: list[str]
+) -> None:
+    a = pool.start(0, launch_only=True, weight="1")
+    b = pool.start(1, launch_only=True, weight="1PiB")  # all blocks belong there
+    pool.all_ask()
+    writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
+    keys = put(writer, "shared")
+    settled(a)
+    assert found(reader, keys) == COUNT
+    writer.close()
+    a.stop()
+    a.start()
+    pool.all_ask()
+    assert run_cenote("clear", *what, "--socket", a.socket).returncode == 0
+    until("b has forgotten them", lambda: sum(reader.exists(keys)) == 0)
+
+
 def test_a_worker_that_is_replaced_clears_once_more_at_most(pool: Pool, attach: Attach) -> None:
     a = pool.start(0, launch_only=True, weight="1PiB")  # all blocks belong there, so that b's are found there alone
     b = pool.start(1, launch_only=True, weight="1")

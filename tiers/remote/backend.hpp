@@ -103,6 +103,9 @@ class backend {
   /// An instance that is used here, before anything is asked of its blocks; again when the backend has said that it
   /// stands.
   virtual void bind(const instance_spec& /*spec*/) {}
+  /// Instances that earlier processes used, whose blocks may be there still: who clears by a name or all means them,
+  /// too. On any thread.
+  [[nodiscard]] virtual std::vector<instance_spec> earlier_instances() const { return {}; }
   /// It is used here no more.
   virtual void unbind(instance_identity /*identity*/) {}
   /// Looks whether another node has cleared the instance, so that this is known before anything of it is stored here.

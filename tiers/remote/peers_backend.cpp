@@ -66,6 +66,7 @@ void peers_backend::bind(const instance_spec& spec) {
   encode(writer, spec);
   enter_early([this, identity = identity_of(spec), text = std::move(writer).take()] {
     std::erase(unused_, identity);
+    if (book_.note_instance(identity, text)) removals_.hasten_save(pool_.now());  // before a block leaves
     if (specs_.size() >= most_specs && !specs_.contains(identity)) {
       if (unused_.empty()) return;
       specs_.erase(unused_.front());
@@ -885,14 +886,26 @@ void peers_backend::answer(std::map<std::uint64_t, question>::iterator which) {
 
 void peers_backend::tell_all(instance_identity identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                              std::function<void(result<std::uint64_t>)> answer_to) {
-  const auto spec = specs_.find(identity);
   remote::removals::round made;
-  made.order = {.identity = identity,
-                .cleared = cleared,
-                .keys = keys,
-                .spec = spec == specs_.end() ? std::vector<std::byte>() : spec->second};
+  made.order = {.identity = identity, .cleared = cleared, .keys = keys, .spec = spec_of(identity)};
   made.answer = std::move(answer_to);
   begin_removal(std::move(made));
+}
+
+std::vector<instance_spec> peers_backend::specs_in(const removal_book& book) {
+  std::vector<instance_spec> specs;
+  for (const auto& [identity, each] : book.instances()) {
+    byte_reader reader(each.spec);
+    if (auto spec = decode_instance_spec(reader)) specs.push_back(std::move(*spec));
+  }
+  return specs;
+}
+
+/// Of an instance that was used here, by an earlier worker perhaps. Empty: it is not known.
+std::vector<std::byte> peers_backend::spec_of(const instance_identity& identity) const {
+  if (const auto used = specs_.find(identity); used != specs_.end()) return used->second;
+  const auto known = book_.instances().find(identity);
+  return known == book_.instances().end() ? std::vector<std::byte>() : known->second.spec;
 }
 
 /// A round goes to all nodes, also to those that have confirmed an earlier one: they may have got a block since from a
@@ -910,6 +923,14 @@ void peers_backend::begin_removal(remote::removals::round made) {
   pool_.wake_at(round.deadline);
   if (round.repeats == 0) remove_hosted(number);
   end_removal_of(number, 0, {});
+}
+
+/// In place of removals that are too many. What others stored here goes as well, or they would refuse this node's
+/// blocks.
+std::uint64_t peers_backend::begin_clear(const instance_identity& identity) {
+  const std::uint64_t number = pool_.next_clear(identity);
+  pool_.clear_hosted(identity, [](const std::string&) {});
+  return number;
 }
 
 /// Removes blocks that other nodes stored here since this one's own went. The answer waits for it beyond its time.

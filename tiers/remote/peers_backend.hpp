@@ -21,6 +21,7 @@
 #include "cluster/placement.hpp"
 #include "cluster/pool.hpp"
 #include "core/instance_identity.hpp"
+#include "core/instance_spec.hpp"
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/removal_book.hpp"
 #include "tiers/remote/removals.hpp"
@@ -55,13 +56,15 @@ class peers_backend final : public backend, public cluster::pool_half {
         options_(options),
         told_(std::move(callbacks)),
         book_(std::move(book)),
+        earlier_(specs_in(book_)),
         removals_(book_, pool.removals,
                   {.lag = options.timeout,
                    .notice = told_.notice,
                    .copy_records =
                        [this] {
                          return remote::removals::records{pool_.clears(), pool_.departures.record()};
-                       }},
+                       },
+                   .next_clear = [this](const instance_identity& identity) { return begin_clear(identity); }},
                   pool.now()) {
     pool_.restore_clears(book_.clears());
     pool_.departures.restore(book_.departures());
@@ -70,6 +73,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   }
 
   void bind(const instance_spec& spec) override;
+  [[nodiscard]] std::vector<instance_spec> earlier_instances() const override { return earlier_; }
   void unbind(instance_identity identity) override;
   void put(std::vector<item> batch) override;
   void get(std::vector<item> batch) override;
@@ -224,7 +228,10 @@ class peers_backend final : public backend, public cluster::pool_half {
   void answer(std::map<std::uint64_t, question>::iterator which);
   void tell_all(instance_identity identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                 std::function<void(result<std::uint64_t>)> answer);
+  [[nodiscard]] static std::vector<instance_spec> specs_in(const removal_book& book);
+  [[nodiscard]] std::vector<std::byte> spec_of(const instance_identity& identity) const;
   void begin_removal(remote::removals::round made);
+  [[nodiscard]] std::uint64_t begin_clear(const instance_identity& identity);
   void remove_hosted(std::uint64_t number);
   void send_forget(const node& home, std::uint64_t number);
   void repeat_removals(steady_time now);
@@ -275,6 +282,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   std::map<std::uint64_t, std::pair<peer::link_id, instance_identity>> binds_;  ///< by request: link, identity
   std::map<std::uint64_t, forget> forgets_;                                     ///< by request
   removal_book book_;
+  const std::vector<instance_spec> earlier_;  ///< that the book began with
   remote::removals removals_;
   std::uint64_t next_number_ = 1;
   std::vector<item_outcome> put_outcomes_, got_outcomes_;

@@ -73,7 +73,14 @@ redis_servers::redis_servers(const redis_options& options, const backend::events
       events_(events),
       books_(std::move(books)),
       book_(std::move(book)),
-      removals_(book_, unserved_, {.notice = events.notice}, now) {
+      removals_(book_, unserved_,
+                {.notice = events.notice,
+                 .next_clear =
+                     [this](const instance_identity& identity) {
+                       keep_clear(identity);
+                       return std::uint64_t{0};
+                     }},
+                now) {
   for (const redis::server_address& each : options.url.servers) {
     servers_.emplace_back(each, settings_, books_[servers_.size()], answers_, wake, options.lookup);
     seeds_.push_back(servers_.back().site.seed());
@@ -207,6 +214,14 @@ void redis_servers::end_removal(std::uint64_t number, const result<std::uint64_t
   if (!outcome) round->reason = outcome.error().message();
   if (outcome && silent.empty()) old_removals_.add(round->order.identity, round->order.keys);
   removals_.end(number, now_);
+}
+
+/// It is in the books of epochs before the removals leave theirs, and begins with the next turn.
+void redis_servers::keep_clear(const instance_identity& identity) {
+  forced_clears_.insert(identity);
+  for (server& each : servers_) {
+    if (!each.site.book().keep_pending(each.site.id(), {identity})) ++answers_.counts.epochs_unwritten;
+  }
 }
 
 std::set<std::string> redis_servers::names_of(const std::set<std::size_t>& numbers) const {
@@ -384,6 +399,9 @@ void redis_servers::end_clear_above(instance_identity identity, const result<voi
 void redis_servers::turn(steady_time now) {
   now_ = now;
   ask_for_clears(now);
+  if (const auto forced = std::exchange(forced_clears_, {}); !forced.empty())
+    clear(
+        {forced.begin(), forced.end()}, false, [](const result<void>&) {}, now, now);
   repeat_removals(now);
   for (std::size_t number = 0; number < servers_.size(); ++number) watch_removals(number, now);
   for (server& each : servers_) {
@@ -412,7 +430,7 @@ void redis_servers::serve(std::span<const pollfd> polled, steady_time now) {
 }
 
 steady_time redis_servers::next_turn() const {
-  auto next = removals_.next();
+  auto next = forced_clears_.empty() ? removals_.next() : now_;
   for (const server& each : servers_) {
     for (const redis_lane& lane : each.lanes) next = std::min(next, lane.next_turn());
   }

@@ -132,6 +132,7 @@ class redis_servers {
   void begin_drop(const instance_identity& identity, const std::vector<block_key>& keys,
                   std::shared_ptr<redis_question> question, steady_time call_time, steady_time now);
   void end_removal(std::uint64_t number, const result<std::uint64_t>& outcome, const std::set<std::size_t>& silent);
+  void keep_clear(const instance_identity& identity);
   void repeat_removals(steady_time now);
   void repeat_kept(std::size_t number, steady_time now);
   void end_repeat(std::size_t number, bool is_confirmed);
@@ -150,9 +151,10 @@ class redis_servers {
   std::vector<std::uint64_t> seeds_;
   /// Instances that this node's own tiers are asked to clear. True: another clear was found since they were.
   std::map<instance_identity, bool> clears_asked_;
-  cluster::recent_removals unserved_;    ///< keys that are being removed
-  kept_removals old_removals_;           ///< that were removed
-  std::set<instance_identity> stamped_;  ///< instances in use here: their removal stamps are looked at
+  cluster::recent_removals unserved_;          ///< keys that are being removed
+  kept_removals old_removals_;                 ///< that were removed
+  std::set<instance_identity> stamped_;        ///< instances in use here: their removal stamps are looked at
+  std::set<instance_identity> forced_clears_;  ///< instances to be cleared in place of removals that were too many
   removal_book book_;
   removals removals_;
   steady_time now_{};  ///< of the answers that are given

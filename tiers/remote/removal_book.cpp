@@ -8,6 +8,7 @@
 #include "core/block_key_io.hpp"
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
+#include "core/instance_spec.hpp"
 #include "core/whole_file.hpp"
 
 namespace cenote::remote {
@@ -15,8 +16,9 @@ namespace cenote::remote {
 namespace {
 
 constexpr std::uint64_t removals_magic = 0x6b6f6f626c766d72;  // "rmvlbook"
-constexpr std::uint32_t removals_version = 3;
-constexpr std::uint32_t removals_version_of_plain_names = 2;  // without what is known of a name
+constexpr std::uint32_t removals_version = 4;
+constexpr std::uint32_t removals_version_of_no_instances = 3;  // and before
+constexpr std::uint32_t removals_version_of_plain_names = 2;   // without what is known of a name
 constexpr std::uint8_t settled_flag = 1;
 constexpr std::size_t removals_sum_bytes = sizeof(std::uint64_t);
 constexpr std::size_t most_removals_bytes = std::size_t{64} << 20U;
@@ -52,6 +54,25 @@ void encode(byte_writer& writer, const removal_book::open_removal& removal) {
   encode(writer, removal.nodes);
 }
 
+void encode(byte_writer& writer, const std::map<instance_identity, removal_book::known_instance>& instances) {
+  std::vector<std::pair<std::uint64_t, const instance_identity*>> order;
+  order.reserve(instances.size());
+  for (const auto& [identity, each] : instances) order.emplace_back(each.number, &identity);
+  std::ranges::sort(order);
+  writer.put(static_cast<std::uint32_t>(order.size()));
+  for (const auto& [number, identity] : order) {
+    writer.put_raw(identity->bytes);
+    writer.put_bytes(instances.at(*identity).spec);
+  }
+}
+
+/// Empty: it is not known.
+std::string group_of(std::span<const std::byte> encoded) {
+  byte_reader reader(encoded);
+  const auto spec = decode_instance_spec(reader);
+  return spec ? spec->paying_group() : std::string();
+}
+
 void encode(byte_writer& writer, const cluster::write_off_record& departures) {
   writer.put(static_cast<std::uint32_t>(departures.nodes.size()));
   for (const auto& [name, number] : departures.nodes) {
@@ -73,7 +94,8 @@ result<removal_book> removal_book::open(std::filesystem::path file, std::uint64_
   if (*bytes && !book.decode(**bytes)) {
     book.orders_.clear();
     book.nodes_.clear();
-    book.keys_ = 0;
+    book.instances_.clear();
+    book.keys_ = book.spec_bytes_ = 0;
     book.clears_ = {.floor = now};
     book.departures_ = {};
     book.was_damaged_ = true;
@@ -83,7 +105,7 @@ result<removal_book> removal_book::open(std::filesystem::path file, std::uint64_
   return book;
 }
 
-std::uint64_t removal_book::add(open_removal added) {
+std::uint64_t removal_book::add(open_removal added, const clear_maker& next_clear) {
   std::erase_if(orders_, [&](const auto& row) {
     const open_removal& earlier = row.second;
     // One that began later removes what was stored since: its answer may only have come before.
@@ -96,19 +118,70 @@ std::uint64_t removal_book::add(open_removal added) {
     return true;
   });
   keys_ += added.keys.size();
-  orders_.emplace(next_, std::move(added));
-  make_room();
+  added.group = group_of(added.spec);
+  const std::uint64_t number = next_++;
+  orders_.emplace(number, std::move(added));
+  make_room(next_clear);
   is_changed_ = true;
-  return next_++;
+  return number;
 }
 
-void removal_book::make_room() {
+/// Removing more is always right, forgetting a removal is not: it is the last resort, and costs the instance group that
+/// fills the book.
+void removal_book::make_room(const clear_maker& next_clear) {
   while (orders_.size() > most_orders || (keys_ > most_keys && orders_.size() > 1)) {
-    keys_ -= orders_.begin()->second.keys.size();
-    replaced_.push_back(std::move(orders_.begin()->second));
-    orders_.erase(orders_.begin());
+    const bool by_orders = orders_.size() > most_orders;
+    const auto [identity, size] = largest_instance(by_orders);
+    if (next_clear && (!by_orders || size > 1)) {
+      replace_with_clear(identity, next_clear);
+      continue;
+    }
+    const bool is_alone = by_orders && size == 1;
+    const auto oldest = is_alone
+                            ? orders_.find(oldest_of_largest_group())
+                            : std::ranges::find(orders_, identity, [](const auto& row) { return row.second.identity; });
+    take_out(oldest);
     ++dropped_;
   }
+}
+
+/// That has most orders, or keys, and how many: of several the one whose first order is the oldest.
+std::pair<instance_identity, std::size_t> removal_book::largest_instance(bool by_orders) const {
+  std::map<instance_identity, std::size_t> sizes;
+  for (const auto& [number, each] : orders_) sizes[each.identity] += by_orders ? 1 : each.keys.size();
+  const auto largest =
+      std::ranges::max_element(orders_, {}, [&](const auto& row) { return sizes.at(row.second.identity); });
+  return {largest->second.identity, sizes.at(largest->second.identity)};
+}
+
+std::uint64_t removal_book::oldest_of_largest_group() const {
+  std::map<std::string_view, std::size_t> sizes;
+  for (const auto& [number, each] : orders_) ++sizes[each.group];
+  return std::ranges::max_element(orders_, {}, [&](const auto& row) { return sizes.at(row.second.group); })->first;
+}
+
+/// Its nodes are those of all of the orders.
+void removal_book::replace_with_clear(const instance_identity& identity, const clear_maker& next_clear) {
+  ++forced_clears_;
+  open_removal clear{.identity = identity, .cleared = next_clear(identity)};
+  for (auto each = orders_.begin(); each != orders_.end();) {
+    const auto next = std::next(each);
+    if (const open_removal& order = each->second; order.identity == identity) {
+      clear.nodes.insert(order.nodes.begin(), order.nodes.end());
+      if (clear.spec.empty()) clear.spec = order.spec;
+      clear.sequence = std::max(clear.sequence, order.sequence);
+      clear.group = order.group;
+      take_out(each);
+    }
+    each = next;
+  }
+  if (clear.cleared != 0) orders_.emplace(next_++, std::move(clear));
+}
+
+void removal_book::take_out(std::map<std::uint64_t, open_removal>::iterator order) {
+  keys_ -= order->second.keys.size();
+  replaced_.push_back(std::move(order->second));
+  orders_.erase(order);
 }
 
 void removal_book::keep(std::uint64_t number, std::set<std::string> nodes) {
@@ -163,6 +236,26 @@ std::string removal_book::excess_node() const {
   return first->second.departure == 0 ? std::string() : first->first;
 }
 
+bool removal_book::note_instance(const instance_identity& identity, std::vector<std::byte> spec) {
+  if (instances_.contains(identity) || spec.empty() || spec.size() > longest_spec) return false;
+  spec_bytes_ += spec.size();
+  std::string group = group_of(spec);
+  instances_.emplace(identity, known_instance{std::move(spec), std::move(group), next_instance_++});
+  while (spec_bytes_ > most_spec_bytes) drop_oldest_instance();
+  is_changed_ = true;
+  return true;
+}
+
+void removal_book::drop_oldest_instance() {
+  std::map<std::string_view, std::size_t> sizes;
+  for (const auto& [identity, each] : instances_) sizes[each.group] += each.spec.size();
+  const auto largest = std::ranges::max_element(sizes, {}, [](const auto& each) { return each.second; })->first;
+  const auto oldest = std::ranges::min_element(
+      instances_, {}, [&](const auto& row) { return std::pair(row.second.group != largest, row.second.number); });
+  spec_bytes_ -= oldest->second.spec.size();
+  instances_.erase(oldest);
+}
+
 const removal_book::open_removal* removal_book::find(std::uint64_t number) const noexcept {
   const auto found = orders_.find(number);
   return found == orders_.end() ? nullptr : &found->second;
@@ -189,6 +282,7 @@ bool removal_book::decode_order(byte_reader& reader) {
   const auto spec = reader.get_bytes();
   if (spec.size() > longest_spec || !decode_nodes(reader, what.nodes)) return false;
   what.spec.assign(spec.begin(), spec.end());
+  what.group = group_of(what.spec);
   keys_ += what.keys.size();
   orders_.emplace(next_++, std::move(what));
   return reader.ok();
@@ -221,6 +315,19 @@ bool removal_book::decode_known(byte_reader& reader, std::uint32_t version) {
   return reader.ok();
 }
 
+/// In the order in which they came.
+bool removal_book::decode_instances(byte_reader& reader, std::uint32_t version) {
+  if (version <= removals_version_of_no_instances) return true;
+  const auto count = reader.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+    const instance_identity identity{reader.get_array<sizeof(instance_identity)>()};
+    const auto spec = reader.get_bytes();
+    note_instance(identity, {spec.begin(), spec.end()});
+  }
+  is_changed_ = false;
+  return reader.ok();
+}
+
 bool removal_book::decode_nodes(byte_reader& reader, std::set<std::string>& names) {
   const auto count = reader.get<std::uint32_t>();
   if (count > most_nodes) return false;
@@ -241,7 +348,7 @@ bool removal_book::decode(std::string_view bytes) {
   byte_reader reader(body);
   if (reader.get<std::uint64_t>() != removals_magic) return false;
   const auto version = reader.get<std::uint32_t>();
-  if (version != removals_version && version != removals_version_of_plain_names) return false;
+  if (version < removals_version_of_plain_names || version > removals_version) return false;
   clears_.floor = reader.get<std::uint64_t>();
   const auto clears = reader.get<std::uint32_t>();
   if (clears > cluster::pool::most_cleared) return false;
@@ -256,7 +363,8 @@ bool removal_book::decode(std::string_view bytes) {
   for (std::uint32_t i = 0; i < orders; ++i) {
     if (!decode_order(reader)) return false;
   }
-  if (!decode_known(reader, version) || !decode_departures(reader, version)) return false;
+  if (!decode_known(reader, version) || !decode_departures(reader, version) || !decode_instances(reader, version))
+    return false;
   return reader.ok() && reader.remaining() == 0;
 }
 
@@ -281,6 +389,7 @@ result<void> removal_book::write(cluster::clear_record clears, cluster::write_of
   for (const auto& [number, each] : orders_) encode(writer, each);
   encode(writer, nodes_);
   encode(writer, departures_);
+  encode(writer, instances_);
   writer.put(checksum_of(writer.bytes()));
   auto written = replace_whole(file_, writer.bytes());
   if (written) is_changed_ = false;

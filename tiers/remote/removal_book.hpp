@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -27,7 +28,7 @@ namespace cenote::remote {
 
 /// A removal is done when every node that may have a copy has confirmed it in one round; until then it stands here. The
 /// names of all nodes that may have copies stand here however long they are away, until they are written off. In the
-/// file: magic, version, floor, clears, orders, names, write-offs, XXH3-64 of all that. Not thread-safe.
+/// file: magic, version, floor, clears, orders, names, write-offs, instances, XXH3-64 of all that. Not thread-safe.
 class removal_book {
  public:
   /// All of an instance, or some keys of it.
@@ -38,17 +39,32 @@ class removal_book {
     std::vector<std::byte> spec{};  ///< of the instance, encoded; may be empty
     std::set<std::string> nodes{};  ///< that have not confirmed it
     std::uint64_t sequence = 0;     ///< place among this worker's removals, by their beginning; 0: of an earlier worker
+    std::string group{};            ///< that pays for the instance; set by the book, empty without a spec
   };
-  /// Bounds of what is kept. What goes beyond takes the place of the oldest order, which dropped() counts.
+  /// Bounds of what is kept. Beyond them the instance that has most pays: one clear takes the place of its orders,
+  /// which removes more and forgets nothing. Where each instance has one order, the oldest of the instance group with
+  /// most goes, which dropped() counts.
   static constexpr std::size_t most_orders = 1024;
   static constexpr std::size_t most_keys = 65536;
   static constexpr std::size_t most_nodes = 1024;  ///< of one order, and names in all
+  /// Of the specs of instances. Beyond them the oldest of the instance group that has most goes.
+  static constexpr std::size_t most_spec_bytes = std::size_t{4} << 20U;
 
   /// Another node that may have copies.
   struct known_node {
     std::uint64_t departure = 0;  ///< the number of its absence, a later one's is greater; 0: it is here
     bool is_settled = false;      ///< it left drained, or nothing of it outlives it: no removal waits for it
   };
+
+  /// An instance of which other nodes may have blocks: an operator may clear it when it is in use no more.
+  struct known_instance {
+    std::vector<std::byte> spec{};  ///< encoded
+    std::string group{};            ///< that pays for it
+    std::uint64_t number = 0;       ///< a later one's is greater
+  };
+
+  /// The number of a clear of all of the instance; 0: it is kept elsewhere until it is confirmed.
+  using clear_maker = std::function<std::uint64_t(const instance_identity&)>;
 
   /// In memory alone.
   removal_book() = default;
@@ -57,8 +73,8 @@ class removal_book {
   [[nodiscard]] static result<removal_book> open(std::filesystem::path file, std::uint64_t now);
 
   /// An order of the same instance that began before and that it covers goes, and its nodes are this one's, too. Its
-  /// number.
-  std::uint64_t add(open_removal added);
+  /// number, which find() does not know if a clear has its place already. Without `next_clear` orders are dropped.
+  std::uint64_t add(open_removal added, const clear_maker& next_clear = {});
   /// These nodes have not confirmed it yet; none: it is done.
   void keep(std::uint64_t number, std::set<std::string> nodes);
   [[nodiscard]] const open_removal* find(std::uint64_t number) const noexcept;
@@ -66,6 +82,8 @@ class removal_book {
   /// Counts the orders of an instance, and the nodes that have not confirmed one of them or are in `nodes`.
   [[nodiscard]] unconfirmed_removals count(const instance_identity& identity, std::set<std::string> nodes = {}) const;
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
+  /// Instances whose orders a clear has replaced.
+  [[nodiscard]] std::uint64_t forced_clears() const noexcept { return forced_clears_; }
   /// Orders that made room since the last call, or that a later one covers.
   [[nodiscard]] std::vector<open_removal> take_replaced() { return std::exchange(replaced_, {}); }
   [[nodiscard]] bool was_damaged() const noexcept { return was_damaged_; }
@@ -83,6 +101,11 @@ class removal_book {
   /// room, or all are here.
   [[nodiscard]] std::string excess_node() const;
 
+  /// Instances that were used here, by this worker and by earlier ones.
+  [[nodiscard]] const std::map<instance_identity, known_instance>& instances() const noexcept { return instances_; }
+  /// False: it is known.
+  bool note_instance(const instance_identity& identity, std::vector<std::byte> spec);
+
   /// As they were when the file was written last.
   [[nodiscard]] const cluster::clear_record& clears() const noexcept { return clears_; }
   [[nodiscard]] const cluster::write_off_record& departures() const noexcept { return departures_; }
@@ -97,7 +120,13 @@ class removal_book {
   [[nodiscard]] bool decode_departures(byte_reader& reader, std::uint32_t version);
   [[nodiscard]] static bool decode_nodes(byte_reader& reader, std::set<std::string>& names);
   [[nodiscard]] bool decode_known(byte_reader& reader, std::uint32_t version);
-  void make_room();
+  [[nodiscard]] bool decode_instances(byte_reader& reader, std::uint32_t version);
+  void drop_oldest_instance();
+  void make_room(const clear_maker& next_clear);
+  [[nodiscard]] std::pair<instance_identity, std::size_t> largest_instance(bool by_orders) const;
+  [[nodiscard]] std::uint64_t oldest_of_largest_group() const;
+  void replace_with_clear(const instance_identity& identity, const clear_maker& next_clear);
+  void take_out(std::map<std::uint64_t, open_removal>::iterator order);
 
   std::filesystem::path file_;
   std::map<std::uint64_t, open_removal> orders_;  ///< by number: the oldest first
@@ -105,9 +134,12 @@ class removal_book {
   cluster::write_off_record departures_;
   std::map<std::string, known_node> nodes_;  ///< by name
   std::uint64_t departures_noted_ = 0;
+  std::map<instance_identity, known_instance> instances_;
+  std::uint64_t next_instance_ = 1;
+  std::size_t spec_bytes_ = 0;  ///< of all instances
   std::vector<open_removal> replaced_;
   std::uint64_t next_ = 1;
-  std::uint64_t dropped_ = 0;
+  std::uint64_t dropped_ = 0, forced_clears_ = 0;
   std::size_t keys_ = 0;  ///< of all orders
   bool is_changed_ = false;
   bool was_damaged_ = false;

@@ -61,12 +61,26 @@ void removals::end_keys(const removal_book::open_removal& order, steady_time now
   keys_.end(order.identity, order.keys, now + hooks_.lag, now);
 }
 
-/// Its keys stay removed until it is confirmed, those of an order that it replaces no longer than usual.
+/// Its keys stay removed until it is confirmed, those of an order that another one replaces no longer than usual.
 void removals::add(removal_book::open_removal order, steady_time now) {
   if (book_.orders().empty()) repeats_at_ = now + repeat_pause;
-  const auto& added = *book_.find(book_.add(std::move(order)));
-  keys_.begin(added.identity, added.keys, now);
+  const std::uint64_t dropped = book_.dropped(), forced_clears = book_.forced_clears();
+  keys_.begin(order.identity, order.keys, now);
+  book_.add(std::move(order), hooks_.next_clear);
   for (const auto& each : book_.take_replaced()) end_keys(each, now);
+  note_bound(book_.dropped() - dropped, book_.forced_clears() - forced_clears, now);
+}
+
+/// A node that is away for long may fill it with every removal.
+void removals::note_bound(std::uint64_t dropped, std::uint64_t forced_clears, steady_time now) {
+  if ((dropped == 0 && forced_clears == 0) || now < notes_bound_at_) return;
+  notes_bound_at_ = now + bound_pause;
+  if (dropped != 0)
+    note("too many removals wait: one is not asked for again, and copies may remain", "dropped",
+         std::to_string(book_.dropped()));
+  else
+    note("too many removals wait: all of the instance that has most is cleared in their place", "clears",
+         std::to_string(book_.forced_clears()));
 }
 
 std::vector<removals::round> removals::take_due(

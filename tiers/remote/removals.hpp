@@ -36,6 +36,7 @@ class removals {
  public:
   static constexpr std::chrono::seconds repeat_pause{10};
   static constexpr std::chrono::milliseconds save_pause{200};
+  static constexpr std::chrono::minutes bound_pause{1};  ///< between two lines of a book that is full
 
   struct round {
     removal_book::open_removal order{};  ///< its nodes: places without a confirmation
@@ -56,6 +57,8 @@ class removals {
     steady_time::duration lag{};  ///< a place may have a round's command for so long after its end
     std::function<void(const std::string& event, const std::string& field, const std::string& value)> notice{};
     std::function<records()> copy_records = [] { return records(); };
+    /// Of an instance whose orders fill the book.
+    removal_book::clear_maker next_clear{};
   };
 
   /// `book` and `keys` outlive this. The keys of the book's orders stand in `keys` at once.
@@ -95,6 +98,7 @@ class removals {
   void end_keys(const removal_book::open_removal& order, steady_time now);
   void add(removal_book::open_removal order, steady_time now);
   [[nodiscard]] std::string text_of(const round& outcome) const;
+  void note_bound(std::uint64_t dropped, std::uint64_t forced_clears, steady_time now);
   void write(steady_time now, std::uint64_t record_changes);
   void note(std::string_view event, std::string_view field, const std::string& value) const;
 
@@ -106,6 +110,7 @@ class removals {
   std::vector<std::function<void()>> unsaved_answers_;  ///< of removals that the file does not have yet
   std::vector<std::function<void()>> due_answers_;
   steady_time repeats_at_{};
+  steady_time notes_bound_at_{};     ///< not before
   steady_time saves_at_{};           ///< not before
   std::uint64_t saved_changes_ = 0;  ///< of the records
   bool is_unsaved_ = false;          ///< the last write failed

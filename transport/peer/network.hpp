@@ -49,6 +49,7 @@ struct oddities {
   std::uint64_t strange_messages = 0;  ///< of no link, of the wrong size or form: thrown away
   std::uint64_t refused_links = 0;     ///< asked for when there were too many
   std::uint64_t strangers = 0;         ///< connections that did not prove the secret, to any network of the process
+  std::uint64_t unended_closes = 0;    ///< links that count as closed though the library below has not let go of them
 };
 
 /// What a network says. All of it is said on the network's own thread; nothing said here may wait.
@@ -57,8 +58,9 @@ struct network_events {
   std::function<void(const endpoint& name, const result<std::vector<endpoint>>& addresses)> addresses;
   /// Bytes can flow. `dialled`: this node asked for the link. Nobody is known at the other end yet.
   std::function<void(link_id which, bool dialled, const endpoint& other)> opened;
-  /// Exactly once for each link that was dialled or opened, and the last thing said of it: every block sent on it was
-  /// answered by `sent` before.
+  /// Exactly once for each link that was dialled or opened, and the last thing said of it but `sent`: a link is closed
+  /// in time though the library below may still read blocks that were sent on it. Their `sent` follows when it does
+  /// not.
   std::function<void(link_id which, const error& why)> closed;
   /// A frame; the bytes are valid during the call only.
   std::function<void(link_id from, std::span<const std::byte> frame)> heard;

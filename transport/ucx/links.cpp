@@ -81,11 +81,13 @@ void links::dial(peer::link_id which, const endpoint& other, const result<socket
   link& made = make_link(which, true, other);
   if (!where) {
     made.why = where.error();
+    made.closes_until = clock::now();
     return;
   }
   auto opened = channel::connect(library_, control_, where->get(), where->size, failure_of(which));
   if (!opened) {
     made.why = opened.error();
+    made.closes_until = clock::now();
     return;
   }
   made.control = std::move(*opened);
@@ -264,6 +266,7 @@ void links::close(peer::link_id which, const error& why) {
   link* const open = find_open(which);
   if (open == nullptr) return;
   open->why = why;
+  open->closes_until = clock::now() + close_limit;
   open->awaited.reset();
   // UCX may give the address of an endpoint that was closed to the next one, before this link has ended.
   if (open->control) by_control_.erase(open->control->endpoint());
@@ -285,7 +288,7 @@ void links::refuse_requests(ucp_listener_h for_links, ucp_listener_h for_blocks)
     (void)library_->ucp_listener_reject(for_blocks, each);
 }
 
-bool links::tend() {
+bool links::tend(clock::time_point now) {
   bool has_moved = !is_ending_ && take_requests();
   has_moved |= take_failures();
   for (auto& [id, each] : links_) {
@@ -293,9 +296,10 @@ bool links::tend() {
     if (each.blocks) has_moved |= each.blocks->call_ended();
     if (!each.why) feed(each);
   }
-  has_moved |= end_strangers();
-  end_late_joins();
-  return end_closed() || has_moved;
+  has_moved |= end_strangers(now);
+  end_late_joins(now);
+  has_moved |= end_closed();
+  return set_aside(now) || has_moved;
 }
 
 bool links::take_failures() {
@@ -304,9 +308,8 @@ bool links::take_failures() {
   return !failed.empty();
 }
 
-bool links::end_strangers() {
+bool links::end_strangers(clock::time_point now) {
   bool has_moved = false;
-  const auto now = clock::now();
   for (auto each = strangers_.begin(); each != strangers_.end();) {
     stranger& one = each->second;
     has_moved |= one.from->call_ended();
@@ -319,8 +322,7 @@ bool links::end_strangers() {
 }
 
 /// Something between the two nodes loses what goes to the port for blocks, and frames alone are of no use.
-void links::end_late_joins() {
-  const auto now = clock::now();
+void links::end_late_joins(clock::time_point now) {
   for (auto& [id, each] : links_) {
     if (each.why || !each.joins_until || now < *each.joins_until) continue;
     close(id, error(error_code::deadline_exceeded, "the connection for blocks was not answered within " +
@@ -343,10 +345,28 @@ bool links::end_closed() {
       while (!list->empty()) end_block(each, *list, list->begin(), false);
     }
     const error why = *each.why;
+    const bool is_reported = !each.closes_until;
     links_.erase(id);
-    events_.closed(id, why);
+    if (!is_reported) events_.closed(id, why);
   }
   return !gone.empty();
+}
+
+/// The other node may be dialled again, though UCX has not let go. Blocks that UCX may still read end when it has.
+bool links::set_aside(clock::time_point now) {
+  std::vector<peer::link_id> overdue;
+  for (const auto& [id, each] : links_) {
+    if (each.closes_until && now >= *each.closes_until) overdue.push_back(id);
+  }
+  for (const peer::link_id id : overdue) {
+    link& late = links_.at(id);
+    late.closes_until.reset();
+    while (!late.waiting.empty() && late.waiting.back().pieces == 0)
+      end_block(late, late.waiting, std::prev(late.waiting.end()), false);
+    ++odd_.unended_closes;
+    events_.closed(id, *late.why);
+  }
+  return !overdue.empty();
 }
 
 bool links::is_saying() const noexcept {
@@ -361,7 +381,8 @@ std::optional<links::clock::time_point> links::wake_at() const {
     if (!each.from->is_closing() && (!soonest || each.until < *soonest)) soonest = each.until;
   }
   for (const auto& [id, each] : links_) {
-    if (!each.why && each.joins_until && (!soonest || *each.joins_until < *soonest)) soonest = each.joins_until;
+    const auto& until = each.why ? each.closes_until : each.joins_until;
+    if (until && (!soonest || *until < *soonest)) soonest = until;
   }
   return soonest;
 }

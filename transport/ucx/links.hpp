@@ -27,6 +27,8 @@ class links {
   static constexpr std::size_t most_strangers = 64;  ///< connections for blocks that have not named their link
   static constexpr std::chrono::seconds stranger_limit{2};
   static constexpr std::chrono::seconds join_limit{5};  ///< from the ticket to its answer, longer than the above
+  /// Of a close by force, which UCX may never end. Then the link counts as closed, and what UCX has of it is kept.
+  static constexpr std::chrono::seconds close_limit{5};
   /// Of the pieces in a message. Fits into a segment (UCX_TCP_TX_SEG_SIZE) with all headers; of 512, 640, 768,
   /// 1,024 and 2,048 KiB the fastest with both cubic and bbr, see docs/benchmarks.md.
   static constexpr std::size_t message_bytes = std::size_t{768} << 10;
@@ -50,7 +52,7 @@ class links {
   void refuse_requests(ucp_listener_h for_links, ucp_listener_h for_blocks);
 
   /// What follows from the progress that the workers have made. True: there was something.
-  bool tend();
+  bool tend(clock::time_point now = clock::now());
   /// Nothing is open, not even what is closing.
   [[nodiscard]] bool is_empty() const noexcept { return links_.empty() && strangers_.empty(); }
   /// Frames are on their way out.
@@ -78,10 +80,11 @@ class links {
     std::optional<peer::ticket> awaited;
     std::optional<clock::time_point> joins_until;  ///< the other end has not answered the ticket
     bool carries_blocks = false;
-    outgoing_list waiting;     ///< of which UCX was not given all
-    outgoing_list given;       ///< of which it was, and has not finished all
-    std::size_t messages = 0;  ///< with pieces, that UCX has not finished
-    std::optional<error> why;  ///< set: it is closing
+    outgoing_list waiting;                          ///< of which UCX was not given all
+    outgoing_list given;                            ///< of which it was, and has not finished all
+    std::size_t messages = 0;                       ///< with pieces, that UCX has not finished
+    std::optional<error> why;                       ///< set: it is closing
+    std::optional<clock::time_point> closes_until;  ///< set while it is closing and does not count as closed
   };
   /// A connection for blocks that belongs to no link yet.
   struct stranger {
@@ -105,8 +108,9 @@ class links {
   void take_block_request(ucp_conn_request_h asked);
   bool take_failures();
   bool end_closed();
-  bool end_strangers();
-  void end_late_joins();
+  bool set_aside(clock::time_point now);
+  bool end_strangers(clock::time_point now);
+  void end_late_joins(clock::time_point now);
   [[nodiscard]] std::function<void(error)> failure_of(peer::link_id which);
 
   void hear_frame(ucp_ep_h from, std::span<const std::byte> frame);

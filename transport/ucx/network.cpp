@@ -251,7 +251,7 @@ class ucx_network final : public network {
   endpoint where() const override { return machinery_.control.where; }
   endpoint blocks_at() const override { return machinery_.blocks.where; }
   peer::oddities odd() const noexcept override {
-    return {strange_messages_.load(), refused_links_.load(), connections_without_proof()};
+    return {strange_messages_.load(), refused_links_.load(), connections_without_proof(), unended_closes_.load()};
   }
 
   void look_up(const endpoint& name) override {
@@ -384,6 +384,7 @@ class ucx_network final : public network {
     const bool has_tended = links_->tend();
     strange_messages_.store(links_->odd().strange_messages, std::memory_order_relaxed);
     refused_links_.store(links_->odd().refused_links, std::memory_order_relaxed);
+    unended_closes_.store(links_->odd().unended_closes, std::memory_order_relaxed);
     return has_tended || of_frames != 0 || of_blocks != 0;
   }
 
@@ -417,6 +418,7 @@ class ucx_network final : public network {
   std::atomic<peer::link_id> next_{1};
   std::atomic<std::uint64_t> strange_messages_{0};
   std::atomic<std::uint64_t> refused_links_{0};
+  std::atomic<std::uint64_t> unended_closes_{0};
   links::clock::time_point last_of_blocks_{};  ///< when something moved on connections for blocks
   std::thread thread_;
 };

@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_CASE(where_there_are_too_many_all_keys_of_the_instance_stand) {
   BOOST_TEST(!all.has(7_identity, {0, 1}, begin));
   const std::vector<block_key> beyond{{0, 1}};
   all.begin(7_identity, beyond, begin);
-  BOOST_TEST(all.size() == recent_removals::most_keys);
+  BOOST_TEST(all.size() == 0U);
   BOOST_TEST(all.has(7_identity, {0, 9}, begin + 3s));
   BOOST_TEST(!all.has(8_identity, {0, 9}, begin + 3s));
   all.end(7_identity, keys, begin + 2s, begin);
@@ -70,6 +70,24 @@ BOOST_AUTO_TEST_CASE(where_there_are_too_many_all_keys_of_the_instance_stand) {
   all.begin(8_identity, beyond, begin + 5s);
   BOOST_TEST(all.size() == 1U);
   BOOST_TEST(!all.has(7_identity, {0, 9}, begin + 5s));
+}
+
+BOOST_AUTO_TEST_CASE(one_instance_with_too_many_keys_costs_no_other_one_misses) {
+  recent_removals all;
+  std::vector<block_key> keys(recent_removals::most_keys);
+  for (std::uint64_t i = 0; i < keys.size(); ++i) keys[i] = {i, 0};
+  all.begin(7_identity, keys, begin);
+  const std::vector<block_key> one{{0, 1}};
+  all.begin(8_identity, one, begin);
+  BOOST_TEST(all.has(8_identity, one[0], begin));
+  BOOST_TEST(!all.has(8_identity, {0, 9}, begin));
+  BOOST_TEST(all.has(7_identity, {0, 9}, begin));
+  all.end(7_identity, keys, begin + 2s, begin);
+  BOOST_TEST(all.has(7_identity, {0, 9}, begin + 1s));
+  BOOST_TEST(!all.has(7_identity, keys[0], begin + 2s));
+  all.end(8_identity, one, begin + 2s, begin + 1s);
+  BOOST_TEST(all.has(8_identity, one[0], begin + 1s));
+  BOOST_TEST(!all.has(8_identity, one[0], begin + 2s));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

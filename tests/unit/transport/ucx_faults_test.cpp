@@ -19,6 +19,8 @@
 #include "tests/support/folders.hpp"
 #include "tests/support/network_peer.hpp"
 #include "tests/unit/transport/station.hpp"
+#include "transport/ucx/links.hpp"
+#include "transport/ucx/piece.hpp"
 
 extern char** environ;
 
@@ -102,9 +104,95 @@ struct server {
   station here;
 };
 
+/// A library whose closes and sends end with end_all().
+struct stalled_library {
+  static inline std::vector<ucp_am_handler_param_t> handlers;
+  static inline std::vector<std::pair<ucp_send_nbx_callback_t, void*>> sends;
+  static inline std::array<char, 8> endpoints{};  ///< their addresses
+  static inline std::size_t endpoint_count = 0;
+  static inline bool is_ended = false;
+
+  static std::shared_ptr<const ucx::library> make() {
+    handlers.clear();
+    sends.clear();
+    endpoint_count = 0;
+    is_ended = false;
+    ucx::library all;
+    all.ucp_worker_set_am_recv_handler = [](ucp_worker_h, const ucp_am_handler_param_t* params) {
+      handlers.push_back(*params);
+      return UCS_OK;
+    };
+    all.ucp_ep_create = [](ucp_worker_h, const ucp_ep_params_t*, ucp_ep_h* endpoint) {
+      *endpoint = endpoint_at(endpoint_count++);
+      return UCS_OK;
+    };
+    all.ucp_ep_flush_nbx = [](ucp_ep_h, const ucp_request_param_t*) -> ucs_status_ptr_t { return nullptr; };
+    all.ucp_ep_close_nbx = [](ucp_ep_h, const ucp_request_param_t*) -> ucs_status_ptr_t { return &endpoint_count; };
+    all.ucp_am_send_nbx = [](ucp_ep_h, unsigned, const void*, std::size_t, const void*, std::size_t,
+                             const ucp_request_param_t* params) -> ucs_status_ptr_t {
+      sends.emplace_back(params->cb.send, params->user_data);
+      return &endpoint_count;
+    };
+    all.ucp_request_check_status = [](void*) { return is_ended ? UCS_OK : UCS_INPROGRESS; };
+    all.ucp_request_free = [](void*) {};
+    return std::make_shared<const ucx::library>(all);
+  }
+  static ucp_ep_h endpoint_at(std::size_t number) { return reinterpret_cast<ucp_ep_h>(&endpoints.at(number)); }
+  /// The other side's answer to the ticket on a connection for blocks.
+  static void answer_ticket(std::size_t number) {
+    const std::vector<std::byte> ticket = ucx::encode(peer::ticket{});
+    std::vector<std::byte> bytes = ticket;
+    ucp_am_recv_param_t how{};
+    how.recv_attr = UCP_AM_RECV_ATTR_FIELD_REPLY_EP;
+    how.reply_ep = endpoint_at(number);
+    for (const auto& each : handlers) each.cb(each.arg, nullptr, 0, bytes.data(), bytes.size(), &how);
+  }
+  static void end_all() {
+    is_ended = true;
+    for (const auto& [call, argument] : std::exchange(sends, {})) call(&endpoint_count, UCS_ERR_CANCELED, argument);
+  }
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(ucx_faults)
+
+BOOST_AUTO_TEST_CASE(a_close_that_ucx_does_not_end_is_said_in_time_and_its_memory_kept_until_it_has_ended) {
+  const socket_address where = *numeric_address({"127.0.0.1", 1});
+  std::vector<peer::link_id> closed;
+  std::vector<std::uint64_t> sent;
+  peer::network_events events;
+  events.opened = [](peer::link_id, bool, const endpoint&) {};
+  events.closed = [&](peer::link_id which, const error&) { closed.push_back(which); };
+  events.carries_blocks = [](peer::link_id) {};
+  events.sent = [&](peer::link_id, std::uint64_t token, const result<void>&) { sent.push_back(token); };
+  ucx::links all(stalled_library::make(), nullptr, nullptr, events, [] { return peer::link_id{9}; });
+  const auto start = ucx::links::clock::now();
+  all.dial(1, {"127.0.0.1", 1}, where);
+  all.join_blocks(1, where, peer::ticket{});
+  stalled_library::answer_ticket(1);
+  const std::vector<std::byte> block(4096);
+  all.send_block(1, {.token = 7}, block);
+  (void)all.tend(start);
+  all.close(1, error(error_code::closed, "the test's"));
+  (void)all.tend(start);
+  BOOST_TEST(closed.empty());
+  BOOST_REQUIRE(all.wake_at());
+  BOOST_TEST((*all.wake_at() <= ucx::links::clock::now() + ucx::links::close_limit));
+  (void)all.tend(*all.wake_at());
+  BOOST_TEST(closed == std::vector<peer::link_id>{1});
+  BOOST_TEST(sent.empty());
+  BOOST_TEST(!all.wake_at());
+  BOOST_TEST(all.odd().unended_closes == 1U);
+  all.dial(2, {"127.0.0.1", 1}, where);  // the same node again
+  stalled_library::end_all();
+  (void)all.tend();
+  BOOST_TEST(closed == std::vector<peer::link_id>{1});
+  BOOST_TEST(sent == std::vector<std::uint64_t>{7});
+  all.close_all(error(error_code::closed, "the test ends"));
+  (void)all.tend();
+  BOOST_TEST(all.is_empty());
+}
 
 BOOST_AUTO_TEST_CASE(a_fetching_node_may_be_killed_at_any_moment) {
   server self;

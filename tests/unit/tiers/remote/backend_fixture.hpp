@@ -121,11 +121,12 @@ class backend_under_test {
     backend_->locate(std::move(names), patience, [&](presence found) { told.set_value(std::move(found)); });
     return told.get_future().get();
   }
-  result<std::uint64_t> drop(const std::vector<std::uint64_t>& numbers) {
+  result<std::uint64_t> drop(const std::vector<std::uint64_t>& numbers,
+                             const numbered_identity& identity = some_identity) {
     std::vector<block_key> keys;
     for (const auto each : numbers) keys.push_back(name_of(each).key());
     std::promise<result<std::uint64_t>> told;
-    backend_->drop(some_identity, std::move(keys), [&](auto count) { told.set_value(std::move(count)); });
+    backend_->drop(identity, std::move(keys), [&](auto count) { told.set_value(std::move(count)); });
     return told.get_future().get();
   }
   result<void> clear(const numbered_identity& identity = some_identity) {

@@ -925,6 +925,46 @@ BOOST_AUTO_TEST_CASE(a_removal_of_an_earlier_worker_is_sent_again_and_its_keys_a
   all.pool.join(&all.backend, nullptr);
 }
 
+BOOST_AUTO_TEST_CASE(an_instance_that_only_an_earlier_worker_used_is_cleared_at_other_nodes_by_its_spec) {
+  const test::scratch_folder folder;
+  world all;
+  {
+    later_worker first(all, std::move(*remote::removal_book::open(folder / "book", 1)));
+    first.backend.bind(all.spec);
+    all.run(250ms);
+  }
+  later_worker second(all, std::move(*remote::removal_book::open(folder / "book", 1)));
+  all.pool.take_members(all.pool.members());
+  BOOST_REQUIRE_EQUAL(second.backend.earlier_instances().size(), 1U);
+  BOOST_TEST((second.backend.earlier_instances().front() == all.spec));
+  second.backend.clear_all({identity_of(all.spec)}, [](const result<void>&) {});
+  const auto order = peer::decode_forget_request(all.next(frame_type::forget).body);
+  BOOST_TEST((order->identity == identity_of(all.spec)));
+  BOOST_TEST(!order->spec.empty());
+}
+
+BOOST_AUTO_TEST_CASE(removals_beyond_what_is_kept_become_a_clear_of_their_instance_that_a_node_hears_when_it_is_back) {
+  world all;
+  all.lose_b();
+  instance_spec other = some_spec();
+  other.id = "another tenant's";
+  all.backend.bind(other);
+  all.backend.drop(identity_of(other), {all.name(1).key()}, [](const result<std::uint64_t>&) {});
+  for (std::uint64_t i = 0; i <= remote::removal_book::most_orders; ++i)
+    all.backend.drop(identity_of(all.spec), {block_key{i, 1}}, [](const result<std::uint64_t>&) {});
+  all.run(250ms);
+  BOOST_TEST(all.pool.counters.dropped_removals == 0U);
+  all.regain_b();
+  std::map<instance_identity, std::uint64_t> heard;  // numbers of clears
+  for (int i = 0; i < 2; ++i) {
+    const auto order = peer::decode_forget_request(all.next(frame_type::forget).body);
+    heard[order->identity] = std::max(heard[order->identity], order->cleared);
+  }
+  BOOST_TEST(heard.at(identity_of(other)) == 0U);
+  BOOST_TEST(heard.at(identity_of(all.spec)) == all.pool.cleared(identity_of(all.spec)));
+  BOOST_TEST(all.pool.carried_out(identity_of(all.spec)) == all.pool.cleared(identity_of(all.spec)));
+}
+
 BOOST_AUTO_TEST_CASE(a_removal_is_pending_until_all_nodes_were_met_that_an_earlier_worker_knew_however_long_ago) {
   world all;
   remote::removal_book book;

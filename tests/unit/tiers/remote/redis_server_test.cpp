@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <thread>
 
 #include "tests/unit/tiers/remote/backend_fixture.hpp"
@@ -294,6 +295,32 @@ BOOST_AUTO_TEST_CASE(a_removal_that_was_not_confirmed_is_carried_out_by_the_next
   BOOST_TEST(next.gets_to_be(item_result::done, [&] { return next.put(1); }));
   next->stop();
   BOOST_TEST(removal_book::open(file, 1)->orders().empty());
+}
+
+BOOST_AUTO_TEST_CASE(removals_beyond_what_is_kept_become_a_clear_of_their_instance_also_for_the_next_process) {
+  test::redis_server server;
+  const test::scratch_folder folder;
+  const std::filesystem::path file = folder / "removals";
+  backend_under_test other(server.url());
+  BOOST_TEST(other.put(1) == item_result::done);
+  BOOST_TEST(other.put(1, 4096, 7_identity) == item_result::done);
+  {
+    backend_under_test node(server.url(), {}, folder / "state", {}, removal_book::open(file, 1).value());
+    node.wait_until(true);
+    server.kill();
+    node.wait_until(false);
+    BOOST_TEST(!node.drop({1}, 7).has_value());
+    std::vector<std::uint64_t> keys(removal_book::most_keys);
+    std::iota(keys.begin(), keys.end(), 1);
+    BOOST_TEST(!node.drop(keys).has_value());
+    BOOST_TEST(node->removals().dropped == 0U);
+  }
+  BOOST_TEST(removal_book::open(file, 1)->orders().size() == 1U);
+  server.start();
+  BOOST_TEST(other.gets_to_be(item_result::done, [&] { return other.put(1); }));
+  backend_under_test next(server.url(), {}, folder / "state", {}, removal_book::open(file, 1).value());
+  BOOST_TEST(other.gets_to_be(item_result::missing, [&] { return other.get(1); }));
+  BOOST_TEST(next.is_confirmed_in_time());
 }
 
 BOOST_AUTO_TEST_CASE(a_server_that_is_killed_in_the_middle_of_values_ends_every_token) {

@@ -10,6 +10,7 @@
 
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
+#include "core/instance_spec.hpp"
 #include "core/whole_file.hpp"
 #include "tests/support/numbered_identity.hpp"
 #include "tests/support/redis_server.hpp"
@@ -22,6 +23,18 @@ using remote::removal_book;
 removal_book::open_removal order_of(const numbered_identity& identity, std::vector<block_key> keys,
                                     std::set<std::string> nodes = {"b"}) {
   return {.identity = identity, .keys = std::move(keys), .spec = {std::byte{1}}, .nodes = std::move(nodes)};
+}
+
+std::vector<std::byte> spec_of(std::uint64_t number, const std::string& group, std::size_t model_bytes = 4) {
+  instance_spec spec;
+  spec.id = std::to_string(number);
+  spec.model = std::string(model_bytes, 'm');
+  spec.tokens_per_block = 16;
+  spec.groups = {{"full", {{"kv", 4096}}}};
+  spec.instance_group = group;
+  byte_writer writer;
+  encode(writer, spec);
+  return std::move(writer).take();
 }
 
 }  // namespace
@@ -203,19 +216,82 @@ BOOST_AUTO_TEST_CASE(an_order_that_all_nodes_have_confirmed_is_over) {
   BOOST_TEST(book.find(number) == nullptr);
 }
 
-BOOST_AUTO_TEST_CASE(the_oldest_order_makes_room_and_is_counted) {
+BOOST_AUTO_TEST_CASE(where_each_instance_has_one_order_the_oldest_makes_room_and_is_counted) {
   removal_book book;
-  for (std::uint64_t i = 0; i <= removal_book::most_orders; ++i) book.add(order_of(i, {{i, i}}));
+  for (std::uint64_t i = 0; i <= removal_book::most_orders; ++i)
+    book.add(order_of(i, {{i, i}}), [](const auto&) { return 9; });
   BOOST_TEST(book.orders().size() == removal_book::most_orders);
   BOOST_TEST(book.dropped() == 1U);
   const auto replaced = book.take_replaced();
   BOOST_REQUIRE_EQUAL(replaced.size(), 1U);
   BOOST_TEST((replaced.front().identity == 0_identity));
   book.add(order_of(5, std::vector<block_key>(removal_book::most_keys)));
-  BOOST_TEST(book.orders().size() == 1U);
-  book.add(order_of(6, {{1, 1}}));
-  BOOST_TEST(book.orders().size() == 1U);
-  BOOST_TEST((book.orders().begin()->second.identity == 6_identity));
+  BOOST_TEST(book.count(5_identity).removals == 0U);  // it has most keys
+}
+
+BOOST_AUTO_TEST_CASE(a_group_of_many_instances_drops_orders_of_its_own) {
+  removal_book book;
+  const auto order_in = [](std::uint64_t number, const std::string& group) {
+    auto order = order_of(number, {{number, 1}});
+    order.spec = spec_of(number, group);
+    return order;
+  };
+  book.add(order_in(7, "small"));
+  for (std::uint64_t i = 0; i < removal_book::most_orders + 8; ++i)
+    book.add(order_in(100 + i, "large"), [](const auto&) { return 9; });
+  BOOST_TEST(book.count(7_identity).removals == 1U);
+  BOOST_TEST(book.count(100_identity).removals == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(orders_that_fill_the_book_become_one_clear_of_their_instance) {
+  removal_book book;
+  std::vector<instance_identity> cleared;
+  const auto next_clear = [&](const instance_identity& identity) {
+    cleared.push_back(identity);
+    return std::uint64_t{77};
+  };
+  book.add(order_of(7, {{1, 1}}, {"b"}), next_clear);
+  for (std::uint64_t i = 0; i < removal_book::most_orders; ++i) book.add(order_of(8, {{i, i}}, {"c"}), next_clear);
+  book.add(order_of(8, {{1, 2}}, {"d"}), next_clear);
+  BOOST_TEST((cleared == std::vector<instance_identity>{8_identity}));
+  BOOST_TEST(book.dropped() == 0U);
+  BOOST_TEST(book.forced_clears() == 1U);
+  BOOST_TEST(book.count(7_identity).removals == 1U);
+  BOOST_REQUIRE_EQUAL(book.orders().size(), 3U);
+  const auto clear = std::next(book.orders().begin())->second;
+  BOOST_TEST((clear.identity == 8_identity));
+  BOOST_TEST(clear.cleared == 77U);
+  BOOST_TEST(clear.keys.empty());
+  BOOST_TEST((clear.nodes == std::set<std::string>{"c"}));
+}
+
+BOOST_AUTO_TEST_CASE(keys_that_fill_the_book_become_one_clear_of_their_instance) {
+  removal_book book;
+  const auto kept_elsewhere = [](const auto&) { return std::uint64_t{0}; };
+  book.add(order_of(7, {{1, 1}}), kept_elsewhere);
+  const auto number = book.add(order_of(8, std::vector<block_key>(removal_book::most_keys)), kept_elsewhere);
+  BOOST_TEST(book.find(number) == nullptr);
+  BOOST_TEST(book.count(7_identity).removals == 1U);
+  BOOST_TEST(book.count(8_identity).removals == 0U);
+  BOOST_TEST(book.dropped() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(instances_that_an_earlier_worker_used_are_known_and_one_group_drops_none_of_another_one) {
+  const test::scratch_folder folder;
+  const auto small = spec_of(7, "small");
+  {
+    auto book = removal_book::open(folder / "book", 1);
+    book->note_instance(7_identity, small);
+    for (std::uint64_t i = 0; i < removal_book::most_spec_bytes / 200; ++i)
+      book->note_instance(numbered_identity(100 + i), spec_of(i, "large", 200));
+    BOOST_REQUIRE(book->write({}, {}));
+  }
+  const auto book = removal_book::open(folder / "book", 1);
+  BOOST_TEST(!book->was_damaged());
+  BOOST_REQUIRE(book->instances().contains(7_identity));
+  BOOST_TEST((book->instances().at(7_identity).spec == small));
+  BOOST_TEST(!book->instances().contains(100_identity));
+  BOOST_TEST(book->instances().contains(numbered_identity(99 + removal_book::most_spec_bytes / 200)));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -139,4 +139,14 @@ BOOST_AUTO_TEST_CASE(the_oldest_removals_make_room_but_not_those_that_were_asked
   BOOST_TEST(!kept.keys().at(one).contains({0, 1}));
 }
 
+BOOST_AUTO_TEST_CASE(an_instance_with_many_removals_costs_none_of_another_one) {
+  const instance_identity other = numbered_identity(99);
+  kept_removals kept;
+  kept.add(other, std::vector<block_key>{{0, 0}});
+  for (std::uint64_t i = 0; i <= kept_removals::most_keys; ++i) kept.add(one, std::vector<block_key>{{0, i}});
+  BOOST_TEST(kept.size() == kept_removals::most_keys);
+  BOOST_TEST(kept.keys().at(other).contains({0, 0}));
+  BOOST_TEST(!kept.keys().at(one).contains({0, 1}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -128,6 +128,30 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_written_is_logged_once_and_tried_agai
   BOOST_TEST(removal_book::open(folder / "state/book", 1)->orders().size() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_book_that_is_full_is_said_once_in_a_while) {
+  const test::scratch_folder folder;
+  waiting_removals node(folder / "book");
+  const auto remove = [&](std::uint64_t first, std::uint64_t end) {
+    for (std::uint64_t i = first; i < end; ++i) {
+      removals::round round;
+      round.order.identity = numbered_identity(i);
+      round.order.keys = {one_key};
+      const auto number = node.all.begin(std::move(round), node.now);
+      node.all.find(number)->order.nodes = {"b"};
+      node.all.end(number, node.now);
+    }
+  };
+  remove(0, removal_book::most_orders);
+  BOOST_TEST(node.events.empty());
+  remove(removal_book::most_orders, removal_book::most_orders + 9);
+  BOOST_TEST((node.events ==
+              std::vector<std::string>{"too many removals wait: one is not asked for again, and copies may remain"}));
+  node.now += removals::bound_pause;
+  remove(removal_book::most_orders + 9, removal_book::most_orders + 19);
+  BOOST_TEST(node.events.size() == 2U);
+  BOOST_TEST(node.all.figures().dropped == 19U);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::remote
