@@ -358,8 +358,8 @@ CENOTE_API int cenote_abandon(cenote_session* session, const cenote_reserved* bl
  * a quota of kept blocks (groups.<name>.keep_quota): CENOTE_LIMIT_EXCEEDED when it is used up. */
 CENOTE_API int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t group, int kept, uint64_t* changed);
 
-/* Forgets keys; *removed: how many were there. CENOTE_OK: nothing brings them back here; nodes that share a Redis server
- * and are no peers keep what they have in tiers of their own (docs/remote.md). CENOTE_REMOVAL_PENDING: they are
+/* Forgets keys; *removed: how many were there. CENOTE_OK: nothing brings them back here; nodes that share a Redis
+ * server and are no peers keep what they have in tiers of their own (docs/remote.md). CENOTE_REMOVAL_PENDING: they are
  * gone from memory and are not served here now, but a tier below DRAM could not write that down, or another node
  * or a server has not confirmed it; the node goes on trying. cenote_last_error names the number of
  * removals of the instance that wait for nodes and servers; `cenote status` and the node's log name the place. */

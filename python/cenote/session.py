@@ -830,7 +830,8 @@ class Session:
     def remove(self, keys: KeyBatch, *, group: str | None = None) -> int:
         """Forgets keys, in all tiers. When it returns, nothing brings them back here.
 
-        Nodes that share a Redis server and are no peers keep what they have in tiers of their own; clear() reaches them.
+        Nodes that share a Redis server and are no peers keep what they have in tiers of their own; clear() reaches
+        them.
 
         Returns
         -------

@@ -602,7 +602,7 @@ def test_a_node_that_is_written_off_is_not_waited_for_and_clears_its_disk_before
 
 @pytest.mark.parametrize("what", [["--instance", "model"], ["--all"]])
 def test_a_clear_reaches_blocks_elsewhere_of_what_only_an_earlier_process_used(
-    pool: Pool, attach: Attach, what: list[str]
+    pool: Pool, attach: Attach, scope: list[str]
 ) -> None:
     a = pool.start(0, launch_only=True, weight="1")
     b = pool.start(1, launch_only=True, weight="1PiB")  # all blocks belong there
@@ -615,7 +615,7 @@ def test_a_clear_reaches_blocks_elsewhere_of_what_only_an_earlier_process_used(
     a.stop()
     a.start()
     pool.all_ask()
-    assert run_cenote("clear", *what, "--socket", a.socket).returncode == 0
+    assert run_cenote("clear", *scope, "--socket", a.socket).returncode == 0
     until("b has forgotten them", lambda: sum(reader.exists(keys)) == 0)
 
 

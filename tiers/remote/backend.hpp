@@ -103,7 +103,7 @@ class backend {
   /// An instance that is used here, before anything is asked of its blocks; again when the backend has said that it
   /// stands.
   virtual void bind(const instance_spec& /*spec*/) {}
-  /// Instances that earlier processes used, whose blocks may be there still: who clears by a name or all means them,
+  /// Instances that earlier processes used, whose blocks may be there still: a clear by name, or of all, means them,
   /// too. On any thread.
   [[nodiscard]] virtual std::vector<instance_spec> earlier_instances() const { return {}; }
   /// It is used here no more.

@@ -187,6 +187,7 @@ const std::map<std::string, std::string> without_share{
     {"most_servers", "set by the configuration"},
     {"most_shown", "bytes of one text"},
     {"most_spare", "of one session"},
+    {"most_spec_bytes", "bytes, of which the instance group with most gives way"},
     {"most_specs", "instances, which have shares: the oldest unused one goes"},
     {"most_strangers", "other nodes: who connects has shown the secret, and a silent one goes after two seconds"},
     {"most_stuck", "steps of one turn"},
