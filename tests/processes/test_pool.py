@@ -600,7 +600,7 @@ def test_a_node_that_is_written_off_is_not_waited_for_and_clears_its_disk_before
     assert all(found(reader, [key]) == 0 for key in keys)
 
 
-@pytest.mark.parametrize("what", [["--instance", "model"], ["--all"]])
+@pytest.mark.parametrize("scope", [["--instance", "model"], ["--all"]])
 def test_a_clear_reaches_blocks_elsewhere_of_what_only_an_earlier_process_used(
     pool: Pool, attach: Attach, scope: list[str]
 ) -> None:
