@@ -169,6 +169,7 @@ struct cost_answer {
 
 result<void> check_cost_times(const simulation::trace& requests, const cost_plan& plan) {
   std::vector<std::string> policies;
+  policies.reserve(plan.tiers.size());
   for (const tier_choice& each : plan.tiers) policies.push_back(each.policy);
   if (auto ok = check_policy_times(requests.has_times(), policies); !ok) return ok;
   return check_arrivals(requests, plan.terms.speed);
