@@ -193,10 +193,9 @@ def test_files_whose_times_may_lie_are_read_at_each_start(
     assert [each.message.partition("; ")[2] for each in caplog.records] == ["not all of it is remembered: an image"]
 
 
-def test_processes_that_wait_for_a_file_of_an_image_take_what_was_read_meanwhile(
-    tmp_path: Path, memory: Memory, reads: list[int], image: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = files_of(model(tmp_path / "model"))
+def check_shared_reading(memory: Memory, folder: Path, reads: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two digests that wait for a file which is being read take what came of that, and read nothing."""
+    files = files_of(folder)
     arrivals = threading.Semaphore(0)
     locked = _weights._locked
 
@@ -217,6 +216,12 @@ def test_processes_that_wait_for_a_file_of_an_image_take_what_was_read_meanwhile
         each.join()
     assert found[0] == found[1]
     assert reads.count(files[0].path.stat().st_size) == 0
+
+
+def test_processes_that_wait_for_a_file_of_an_image_take_what_was_read_meanwhile(
+    tmp_path: Path, memory: Memory, reads: list[int], image: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_shared_reading(memory, model(tmp_path / "model"), reads, monkeypatch)
 
 
 def test_what_was_read_before_a_process_came_is_not_taken_for_a_file_of_an_image(
@@ -250,27 +255,7 @@ def test_one_process_reads_for_all_that_wait_also_where_the_cache_cannot_be_writ
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setattr(_weights.tempfile, "gettempdir", lambda: str(tmp_path))
     memory = Memory(tmp_path / "file" / "weights")
-    files = files_of(model(tmp_path / "model"))
-    arrivals = threading.Semaphore(0)
-    locked = _weights._locked
-
-    def arrived(lock: int) -> bool:
-        arrivals.release()
-        return locked(lock)
-
-    found: list[str] = []
-    waits = [threading.Thread(target=lambda: found.append(digest_of(files, memory, later))) for _ in range(2)]
-    with memory.alone(version_of(files[0].path)) as reading:
-        monkeypatch.setattr(_weights, "_locked", arrived)
-        for each in waits:
-            each.start()
-        for _ in waits:
-            assert arrivals.acquire(timeout=30)
-        reading.share("1" * 64)
-    for each in waits:
-        each.join()
-    assert found[0] == found[1]
-    assert reads.count(files[0].path.stat().st_size) == 0
+    check_shared_reading(memory, model(tmp_path / "model"), reads, monkeypatch)
 
 
 def test_a_folder_of_others_among_the_temporary_files_holds_no_lock(
