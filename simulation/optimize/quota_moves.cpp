@@ -242,7 +242,7 @@ void quota_moves::begin_step(std::span<const quota_group> groups, quota_move& mo
                    .baseline = *found_share()};
   }
   if (!excursion_) {
-    excursion_.emplace();
+    excursion_ = excursion{};
     excursion_->baseline = *found_share();
     for (const quota_group& each : groups) excursion_->home[each.name] = each.quota;
     excursion_->present = excursion_->home;
