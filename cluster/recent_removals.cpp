@@ -62,15 +62,12 @@ void recent_removals::make_room() {
   const instance_identity largest =
       std::ranges::max_element(sizes_, {}, [](const auto& each) { return each.second; })->first;
   removed& all = whole_[largest];
-  for (auto each = ends_.begin(); each != ends_.end();) {
-    const auto next = std::next(each);
-    if (each->first.identity == largest) {
-      all.open += each->second.open;
-      all.lag_end = std::max(all.lag_end, each->second.lag_end);
-      ends_.erase(each);
-    }
-    each = next;
-  }
+  std::erase_if(ends_, [&](const auto& row) {
+    if (row.first.identity != largest) return false;
+    all.open += row.second.open;
+    all.lag_end = std::max(all.lag_end, row.second.lag_end);
+    return true;
+  });
   sizes_.erase(largest);
   std::erase_if(order_, [&](const pool_key& each) { return each.identity == largest; });
 }

@@ -168,10 +168,9 @@ struct cost_answer {
 };
 
 result<void> check_cost_times(const simulation::trace& requests, const cost_plan& plan) {
-  std::vector<std::string> policies;
-  policies.reserve(plan.tiers.size());
-  for (const tier_choice& each : plan.tiers) policies.push_back(each.policy);
-  if (auto ok = check_policy_times(requests.has_times(), policies); !ok) return ok;
+  for (const tier_choice& each : plan.tiers) {
+    if (auto ok = check_policy_times(requests.has_times(), each.policy); !ok) return ok;
+  }
   return check_arrivals(requests, plan.terms.speed);
 }
 
@@ -187,12 +186,12 @@ result<cost_answer> measure_costs(const simulation::trace& requests, const cost_
   const point_maker maker(requests, plan);
   std::vector<result<cost_point>> points(tried->size() + 1);
   watched_work("cost", points.size()).run(points.size(), [&](std::size_t i) {
+    auto tiers = *setups;
     if (i == tried->size()) {
-      points[i] = maker.point_of({});
-      if (points[i]) points[i]->tier_tokens.resize(plan.tiers.size());
+      for (tier_setup& each : tiers) each.capacity = 0;
+      points[i] = maker.point_of(tiers);
       return;
     }
-    auto tiers = *setups;
     tiers[plan.swept.value_or(0)].capacity = (*tried)[i];
     points[i] = maker.point_of(tiers);
     if (points[i]) points[i]->capacity = (*tried)[i];
@@ -213,16 +212,13 @@ ordered_json json_of_point(const cost_point& point, const cost_plan& plan) {
   ordered_json object{{"capacity", point.capacity},
                       {"hit_tokens", point.hit_tokens},
                       {"loaded_tokens", point.loaded_tokens},
-                      {"tier_tokens", ordered_json::object()},
+                      {"tier_tokens", json_of_tiers(plan.tiers, point.tier_tokens)},
                       {"gpu_s", point.gpu_s},
                       {"ttft_p50", point.ttft_p50},
                       {"ttft_p90", point.ttft_p90},
                       {"ttft_p99", point.ttft_p99},
                       {"replicas", point.replicas ? ordered_json(*point.replicas) : ordered_json(nullptr)},
                       {"utilisation", point.replicas ? ordered_json(point.utilisation) : ordered_json(nullptr)}};
-  for (std::size_t i = 0; i < point.tier_tokens.size(); ++i) {
-    object["tier_tokens"][plan.tiers[i].link.name] = point.tier_tokens[i];
-  }
   if (plan.terms.prices) object["cost_hour"] = point.replicas ? ordered_json(point.hourly) : ordered_json(nullptr);
   return object;
 }

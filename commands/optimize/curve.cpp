@@ -489,10 +489,9 @@ result<curve_request> parse(const curve_options& options) {
 
 /// Refused: a trace in which no time passes, where times decide.
 result<void> check_times(const trace& requests, const curve_request& request) {
-  std::vector<std::string> policies;
-  policies.reserve(request.policies.size());
-  for (const policy_order& each : request.policies) policies.push_back(each.policy);
-  if (auto ok = check_policy_times(requests.has_times(), policies); !ok) return ok;
+  for (const policy_order& each : request.policies) {
+    if (auto ok = check_policy_times(requests.has_times(), each.policy); !ok) return ok;
+  }
   if (request.rules.lifetime.ms == 0 || requests.has_times()) return {};
   return refuse("--ttl: the requests of this trace have no times, or all the same one");
 }

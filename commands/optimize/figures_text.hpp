@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
 namespace cenote::optimize {
@@ -31,6 +34,14 @@ namespace cenote::optimize {
 /// null for 0 and infinity, which stand for nothing.
 [[nodiscard]] inline nlohmann::ordered_json number_or_null(double number) {
   return number == 0 || !std::isfinite(number) ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(number);
+}
+
+/// A figure of each tier, by the tier's name; of tiers as the command line or a plan has them.
+template <class Tiers>
+[[nodiscard]] nlohmann::ordered_json json_of_tiers(const Tiers& tiers, std::span<const std::uint64_t> figures) {
+  auto object = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < figures.size(); ++i) object[tiers[i].link.name] = figures[i];
+  return object;
 }
 
 }  // namespace cenote::optimize

@@ -204,9 +204,12 @@ double span_of(const simulation::trace& requests, double speed) {
 
 result<void> check_plan_times(std::span<const tier_choice> tiers, const simulation::trace& requests,
                               const plan_task& task) {
-  std::vector<std::string> policies = task.space.policies;
-  for (const tier_choice& each : tiers) policies.push_back(each.policy);
-  if (auto ok = check_policy_times(requests.has_times(), policies); !ok) return ok;
+  for (const std::string& each : task.space.policies) {
+    if (auto ok = check_policy_times(requests.has_times(), each); !ok) return ok;
+  }
+  for (const tier_choice& each : tiers) {
+    if (auto ok = check_policy_times(requests.has_times(), each.policy); !ok) return ok;
+  }
   return check_arrivals(requests, task.goal.speed);
 }
 

@@ -79,10 +79,7 @@ ordered_json json_of_candidate(const plan_candidate& candidate, const plan_task&
   if (task.has_prices) object["cost_hour"] = is_kept ? ordered_json(candidate.hourly) : ordered_json(nullptr);
   object["hit_tokens"] = candidate.hit_tokens;
   object["loaded_tokens"] = candidate.loaded_tokens;
-  object["tier_tokens"] = ordered_json::object();
-  for (std::size_t i = 0; i < candidate.tier_tokens.size(); ++i) {
-    object["tier_tokens"][candidate.tiers[i].link.name] = candidate.tier_tokens[i];
-  }
+  object["tier_tokens"] = json_of_tiers(candidate.tiers, candidate.tier_tokens);
   object["gpu_s"] = candidate.gpu_s;
   object["ttft_p50"] = candidate.ttft_p50;
   object["ttft_p90"] = candidate.ttft_p90;
@@ -100,44 +97,47 @@ ordered_json json_of_candidate(const plan_candidate& candidate, const plan_task&
   return object;
 }
 
-/// Money an hour for the memory of a setup; the rest of its price is that of replicas.
-double memory_hourly(const plan_candidate& candidate, const plan_task& task) {
-  return candidate.hourly - static_cast<double>(candidate.replicas.value_or(0)) * task.goal.prices.replica_hour;
+/// Money an hour for the plan's memory; the rest of its price is that of replicas.
+double memory_hourly(const plan_answer& answer, const plan_task& task) {
+  const auto replicas = static_cast<double>(answer.best->replicas.value_or(0));
+  return answer.best->hourly - replicas * task.goal.prices.replica_hour;
 }
 
-/// Money an hour for the replicas that the plan spares.
-double spared_hourly(const plan_answer& answer, const plan_task& task) {
-  return answer.bare.hourly - answer.best->hourly + memory_hourly(*answer.best, task);
+/// Replicas that the plan needs less than no cache; nothing where one of both keeps no bound.
+std::optional<std::int64_t> spared_replicas(const plan_answer& answer) {
+  if (!answer.best->replicas || !answer.bare.replicas) return std::nullopt;
+  return static_cast<std::int64_t>(*answer.bare.replicas) - static_cast<std::int64_t>(*answer.best->replicas);
+}
+
+/// Money an hour for replicas.
+double price_of_replicas(std::int64_t replicas, const plan_task& task) {
+  return static_cast<double>(replicas) * task.goal.prices.replica_hour;
 }
 
 /// The plan beside no cache. `payback`: money for replicas that a unit of money for memory spares.
 ordered_json saved_json(const plan_answer& answer, const plan_task& task) {
   const plan_candidate &best = *answer.best, &bare = answer.bare;
   const double gpu_s = bare.gpu_s - best.gpu_s;
-  ordered_json object{{"gpu_s", gpu_s}, {"gpu_share", bare.gpu_s > 0 ? gpu_s / bare.gpu_s : 0.0}};
-  const bool are_comparable = best.replicas && bare.replicas;
-  const auto known = [&](double value) { return are_comparable ? ordered_json(value) : ordered_json(nullptr); };
-  if (are_comparable) {
-    const std::int64_t replicas = static_cast<std::int64_t>(*bare.replicas) - static_cast<std::int64_t>(*best.replicas);
-    object["replicas"] = replicas;
-    if (task.gpus > 0) object["gpus"] = replicas * static_cast<std::int64_t>(task.gpus);
-  } else {
-    object["replicas"] = nullptr;
-  }
+  const auto replicas = spared_replicas(answer);
+  ordered_json object{{"gpu_s", gpu_s},
+                      {"gpu_share", bare.gpu_s > 0 ? gpu_s / bare.gpu_s : 0.0},
+                      {"replicas", replicas ? ordered_json(*replicas) : ordered_json(nullptr)}};
+  if (replicas && task.gpus > 0) object["gpus"] = *replicas * static_cast<std::int64_t>(task.gpus);
   if (!task.has_prices) return object;
-  const double memory = memory_hourly(best, task);
-  object["cost_hour"] = known(bare.hourly - best.hourly);
+  const double memory = memory_hourly(answer, task);
+  object["cost_hour"] = replicas ? ordered_json(bare.hourly - best.hourly) : ordered_json(nullptr);
   object["memory_hour"] = memory;
-  object["payback"] = memory > 0 ? known(spared_hourly(answer, task) / memory) : ordered_json(nullptr);
+  object["payback"] = replicas && memory > 0 ? ordered_json(price_of_replicas(*replicas, task) / memory) : nullptr;
   return object;
 }
 
 /// A line about what the plan's memory costs; empty where that is nothing.
 std::string payback_text(const plan_answer& answer, const plan_task& task) {
-  if (!task.has_prices || !answer.best->replicas || !answer.bare.replicas) return "";
-  const double memory = memory_hourly(*answer.best, task);
+  const auto replicas = spared_replicas(answer);
+  if (!task.has_prices || !replicas) return "";
+  const double memory = memory_hourly(answer, task);
   if (memory <= 0) return "";
-  const double spared = spared_hourly(answer, task);
+  const double spared = price_of_replicas(*replicas, task);
   return fmt::format("\nThe memory costs {:.2f} an hour, the replicas that it spares {:.2f}: {:.3g} times as much.\n",
                      memory, spared, spared / memory);
 }

@@ -217,7 +217,9 @@ sweep_setup miniatures_of(const sample_request& request, const sampled_answer& l
 result<void> add_miniatures(const trace_options& trace, const sample_request& request, sampled_answer& answer) {
   const auto setup = miniatures_of(request, answer);
   if (setup.policies.empty()) return {};
-  if (auto ok = check_policy_times(answer.has_times, request.policies); !ok) return ok;
+  for (const std::string& each : request.policies) {
+    if (auto ok = check_policy_times(answer.has_times, each); !ok) return ok;
+  }
   if (auto ok = miniature_sweep::check_room(setup); !ok) return ok;
   miniature_sweep sweep(setup);
   const auto read = trace.stream_again(

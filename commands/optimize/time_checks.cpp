@@ -2,17 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace cenote::optimize {
 
-result<void> check_policy_times(bool has_times, std::span<const std::string> policies) {
-  const auto found = std::ranges::find_if(policies, [](const std::string& each) { return each.starts_with("tblru"); });
-  if (has_times || found == policies.end()) return {};
+result<void> check_policy_times(bool has_times, std::string_view policy) {
+  if (has_times || !policy.starts_with("tblru")) return {};
   return fail(error_code::malformed,
               fmt::format("{} goes by the times between requests, and `timestamp` is missing in all of this trace, or "
                           "is the same in all; other policies need none",
-                          *found));
+                          policy));
 }
 
 result<void> check_arrivals(const simulation::trace& requests, double speed) {

@@ -43,6 +43,28 @@ double error_of_difference(const quota_group::point& one, const quota_group::poi
   return std::max(one.error, other.error) * std::sqrt(std::min(part, 1.0));
 }
 
+/// The share of all tokens that the curves promise above that at home.
+double promised_above(std::span<const quota_group> groups, const std::map<std::string, std::uint64_t>& home) {
+  double less = 0;
+  double tokens = 0;
+  for (const quota_group& each : groups) {
+    const auto change = change_of(each, static_cast<double>(home.at(each.name)));
+    less += change ? change->tokens : 0;
+    for (const auto& member : each.members) tokens += member.tokens;
+  }
+  return tokens > 0 ? -less / tokens : 0;
+}
+
+/// Tokens that all groups were asked for in this interval, and that were found.
+std::pair<std::uint64_t, std::uint64_t> requested_and_found(std::span<const quota_group> groups) {
+  std::pair<std::uint64_t, std::uint64_t> sum{0, 0};
+  for (const quota_group& each : groups) {
+    sum.first += each.requested;
+    sum.second += each.hits;
+  }
+  return sum;
+}
+
 }  // namespace
 
 std::optional<hit_change> change_of(const quota_group& group, double quota) {
@@ -72,11 +94,7 @@ std::optional<quota_move> quota_moves::decide(std::span<const quota_group> group
 }
 
 void quota_moves::measure(std::span<const quota_group> groups) {
-  std::pair<std::uint64_t, std::uint64_t> sum{0, 0};
-  for (const quota_group& each : groups) {
-    sum.first += each.requested;
-    sum.second += each.hits;
-  }
+  const auto sum = requested_and_found(groups);
   if (sum.first == 0) return;
   measured_.push_back(sum);
   if (measured_.size() > trial_intervals) measured_.pop_front();
@@ -92,18 +110,6 @@ std::optional<double> quota_moves::found_share() const {
     hits += static_cast<double>(found);
   }
   return hits / requested;
-}
-
-/// The share of all tokens that the curves promise above that at home.
-double promised_above(std::span<const quota_group> groups, const std::map<std::string, std::uint64_t>& home) {
-  double less = 0;
-  double tokens = 0;
-  for (const quota_group& each : groups) {
-    const auto change = change_of(each, static_cast<double>(home.at(each.name)));
-    less += change ? change->tokens : 0;
-    for (const auto& member : each.members) tokens += member.tokens;
-  }
-  return tokens > 0 ? -less / tokens : 0;
 }
 
 /// The way home, where the quotas here have cost more than they may. Another hand's quotas are a new home.
@@ -124,14 +130,10 @@ std::optional<quota_move> quota_moves::end_excursion(std::span<const quota_group
 /// By what is found and by what the curves promise, whichever is less: a load that is easier than the one at home hides
 /// a loss from the one, and curves lag behind.
 void quota_moves::add_credit(std::span<const quota_group> groups) {
-  double requested = 0;
-  double hits = 0;
-  for (const quota_group& each : groups) {
-    requested += static_cast<double>(each.requested);
-    hits += static_cast<double>(each.hits);
-  }
+  const auto [requested, found] = requested_and_found(groups);
   if (requested == 0) return;
-  const double above = std::min(hits / requested - excursion_->baseline, promised_above(groups, excursion_->home));
+  const double share = static_cast<double>(found) / static_cast<double>(requested);
+  const double above = std::min(share - excursion_->baseline, promised_above(groups, excursion_->home));
   excursion_->credit = std::min(excursion_->credit + above, most_credit);
   excursion_->sum += above;
   excursion_->intervals += 1;

@@ -11,7 +11,7 @@ import cenote
 import pytest
 from node import LIMIT, ROOT, Node, node_environment
 
-ENGINE = """
+SETUP = """
 import itertools, random, sys, threading, time
 import cenote
 
@@ -82,6 +82,8 @@ CALLS = {
     "asks_tiers": lambda session: session.asks_tiers,
     "trace_load": lambda session: session.trace_load(TRACE, 1, 2, 8, 8, 4096),
 }
+"""
+CLOSING = """
 done = 0
 for turn in range(30):
     session = cenote.attach(spec, socket)
@@ -109,7 +111,20 @@ for turn in range(30):
         each.join()
 print(done)
 """
-CALLS = re.findall(r'^    "(\w+)": ', ENGINE, re.MULTILINE)
+ENDING = """
+session = cenote.attach(spec, socket)
+
+
+def call(name):
+    while True:
+        CALLS[name](session)
+
+
+for name in ("match", "put", "barrier", "follow"):
+    threading.Thread(target=call, args=(name,), daemon=True).start()
+time.sleep(0.02 + random.random() * 0.02)
+"""
+CALLS = re.findall(r'^    "(\w+)": ', SETUP, re.MULTILINE)
 ELSEWHERE = {
     "close": "the other side of each of these",
     "abandon": "beside reserve",
@@ -124,39 +139,24 @@ def test_each_call_of_a_session_is_tried_beside_its_close() -> None:
     assert calls - set(CALLS) == set(ELSEWHERE)
 
 
+def run_engine(program: str, node: Node, call: str = "") -> str:
+    """Its output. The process ends in order, without a word of trouble."""
+    environment = node_environment() | {"PYTHONPATH": str(ROOT / "python")}
+    command = [sys.executable, "-c", SETUP + program, str(node.socket), call]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_a_session_may_be_closed_beside(call: str, shared_node: Node) -> None:
-    environment = node_environment() | {"PYTHONPATH": str(ROOT / "python")}
-    engine = [sys.executable, "-c", ENGINE, str(shared_node.socket), call]
-    ended = subprocess.run(engine, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == ""
-    assert int(ended.stdout) >= 30
+    assert int(run_engine(CLOSING, shared_node, call)) >= 30
 
 
 def test_a_process_may_end_while_other_threads_call(shared_node: Node) -> None:
     """Threads that the interpreter does not wait for, in calls that wait and in calls that do not."""
-    engine = (
-        ENGINE[: ENGINE.index("done = 0")]
-        + """
-session = cenote.attach(spec, socket)
-
-
-def call(name):
-    while True:
-        CALLS[name](session)
-
-
-for name in ("match", "put", "barrier", "follow"):
-    threading.Thread(target=call, args=(name,), daemon=True).start()
-time.sleep(0.02 + random.random() * 0.02)
-"""
-    )
-    environment = node_environment() | {"PYTHONPATH": str(ROOT / "python")}
     for _ in range(5):
-        command = [sys.executable, "-c", engine, str(shared_node.socket), ""]
-        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
-        assert (ended.returncode, ended.stderr) == (0, "")
+        run_engine(ENDING, shared_node)
 
 
 def test_no_place_of_the_package_takes_a_session_out_of_its_guard() -> None:

@@ -93,6 +93,13 @@ def admin_of(manager: Manager) -> Caller:
     return Caller(manager, "admin", password_file(manager).read_text().strip())
 
 
+def add_group(manager: Manager, admin: Caller, name: str) -> None:
+    """The group g-NAME over a storage of its own."""
+    nfs = {"root_path": f"{manager.root / name}/", "key_count_per_file": 8}
+    admin.do("addStorage", storage={"global_unique_name": f"s-{name}", "nfs": nfs})
+    admin.do("createInstanceGroup", instance_group=group_message(name))
+
+
 def add_account(manager: Manager, name: str, **fields: Any) -> Caller:
     admin_of(manager).do("addAccount", user_name=name, password=f"password of {name}", **fields)
     return Caller(manager, name, f"password of {name}")
@@ -141,9 +148,7 @@ def test_a_user_is_no_admin(manager: Manager) -> None:
 def test_an_account_of_a_group_sees_nothing_of_another(manager: Manager) -> None:
     admin = admin_of(manager)
     for name in ("one", "two"):
-        nfs = {"root_path": f"{manager.root / name}/", "key_count_per_file": 8}
-        admin.do("addStorage", storage={"global_unique_name": f"s-{name}", "nfs": nfs})
-        admin.do("createInstanceGroup", instance_group=group_message(name))
+        add_group(manager, admin, name)
     one = add_account(manager, "team-one", groups=["g-one"])
     two = add_account(manager, "team-two", groups=["g-two"])
     one.do("registerInstance", **instance_message("one"))
@@ -168,9 +173,7 @@ def test_an_account_of_a_group_sees_nothing_of_another(manager: Manager) -> None
 def test_an_admin_that_is_bound_to_groups_sees_and_changes_these_alone(manager: Manager) -> None:
     admin = admin_of(manager)
     for name in ("mine", "theirs"):
-        nfs = {"root_path": f"{manager.root / name}/", "key_count_per_file": 8}
-        admin.do("addStorage", storage={"global_unique_name": f"s-{name}", "nfs": nfs})
-        admin.do("createInstanceGroup", instance_group=group_message(name))
+        add_group(manager, admin, name)
         admin.do("registerInstance", **instance_message(name))
     bound = add_account(manager, "bound-admin", role="ROLE_ADMIN", groups=["g-mine"])
 

@@ -75,6 +75,16 @@ def serve_other(manager: Manager, keys: Sequence[int]) -> None:
     until("deletions there are done", lambda: set(manager.states("other", keys)) == {"CLS_NOT_FOUND"})
 
 
+def serves_without(manager: Manager, places: Places, storage: str) -> None:
+    """The storage of keys 1 and 2 of `i` is left alone, with a reason, and the other one works; key 2 is removed."""
+    places.await_storage("s-other")
+    condition, reason = health(manager, storage)
+    assert condition == "unhealthy" and reason
+    assert manager.locations("i", [1, 2]) == [[], []]
+    manager.do("removeCache", instance_id="i", block_keys=[2])
+    serve_other(manager, range(100))
+
+
 # ---------------------------------------------------------------------------------------------- plug-ins
 
 
@@ -178,12 +188,7 @@ def test_a_plug_in_that_does_harm_hurts_its_storage_alone(tmp_path: Path, harm: 
         files = world.write([1, 2])
         uris = manager.locations("i", [1, 2])
         world.harm(harm)
-        world.places.await_storage("s-other")
-        condition, reason = health(manager, "p")
-        assert condition == "unhealthy" and reason
-        assert manager.locations("i", [1, 2]) == [[], []]
-        manager.do("removeCache", instance_id="i", block_keys=[2])
-        serve_other(manager, range(100))
+        serves_without(manager, world.places, "p")
         assert manager.states("i", [1, 2]) == ["CLS_SERVING", "CLS_DELETING"]
         assert manager.figure("unhealthy_storages") == 1
         if harm != "error":
@@ -470,12 +475,7 @@ def test_a_redis_server_that_is_away_hurts_its_storage_alone(tmp_path: Path, red
         names = world.write([1, 2])
         uris = manager.locations("i", [1, 2])
         (redis.kill if end == "kill" else redis.stop)()
-        world.places.await_storage("s-other")
-        condition, reason = health(manager, "r")
-        assert condition == "unhealthy" and reason
-        assert manager.locations("i", [1, 2]) == [[], []]
-        manager.do("removeCache", instance_id="i", block_keys=[2])
-        serve_other(manager, range(100))
+        serves_without(manager, world.places, "r")
         manager.restart()
         assert world.places.next() == "s-other"  # it has not answered since
         assert manager.states("i", [1, 2]) == ["CLS_SERVING", "CLS_DELETING"]

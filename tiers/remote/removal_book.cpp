@@ -113,8 +113,7 @@ std::uint64_t removal_book::add(open_removal added, const clear_maker& next_clea
                             (added.cleared != 0 || (earlier.cleared == 0 && earlier.keys == added.keys));
     if (!is_covered) return false;
     added.nodes.insert(earlier.nodes.begin(), earlier.nodes.end());
-    keys_ -= earlier.keys.size();
-    replaced_.push_back(earlier);
+    note_replaced(earlier);
     return true;
   });
   keys_ += added.keys.size();
@@ -140,7 +139,8 @@ void removal_book::make_room(const clear_maker& next_clear) {
     const auto oldest = is_alone
                             ? orders_.find(oldest_of_largest_group())
                             : std::ranges::find(orders_, identity, [](const auto& row) { return row.second.identity; });
-    take_out(oldest);
+    note_replaced(std::move(oldest->second));
+    orders_.erase(oldest);
     ++dropped_;
   }
 }
@@ -164,24 +164,23 @@ std::uint64_t removal_book::oldest_of_largest_group() const {
 void removal_book::replace_with_clear(const instance_identity& identity, const clear_maker& next_clear) {
   ++forced_clears_;
   open_removal clear{.identity = identity, .cleared = next_clear(identity)};
-  for (auto each = orders_.begin(); each != orders_.end();) {
-    const auto next = std::next(each);
-    if (const open_removal& order = each->second; order.identity == identity) {
-      clear.nodes.insert(order.nodes.begin(), order.nodes.end());
-      if (clear.spec.empty()) clear.spec = order.spec;
-      clear.sequence = std::max(clear.sequence, order.sequence);
-      clear.group = order.group;
-      take_out(each);
-    }
-    each = next;
-  }
+  std::erase_if(orders_, [&](const auto& row) {
+    const open_removal& order = row.second;
+    if (order.identity != identity) return false;
+    clear.nodes.insert(order.nodes.begin(), order.nodes.end());
+    if (clear.spec.empty()) clear.spec = order.spec;
+    clear.sequence = std::max(clear.sequence, order.sequence);
+    clear.group = order.group;
+    note_replaced(order);
+    return true;
+  });
   if (clear.cleared != 0) orders_.emplace(next_++, std::move(clear));
 }
 
-void removal_book::take_out(std::map<std::uint64_t, open_removal>::iterator order) {
-  keys_ -= order->second.keys.size();
-  replaced_.push_back(std::move(order->second));
-  orders_.erase(order);
+/// An order that goes.
+void removal_book::note_replaced(open_removal order) {
+  keys_ -= order.keys.size();
+  replaced_.push_back(std::move(order));
 }
 
 void removal_book::keep(std::uint64_t number, std::set<std::string> nodes) {

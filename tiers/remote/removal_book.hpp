@@ -126,7 +126,7 @@ class removal_book {
   [[nodiscard]] std::pair<instance_identity, std::size_t> largest_instance(bool by_orders) const;
   [[nodiscard]] std::uint64_t oldest_of_largest_group() const;
   void replace_with_clear(const instance_identity& identity, const clear_maker& next_clear);
-  void take_out(std::map<std::uint64_t, open_removal>::iterator order);
+  void note_replaced(open_removal order);
 
   std::filesystem::path file_;
   std::map<std::uint64_t, open_removal> orders_;  ///< by number: the oldest first

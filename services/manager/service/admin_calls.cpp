@@ -23,6 +23,10 @@ std::unexpected<rpc_refusal> refuse_group(const std::string& name) {
   return refuse(answer_code::not_found, "there is no instance group " + name);
 }
 
+std::unexpected<rpc_refusal> refuse_instance(const std::string& id) {
+  return refuse(answer_code::instance_not_exist, "there is no instance " + id);
+}
+
 answer_writer unsupported(std::string_view name, std::string_view reason) {
   return refusal_answer<admin::CommonResponse>(
       {.code = answer_code::unsupported, .message = std::string(name) + " is not built: " + std::string(reason)});
@@ -176,8 +180,7 @@ answer_writer admin_calls::list_accounts() {
 answer_writer admin_calls::get_group(const admin::GetInstanceGroupRequest& request, const call_rights& rights) {
   const auto entry = views_.view()->settings.find_group(request.name());
   if (entry == nullptr || !rights.may_see(request.name())) {
-    return refusal_answer<admin::GetInstanceGroupResponse>(
-        {.code = answer_code::not_found, .message = "there is no instance group " + request.name()});
+    return refusal_answer<admin::GetInstanceGroupResponse>(refuse_group(request.name()).error());
   }
   admin::GetInstanceGroupResponse response;
   *response.mutable_instance_group() = entry->group;
@@ -187,8 +190,7 @@ answer_writer admin_calls::get_group(const admin::GetInstanceGroupRequest& reque
 answer_writer admin_calls::get_instance(const proto::GetInstanceInfoRequest& request, const call_rights& rights) {
   const auto entry = views_.view()->settings.find_instance(request.instance_id());
   if (entry == nullptr || !rights.may_see(entry->terms.group)) {
-    return refusal_answer<admin::GetInstanceInfoResponse>(
-        {.code = answer_code::instance_not_exist, .message = "there is no instance " + request.instance_id()});
+    return refusal_answer<admin::GetInstanceInfoResponse>(refuse_instance(request.instance_id()).error());
   }
   admin::GetInstanceInfoResponse response;
   *response.mutable_instance_info() = entry->info;
@@ -321,7 +323,7 @@ std::expected<void, body_fault> admin_calls::call(enum rpc name, answer_form for
                     [rights](const change_basis& basis, const auto& request) -> rpc_outcome<registry_change> {
                       const auto entry = basis.settings.find_instance(request.instance_id());
                       if (entry != nullptr && !rights.may_see(entry->terms.group)) {
-                        return refuse(answer_code::instance_not_exist, "there is no instance " + request.instance_id());
+                        return refuse_instance(request.instance_id());
                       }
                       return basis.settings.remove_instance(request.instance_group(), request.instance_id());
                     });

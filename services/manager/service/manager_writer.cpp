@@ -111,6 +111,7 @@ class manager_writer::state_owner {
   /// Answers those that wait for probes, once these have ended or the wait is over.
   void end_probe_waits(round_time now);
   void look(storage_state& storage);
+  void look_at_storages();
   void look(write_round& round);
   void note_uses(round_time now);
   void walk_departures(write_round& round);
@@ -244,9 +245,9 @@ void manager_writer::state_owner::look(storage_state& storage) {
 
 void manager_writer::state_owner::look(write_round& round) {
   std::uint64_t unhealthy = 0, failed_deletions = 0;
+  look_at_storages();
   for (const auto& storage : state_.storages) {
     if (storage == nullptr) continue;
-    look(*storage);
     if (!is_readable(storage->condition)) ++unhealthy;
     failed_deletions += storage->failed_deletions;
   }
@@ -259,14 +260,18 @@ void manager_writer::state_owner::look(write_round& round) {
   next_usage_ = round.now + usage_pause;
 }
 
+void manager_writer::state_owner::look_at_storages() {
+  for (const auto& storage : state_.storages) {
+    if (storage != nullptr) look(*storage);
+  }
+}
+
 void manager_writer::state_owner::await_probes() {
   const round_time deadline = std::chrono::steady_clock::now() + probe_wait();
   for (const auto& storage : state_.storages) {
     if (storage != nullptr && storage->worker != nullptr) storage->worker->await_probe(deadline);
   }
-  for (const auto& storage : state_.storages) {
-    if (storage != nullptr) look(*storage);
-  }
+  look_at_storages();
 }
 
 bool manager_writer::state_owner::is_probed() const {
@@ -287,9 +292,7 @@ void manager_writer::state_owner::answer(std::unique_ptr<write_command> command,
 void manager_writer::state_owner::end_probe_waits(round_time now) {
   if (probe_waits_.empty()) return;
   const bool is_over = is_probed();
-  for (const auto& storage : state_.storages) {
-    if (storage != nullptr) look(*storage);
-  }
+  look_at_storages();
   for (; !probe_waits_.empty() && (is_over || probe_waits_.front().first <= now); probe_waits_.pop_front()) {
     probe_waits_.front().second->answer({});
   }

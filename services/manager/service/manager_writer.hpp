@@ -45,6 +45,19 @@ struct writer_options {
   std::shared_ptr<fault_table> faults{};          ///< null: none can be injected
 };
 
+/// A reason of evictions.
+struct evict_reason {
+  std::string_view name{};
+  std::uint64_t reclaim_counts::*count = nullptr;
+};
+inline constexpr auto evict_reasons = std::to_array<evict_reason>({
+    {"bytes", &reclaim_counts::by_bytes},
+    {"type", &reclaim_counts::by_type},
+    {"storage", &reclaim_counts::by_storage},
+    {"keys", &reclaim_counts::by_keys},
+    {"time", &reclaim_counts::by_time},
+});
+
 /// Figures for pages. Counters since the start.
 struct manager_figures {
   std::atomic<std::uint64_t> rounds{0};
@@ -61,22 +74,9 @@ struct manager_figures {
   std::atomic<std::uint64_t> failed_deletions{0};
   std::atomic<std::uint64_t> plugin_starts{0};
   std::atomic<std::uint64_t> plugin_failures{0};
-  std::array<std::atomic<std::uint64_t>, 5> evicted_for{};  ///< by the rows of evict_reasons
-  histogram journal_times;                                  ///< ns of a batch
+  std::array<std::atomic<std::uint64_t>, evict_reasons.size()> evicted_for{};  ///< by its rows
+  histogram journal_times;                                                     ///< ns of a batch
 };
-
-/// A reason of evictions.
-struct evict_reason {
-  std::string_view name{};
-  std::uint64_t reclaim_counts::*count = nullptr;
-};
-inline constexpr auto evict_reasons = std::to_array<evict_reason>({
-    {"bytes", &reclaim_counts::by_bytes},
-    {"type", &reclaim_counts::by_type},
-    {"storage", &reclaim_counts::by_storage},
-    {"keys", &reclaim_counts::by_keys},
-    {"time", &reclaim_counts::by_time},
-});
 
 /// A row of the pages with figures.
 struct manager_figure {
