@@ -234,10 +234,11 @@ class worker {
     for (const auto& session : state->sessions) server_->adopt(session);
     for (const blocks::session_number number : suspects) server_->end_suspect(number);
     open_devices(std::move(of_devices), handed.epoch);
-    if (auto serving = server_->serve(std::move(handed.listener)); !serving) return serving;
     if (auto publishing = publish_events(); !publishing) return publishing;
     watch_over_all();
+    // Before the first call is served: a thread that a call hangs must not find a keeper that still allows for a start.
     if (auto ready = keeper_.ready(); !ready) return ready;
+    if (auto serving = server_->serve(std::move(handed.listener)); !serving) return serving;
     provisioner_->fill_reserve(std::move(reserve));  // only now: it has words for the keeper, too
     if (http_) serve_http();
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);

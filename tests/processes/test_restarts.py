@@ -356,6 +356,14 @@ def test_a_worker_of_which_one_part_hangs_is_replaced_and_the_part_named(
     assert all_right(session, keys[1:])
 
 
+def test_no_call_is_served_before_the_keeper_counts_the_worker_as_ready(start_node: StartNode) -> None:
+    """Until then the keeper waits out a start of minutes: a call that hangs a thread would hold its client as long."""
+    node = start_node("node.hang_timeout=2s", "debug.enabled=true", 'debug.kill_at=["keeper.told_ready:hang"]')
+    node.allowed_errors = ["killing the worker"]
+    node.announced_deaths += 1
+    assert node.epoch == 2
+
+
 def test_a_worker_that_was_stopped_for_a_while_goes_on(start_node: StartNode, attach: Attach) -> None:
     node = start_node("node.hang_timeout=20s")
     session = attach(node, "i", block=BLOCK)

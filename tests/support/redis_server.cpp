@@ -12,6 +12,7 @@
 
 #include <array>
 #include <boost/test/unit_test.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -70,7 +71,7 @@ reply_pointer ask(redisContext* context, const std::vector<std::string>& command
 }  // namespace
 
 scratch_folder::scratch_folder() : path_((std::filesystem::temp_directory_path() / "cenote-test-XXXXXX").native()) {
-  BOOST_REQUIRE(::mkdtemp(path_.data()) != nullptr);
+  if (::mkdtemp(path_.data()) == nullptr) throw std::system_error(errno, std::generic_category(), path_);
 }
 
 scratch_folder::~scratch_folder() {
