@@ -131,7 +131,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](report_atom) -> dram_report_ptr {
         pass_on_watched(1);  // curves that are asked for with the report have these
         return std::make_shared<const dram_report>(
-            dram_report{store_->status(boot_now()), batch_times_, mailbox().queue().total_task_size()});
+            dram_report{status(), batch_times_, mailbox().queue().total_task_size()});
       },
       [this](clear_atom, const std::string& id) { return clear(id); },
       [this](clear_node_atom) { return clear_node(); },
@@ -263,18 +263,31 @@ void dram_tier::carry_on(waiting_batch batch) {
 /// The batch is carried out: answered at once, or when what it removed is gone below, too.
 void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
   if (work->removals.empty() || !is_heard()) {
+    if (!work->removals.empty()) end_removals(*work, {});
     work->removing.reset();
     return promise.deliver(std::move(work));
   }
   auto kept = std::make_shared<promise_guard<batch_ptr>>(std::move(promise));
-  const auto finish = [kept, work](const outcome& forgot) {
-    if (has_failed(forgot)) blocks::fail_removals(*work, forgot.code);
+  const auto finish = [this, kept, work](const outcome& forgot) {
+    end_removals(*work, forgot);
     kept->deliver(work);
   };
   // Who removes something on all nodes tells each of them: what only passed on would go round for ever. But what is on
   // its way from here might arrive behind it.
   ask_to_forget(std::exchange(work->removals, {}), finish, work->is_guest ? hearers::on_machine : hearers::all);
   work->removing.reset();  // what is asked for from now on comes behind the removal
+}
+
+void dram_tier::end_removals(blocks::batch& work, const outcome& forgot) {
+  const error_code code = has_failed(forgot) ? forgot.code : error_code::ok;
+  const std::uint64_t requests = blocks::answer_removals(work, code);
+  if (!work.is_guest) note_answers(code, forgot.message, requests);
+}
+
+/// To removals and clears of clients and operators.
+void dram_tier::note_answers(error_code code, const std::string& why, std::uint64_t requests) {
+  const auto line = answered_.note(code, why, requests, std::chrono::steady_clock::now());
+  if (line) log_warn(logger(log_name()), *line);
 }
 
 /// The index goes to the one that keeps hints in it.
@@ -505,6 +518,12 @@ slab_places_ptr dram_tier::places(std::uint32_t instance, const index_list& indi
   return found;
 }
 
+blocks::store_status dram_tier::status() const {
+  blocks::store_status now = store_->status(boot_now());
+  now.counters = answered_.added_to(now.counters);
+  return now;
+}
+
 caf::result<outcome> dram_tier::clear(const std::string& id) {
   std::vector<blocks::removal> removals;
   auto begun = store_->begin_clear(id, removals);
@@ -650,18 +669,30 @@ outcome dram_tier::answer_of(const handing_under_way& work, const blocks::handed
 caf::result<outcome> dram_tier::forget_named(const std::string& id) {
   auto promise = make_response_promise<outcome>();
   auto kept = std::make_shared<promise_guard<outcome>>(promise);
-  ask_to_forget({{.instance = 0, .all = true, .keys = {}, .id = id}},
-                [kept](const outcome& forgot) { kept->deliver(forgot); });
+  ask_to_forget({{.instance = 0, .all = true, .keys = {}, .id = id}}, [this, kept](const outcome& forgot) {
+    note_answers(has_failed(forgot) ? forgot.code : error_code::ok, forgot.message, 1);
+    kept->deliver(forgot);
+  });
   return promise;
 }
 
+/// Of a clear, whose answer is counted when it is an operator's or a client's.
 void dram_tier::forget_below(std::vector<blocks::removal> removals, const outcome& answer,
                              promise_guard<outcome> promise, hearers scope) {
-  if (removals.empty() || !is_heard()) return promise.deliver(answer);
+  const bool is_counted = !removals.empty() && scope == hearers::all;
+  if (removals.empty() || !is_heard()) {
+    if (is_counted) note_answers(error_code::ok, {}, 1);
+    return promise.deliver(answer);
+  }
   auto kept = std::make_shared<promise_guard<outcome>>(std::move(promise));
   ask_to_forget(
       std::move(removals),
-      [kept, answer](const outcome& forgot) { kept->deliver(has_failed(forgot) ? forgot : answer); }, scope);
+      [this, kept, answer, is_counted](const outcome& forgot) {
+        const bool failed = has_failed(forgot);
+        if (is_counted) note_answers(failed ? forgot.code : error_code::ok, forgot.message, 1);
+        kept->deliver(failed ? forgot : answer);
+      },
+      scope);
 }
 
 /// Another node has cleared these instances outside this machine: all that is on it goes, and nothing outside does.

@@ -12,6 +12,7 @@
 #include "actors/health.hpp"
 #include "actors/messages.hpp"
 #include "actors/promise_guard.hpp"
+#include "actors/removal_tally.hpp"
 #include "tiers/blocks/store.hpp"
 
 namespace cenote {
@@ -118,6 +119,7 @@ class dram_tier final : public dram_tier_actor::base {
   void take_slab(blocks::slab_outcome& made);
   slab_handles_ptr handles(std::uint32_t instance, const index_list& indices) const;
   [[nodiscard]] slab_places_ptr places(std::uint32_t instance, const index_list& indices) const;
+  [[nodiscard]] blocks::store_status status() const;
   caf::result<outcome> clear(const std::string& id);
   caf::result<outcome> clear_node();
   caf::result<outcome> corrupt();
@@ -161,6 +163,8 @@ class dram_tier final : public dram_tier_actor::base {
   void carry_on(waiting_batch batch);
   void ask_for_turn();
   void conclude(batch_ptr work, promise_guard<batch_ptr> promise);
+  void end_removals(blocks::batch& work, const outcome& forgot);
+  void note_answers(error_code code, const std::string& why, std::uint64_t requests);
   void bind_instances();
   void end_binding(blocks::instance_number number);
   /// Passes on what the batch of actor `session`, which just ran, asks of prefetches.
@@ -179,6 +183,7 @@ class dram_tier final : public dram_tier_actor::base {
   /// Instances whose hints are not yet in their indices, and who waits for them.
   std::unordered_map<blocks::instance_number, std::vector<bound_later>> binding_;
   instance_maker_actor maker_;
+  removal_tally answered_;
   std::uint64_t wrong_blocks_ = 0;  ///< that were dropped: not each has a line in the log
   bool turning_ = false;
   bool evicting_ = false;

@@ -56,6 +56,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         (
             "data_path",
             "dram_tier",
+            "removal_tally",
             "instance_maker",
             "live_curves",
             "nvme_tier",

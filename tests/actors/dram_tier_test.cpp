@@ -306,6 +306,23 @@ BOOST_FIXTURE_TEST_CASE(a_removal_that_is_not_written_down_is_not_answered_as_do
   BOOST_TEST((codes.at(9) == error_code::ok));
 }
 
+BOOST_FIXTURE_TEST_CASE(answers_to_removals_are_counted_by_their_outcome, fixture_with_a_tier_below) {
+  const auto client = make_client(1);
+  const auto clear = [&] { return ask<outcome>(dram(), clear_atom_v, std::string()); };
+  codes_of({entry_of(memory::operation::barrier, 7), remove_of(8, 1), remove_of(9, 3)});
+  BOOST_REQUIRE(clear().has_value());
+  told().forget_answer = {error_code::removal_pending, "no space", 0};
+  codes_of({remove_of(8, 1)});
+  told().forget_answer = {error_code::internal, "a fault", 0};
+  codes_of({remove_of(8, 1), entry_of(memory::operation::clear, 9)});
+  const auto report = ask<dram_report_ptr>(dram(), report_atom_v);
+  BOOST_REQUIRE(report.has_value());
+  const blocks::store_counters& counters = (*report)->store.counters;
+  BOOST_TEST(counters.removals_done == 3U);
+  BOOST_TEST(counters.removals_pending == 1U);
+  BOOST_TEST(counters.removals_failed == 2U);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_removal_that_the_tier_below_never_answers_is_not_done, fixture_with_a_tier_below) {
   const auto client = make_client(1);
   told().silent = true;

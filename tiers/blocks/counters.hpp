@@ -16,6 +16,7 @@ struct store_counters {
   std::uint64_t touches_dropped = 0, reserve_refused = 0, victims_examined = 0, pin_scans = 0;
   std::uint64_t publications_refused = 0, pin_share_refusals = 0;
   std::uint64_t copies_checked = 0, sessions_ended = 0;
+  std::uint64_t removals_done = 0, removals_pending = 0, removals_failed = 0;
 };
 
 }  // namespace cenote::blocks
@@ -74,6 +75,14 @@ struct figure_table<blocks::store_counters> {
       {"counters.sessions_ended", "cenote_dram_sessions_ended_total", counter, "sessions",
        "Sessions that the node ended, since too many of their blocks did not have the bytes of their sums.",
        &all::sessions_ended},
+      {"counters.removals_done", "cenote_dram_removals_done_total", counter, "removals",
+       "Removals and clears answered as done: confirmed by everyone that may have had such blocks.",
+       &all::removals_done},
+      {"counters.removals_pending", "cenote_dram_removals_pending_total", counter, "removals",
+       "Removals and clears answered with `removal_pending`: done here, and not confirmed by everyone in time.",
+       &all::removals_pending},
+      {"counters.removals_failed", "cenote_dram_removals_failed_total", counter, "removals",
+       "Removals and clears answered with another error.", &all::removals_failed},
       {"counters.demoted", "cenote_dram_demoted_total", counter, "blocks", "Blocks that the tier below took.",
        &all::demoted},
       {"counters.demotions_dropped", "cenote_dram_demotions_dropped_total", counter, "blocks",

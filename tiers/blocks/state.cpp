@@ -112,17 +112,21 @@ void finish_request(batch& work, const submission& entry) {
   work.refusal_index = 0;
 }
 
-void fail_removals(batch& finished, error_code why) noexcept {
-  const auto removes = [&](std::uint32_t request) {
-    return std::ranges::any_of(finished.entries, [&](const memory::submission& each) {
-      return each.request == request && (each.op == memory::operation::remove || each.op == memory::operation::clear);
-    });
-  };
-  for (memory::completion& each : finished.completions) {
-    if (each.kind == memory::completion_kind::done && each.code == 0 && removes(each.request)) {
-      each.code = static_cast<std::uint16_t>(why);
-    }
+std::uint64_t answer_removals(batch& finished, error_code outcome) {
+  std::vector<std::uint32_t> removing;
+  for (const memory::submission& each : finished.entries) {
+    const bool removes = each.op == memory::operation::remove || each.op == memory::operation::clear;
+    if (removes && (removing.empty() || removing.back() != each.request)) removing.push_back(each.request);
   }
+  std::ranges::sort(removing);
+  std::uint64_t count = 0;
+  for (memory::completion& each : finished.completions) {
+    if (each.kind != memory::completion_kind::done || each.code != 0) continue;
+    if (!std::ranges::binary_search(removing, each.request)) continue;
+    each.code = static_cast<std::uint16_t>(outcome);
+    ++count;
+  }
+  return count;
 }
 
 }  // namespace cenote::blocks

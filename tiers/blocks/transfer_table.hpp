@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tiers/blocks/state.hpp"
+#include "tiers/blocks/window_shares.hpp"
 #include "tiers/transfer.hpp"
 
 namespace cenote::blocks {
@@ -39,9 +40,10 @@ class transfer_table {
   }
   /// True when the block is in its pool's policy: false for a kept one, and for one that leaves when it is written.
   [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
-  /// Whether the window has room. One block may always be in transfer, however small the window is. While other
-  /// instances write, or have waited since the window was written last, each has a share; one alone has all of it.
+  /// Whether the window has room for a block of the pool: users, their instance groups and the instances share it.
   [[nodiscard]] bool may_write(edge_number edge, const pool& pool);
+  /// Whether the window has room. The planner of prefetches asks for loads in turns of users
+  /// (tiers/prefetch/load_turns).
   [[nodiscard]] bool may_load(edge_number edge, const pool& into) const noexcept;
 
   /// Returns the token. Tokens are 64-bit numbers in the order of the transfers: at a billion a second they last for
@@ -65,7 +67,7 @@ class transfer_table {
   }
   [[nodiscard]] std::vector<transfer> take_loads(edge_number edge) noexcept { return std::exchange(loads_[edge], {}); }
 
-  [[nodiscard]] std::uint64_t writing_bytes(edge_number edge) const noexcept { return writing_[edge]; }
+  [[nodiscard]] std::uint64_t writing_bytes(edge_number edge) const noexcept { return writing_[edge].bytes(); }
   /// To and from all tiers below.
   [[nodiscard]] std::uint64_t writing_bytes() const noexcept;
   [[nodiscard]] std::uint64_t loading_bytes() const noexcept;
@@ -83,18 +85,11 @@ class transfer_table {
   [[nodiscard]] bool any_lost() const noexcept;
 
  private:
-  void end_writing(const moving_block& moved);
-  [[nodiscard]] bool has_rivals(edge_number edge, const instance& writer) const;
-  void note_wait(edge_number edge, const instance& writer);
-
   state& state_;
   std::unordered_map<std::uint32_t, moving_block> moving_;          ///< by record
   std::unordered_map<std::uint64_t, std::uint32_t> moving_record_;  ///< by serial
   std::uint64_t next_serial_;
-  std::array<std::uint64_t, max_edges> writing_{};                                        ///< bytes
-  std::array<std::unordered_map<const instance*, std::uint64_t>, max_edges> writing_by_;  ///< … of each; none is 0
-  std::array<std::uint64_t, max_edges> written_{};                                        ///< bytes, since the start
-  std::array<std::unordered_map<instance_number, std::uint64_t>, max_edges> waits_;       ///< `written_` when refused
+  std::array<window_shares, max_edges> writing_;
   std::array<std::uint64_t, max_edges> loading_{};
   std::uint64_t leaving_bytes_ = 0;
   std::array<std::vector<transfer>, max_edges> writes_;

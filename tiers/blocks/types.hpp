@@ -201,8 +201,9 @@ struct batch {
   std::uint64_t late_answers = 0;          ///< how many requests are answered later, by the planner of prefetches
 };
 
-/// The answers to requests of the batch that remove something, and were carried out, become `why`.
-void fail_removals(batch& finished, error_code why) noexcept;
+/// The answers to requests of the batch that remove something, and were carried out, become `outcome`. Returns how
+/// many.
+std::uint64_t answer_removals(batch& finished, error_code outcome);
 
 inline constexpr std::uint64_t turn_budget = 8192;  ///< steps of a batch's turn: one to two milliseconds
 inline constexpr std::uint64_t no_budget = ~std::uint64_t{0};

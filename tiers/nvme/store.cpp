@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "core/stored_identity.hpp"
 
@@ -76,16 +77,41 @@ std::optional<std::uint16_t> store::instance_of(instance_identity identity) {
   return number;
 }
 
-/// Of whom nothing is here or on its way, and to whom nobody is attached.
-void store::find_unused_instances() {
-  if (std::exchange(none_unused_, true)) return;
+/// No session is attached to them, and nothing of them is on its way.
+std::vector<std::uint16_t> store::idle_instances() const {
   std::vector<bool> named(instances_.size());
   for (const auto& [tag, each] : operations_) named[each.instance] = true;
+  std::vector<std::uint16_t> idle;
   for (std::size_t i = 1; i < instances_.size(); ++i) {
-    if (named[i] || instances_[i].number != 0 || instances_[i].blocks != 0) continue;
-    by_identity_.erase(instances_[i].identity);
-    unused_instances_.push_back(static_cast<std::uint16_t>(i));
+    if (!named[i] && instances_[i].number == 0) idle.push_back(static_cast<std::uint16_t>(i));
+  }
+  return idle;
+}
+
+/// Those of them that have no block, either.
+void store::find_unused_instances() {
+  if (std::exchange(none_unused_, true)) return;
+  for (const std::uint16_t each : idle_instances()) {
+    if (instances_[each].blocks != 0) continue;
+    by_identity_.erase(instances_[each].identity);
+    unused_instances_.push_back(each);
     none_unused_ = false;
+  }
+}
+
+/// The idle instances with the fewest blocks leave when all numbers are taken: whoever makes instances by the thousand,
+/// which takes the numbers from others, has these.
+void store::evict_smallest_instances() {
+  constexpr std::size_t at_once = 256;  // one look at all entries for that many
+  auto idle = idle_instances();
+  const auto few = static_cast<std::ptrdiff_t>(std::min(at_once, idle.size()));
+  std::ranges::partial_sort(idle, idle.begin() + few, {}, [&](std::uint16_t each) { return instances_[each].blocks; });
+  std::vector<bool> leaves(instances_.size());
+  for (const std::uint16_t each : std::span(idle).first(static_cast<std::size_t>(few))) leaves[each] = true;
+  for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
+    if (entries_[entry].sectors == 0 || !leaves[entries_[entry].instance]) continue;
+    ++counters_.evicted;
+    erase(entry, true, true);
   }
 }
 
@@ -95,7 +121,11 @@ std::optional<std::uint16_t> store::bound(instance_number number) const noexcept
 }
 
 bool store::bind(instance_number number, instance_identity identity, memory::hint_writer hints) {
-  const auto found = instance_of(identity);
+  auto found = instance_of(identity);
+  if (!found) {
+    evict_smallest_instances();
+    found = instance_of(identity);
+  }
   if (!found) return false;
   const std::uint16_t which = *found;
   if (instances_[which].number != 0) block_changes_.end_instance(instances_[which].number);

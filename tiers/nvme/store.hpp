@@ -111,8 +111,8 @@ class store {
   store& operator=(const store&) = delete;
 
   // ---- instances
-  /// Serves the blocks of the instance with this identity (catalog.hpp) under `number` from now on. False: 65,535 other
-  /// instances are bound or have blocks here, which is the most.
+  /// Serves the blocks of the instance with this identity (catalog.hpp) under `number` from now on. Where 65,535
+  /// instances have blocks here, which is the most, the idle ones with the fewest leave. False: as many are in use.
   bool bind(instance_number number, instance_identity identity, memory::hint_writer hints);
   /// The instance was given up. Its blocks stay, and are served again when it is bound again.
   void unbind(instance_number number);
@@ -204,7 +204,9 @@ class store {
   };
 
   std::optional<std::uint16_t> instance_of(instance_identity identity);
+  [[nodiscard]] std::vector<std::uint16_t> idle_instances() const;
   void find_unused_instances();
+  void evict_smallest_instances();
   [[nodiscard]] bool is_unused(instance_identity identity) const;
   void note_if_unused(std::uint16_t instance);
   [[nodiscard]] std::optional<std::uint16_t> bound(instance_number number) const noexcept;

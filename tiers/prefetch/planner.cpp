@@ -880,31 +880,33 @@ void planner::issue_loads_from(edge_number edge, time_point now) {
   if (from.open || from.blocked) return;
   for (prefetch_job* const each : loading_order(from, now)) {
     const issued outcome = issue_loads(*each, edge, now);
-    if (outcome == issued::yes) note_turn(from, each->instance);
+    if (outcome == issued::yes) from.turns.note(holder_of(*each), each->instance);
     if (outcome == issued::yes || outcome == issued::no_room) return;
   }
 }
 
 /// The jobs in the order in which they may load: the oldest first of each instance, and the instances in turns of a
-/// command, so that the many chains of one do not keep another one waiting.
-std::vector<planner::prefetch_job*> planner::loading_order(const source& tier, time_point now) {
+/// command, so that the many chains of one do not keep another one waiting, nor the many instances of one user.
+std::vector<planner::prefetch_job*> planner::loading_order(const source& from, time_point now) {
   std::vector<prefetch_job*> all;
   for (auto& [number, each] : jobs_) {
     if (!each.finishing && (!each.follow || now >= each.follow->again_at)) all.push_back(&each);
   }
-  const auto last_turn = [&](const prefetch_job* job) {
-    const auto found = tier.turns.find(job->instance);
-    return found == tier.turns.end() ? 0 : found->second;
-  };
   const bool is_shared = std::ranges::any_of(all, [&](const auto* job) { return job->instance != all[0]->instance; });
-  if (is_shared) std::ranges::stable_sort(all, {}, last_turn);
+  if (!is_shared) return all;
+  std::map<std::uint32_t, load_turns::turn> last_turns;  // of each instance: one holder pays for all of its jobs
+  for (const prefetch_job* const each : all) {
+    if (each->session == 0 && last_turns.contains(each->instance)) continue;
+    last_turns.insert_or_assign(each->instance, from.turns.last(holder_of(*each), each->instance));
+  }
+  std::ranges::stable_sort(all, {}, [&](const prefetch_job* job) { return last_turns.at(job->instance); });
   return all;
 }
 
-void planner::note_turn(source& tier, std::uint32_t instance) {
-  constexpr std::size_t kept = 1024;
-  if (tier.turns.size() >= kept && !tier.turns.contains(instance)) tier.turns.clear();
-  tier.turns[instance] = ++last_turn_;
+/// Speculation and measurements have no session: no user pays for them.
+share_holder planner::holder_of(const prefetch_job& job) const {
+  const auto found = holders_.find(job.session);
+  return found == holders_.end() ? share_holder{.uid = share_holder::other_node} : found->second;
 }
 
 /// Keys of the chain that are here are named in a load command before any that are not, so that they are held before

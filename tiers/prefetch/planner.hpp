@@ -20,6 +20,7 @@
 #include "tiers/prefetch/continuations.hpp"
 #include "tiers/prefetch/gate.hpp"
 #include "tiers/prefetch/inquiry.hpp"
+#include "tiers/prefetch/load_turns.hpp"
 #include "tiers/prefetch/lookups.hpp"
 #include "tiers/prefetch/status.hpp"
 #include "tiers/prefetch/throughput.hpp"
@@ -183,7 +184,7 @@ class planner {
     std::uint64_t open_stride = 0;
     bool blocked = false;  ///< the tier answered `wait`: no loads until retry() or blocked_until
     time_point blocked_until{};
-    std::map<std::uint32_t, std::uint64_t> turns{};  ///< instance -> number of its last load command
+    load_turns turns;
     source_status counts;
   };
   using forecasts = by_edge<std::optional<forecast>>;
@@ -240,8 +241,8 @@ class planner {
   [[nodiscard]] static bool is_over(prefetch_job& job, time_point now) noexcept;
   void issue_finish(prefetch_job& job);
   void issue_loads_from(edge_number edge, time_point now);
-  [[nodiscard]] std::vector<prefetch_job*> loading_order(const source& tier, time_point now);
-  void note_turn(source& tier, std::uint32_t instance);
+  [[nodiscard]] std::vector<prefetch_job*> loading_order(const source& from, time_point now);
+  [[nodiscard]] share_holder holder_of(const prefetch_job& job) const;
   issued issue_loads(prefetch_job& job, edge_number edge, time_point now);
   static void name_present(prefetch_job& job, std::vector<std::uint32_t>& which);
   [[nodiscard]] std::uint64_t room_for(const prefetch_job& job, edge_number edge, time_point now) const;
@@ -274,7 +275,6 @@ class planner {
   std::map<std::uint64_t, share_holder> holders_;            ///< by session, of those that asked
   std::map<std::uint64_t, request> gathering_;               ///< session -> chain whose last request has not come yet
   std::map<std::uint64_t, load_in_flight> loads_in_flight_;  ///< by token, that is by the time of submission
-  std::uint64_t last_turn_ = 0;                              ///< of all load commands
   std::map<std::uint32_t, std::uint64_t> charged_;           ///< instance -> bytes
   std::uint64_t charged_in_all_ = 0;
   by_edge<source> sources_;

@@ -120,7 +120,7 @@ const std::map<std::string, std::string> without_share{
     {"most_idle_topics", "rows of models without an instance"},
     {"most_in_a_row", "answers of one place"},
     {"most_in_batch", "steps of one turn"},
-    {"most_instances tiers/nvme/store.cpp", "instances with blocks on one path, which quotas share"},
+    {"most_instances tiers/nvme/store.cpp", "instances with blocks on one path: the idle ones with the fewest go"},
     {"most_instances tiers/remote/redis_lane.cpp",
      "instances, which have shares: what is known of idle ones is asked for again"},
     {"most_instances tiers/remote/removal_stamps.hpp",
@@ -223,6 +223,11 @@ const std::map<std::string, std::string> files_of_shares{
 
 /// Configuration that bounds what clients take, and has no row: what bounds it for each user and instance group.
 const std::map<std::string, std::string> keys_without_share{
+    {"nvme.write_window", "users, groups and instances share it: blocks::window_shares"},
+    {"nvme.read_window", "users, groups and instances load in turns: prefetch::load_turns"},
+    {"remote.write_window", "users, groups and instances share it: blocks::window_shares"},
+    {"remote.read_window", "users, groups and instances load in turns: prefetch::load_turns"},
+    {"remote.peer_window", "of one other node: what users may have under way in all has passed the other windows"},
     {"session.max_pins", "of one session"},
     {"session.max_grants", "of one session"},
     {"session.reserve_timeout", "a time"},
@@ -372,7 +377,8 @@ BOOST_AUTO_TEST_CASE(every_state_of_memory_that_clients_hold_has_a_share_or_a_re
 }
 
 BOOST_AUTO_TEST_CASE(every_key_that_bounds_what_clients_take_has_a_share_or_a_reason) {
-  static const std::regex key(R"re(\.name = "((?:gpu|instances|limits|session)\.\w+|node\.max_\w+)")re");
+  static const std::regex key(
+      R"re(\.name = "((?:gpu|instances|limits|session)\.\w+|node\.max_\w+|(?:nvme|remote)\.\w+_window)")re");
   const std::string schema = text_of(cenote::testing::source_folder() / "config/schema.cpp");
   std::set<std::string> shared;
   for (const node_bound_row& row : node_bound_table) shared.insert(std::string(row.place));

@@ -99,6 +99,41 @@ BOOST_FIXTURE_TEST_CASE(an_instance_that_asks_no_more_has_no_share_of_the_window
   BOOST_TEST(write_all(in) == 5U);
 }
 
+/// A user with three instances in two groups, and another user.
+struct users_fixture : window_fixture {
+  users_fixture() {
+    of.all.options.edges[0].write_window = 16 * 4096;
+    stranger.owner = 7;
+  }
+  instance& grouped = add("three", "group");
+  instance& stranger = add("four", "strangers");
+};
+
+BOOST_FIXTURE_TEST_CASE(the_instances_of_a_user_leave_another_user_as_much_of_the_window_as_they_take, users_fixture) {
+  BOOST_TEST(write_all(in) == 16U);
+  for (instance* const each : {&other, &grouped, &stranger}) BOOST_TEST(write_all(*each) == 0U);
+  end_oldest(12);
+  BOOST_TEST(write_all(in) + write_all(other) == 0U);  // they have four of the eight that their user may have
+  BOOST_TEST(write_all(grouped) == 2U);
+  BOOST_TEST(write_all(stranger) == 5U);
+}
+
+BOOST_FIXTURE_TEST_CASE(the_instances_of_a_group_leave_another_group_as_much_as_they_take, users_fixture) {
+  BOOST_TEST(write_all(in) == 16U);
+  for (instance* const each : {&other, &grouped}) BOOST_TEST(write_all(*each) == 0U);
+  end_oldest(12);
+  BOOST_TEST(write_all(grouped) == 6U);
+  BOOST_TEST(write_all(other) == 1U);  // its group has four more
+}
+
+BOOST_FIXTURE_TEST_CASE(who_pays_for_what_is_under_way_is_who_paid_when_it_began, users_fixture) {
+  BOOST_TEST(write_all(stranger) == 16U);
+  stranger.owner = 8;
+  end_oldest(16);
+  BOOST_TEST(table.writing_bytes(0) == 0U);
+  BOOST_TEST(write_all(in) == 16U);
+}
+
 BOOST_AUTO_TEST_CASE(windows_bound_what_is_on_its_way_but_let_one_block_through) {
   const pool& any = pool_in(in);
   BOOST_TEST(table.may_write(0, any));

@@ -797,6 +797,28 @@ BOOST_AUTO_TEST_CASE(whoever_attaches_before_keeps_the_name) {
   BOOST_TEST((names_that_go(at) == std::vector{4711_identity}));
 }
 
+BOOST_AUTO_TEST_CASE(when_all_numbers_of_instances_hold_blocks_the_smallest_idle_ones_make_way_for_a_new_one) {
+  store_options options;
+  options.paths = 1;
+  nvme::store store(options);
+  constexpr std::uint64_t blocks = 70'000;
+  store.open_path(0, path_file::data_offset, path_file::data_offset + blocks * sector_bytes, blocks);
+  std::uint64_t place = 0;
+  const auto adopt = [&](const instance_identity& owner, std::uint64_t n) {
+    const std::uint64_t offset = path_file::data_offset + place++ * sector_bytes;
+    return store.adopt(0, {.key = short_key_of(n), .offset = offset, .sectors = 1, .touch = wall_time_of(100)}, owner);
+  };
+  for (std::uint64_t n = 0; n < 100; ++n) BOOST_REQUIRE(adopt(1_identity, n));
+  BOOST_REQUIRE(adopt(2_identity, 0));
+  BOOST_REQUIRE(store.bind(2, 2_identity, {}));
+  for (std::uint64_t n = 3; n < 65'536; ++n) BOOST_REQUIRE(adopt(numbered_identity(1'000'000 + n), n));
+  BOOST_TEST(store.bind(3, 3_identity, {}));
+  BOOST_TEST(store.contains(2, short_key_of(0)));  // attached, however small
+  BOOST_REQUIRE(store.bind(1, 1_identity, {}));
+  for (std::uint64_t n = 0; n < 100; ++n) BOOST_TEST(store.contains(1, short_key_of(n)));
+  BOOST_TEST(store.status().counters.evicted == 256U);
+}
+
 BOOST_AUTO_TEST_CASE(when_all_numbers_of_instances_are_taken_those_that_hold_nothing_are_used_again) {
   tier at;
   at.write(1);

@@ -69,6 +69,21 @@ BOOST_AUTO_TEST_CASE(the_many_chains_of_one_instance_do_not_keep_another_one_wai
   BOOST_TEST((ended.at(1) < ended.at(2)));
 }
 
+BOOST_AUTO_TEST_CASE(the_many_instances_of_one_user_do_not_keep_another_user_waiting) {
+  options chosen = plain();
+  chosen.window = 256 * stride;
+  plan.reload(chosen);
+  fill_below(0, 20'000);
+  for (std::uint32_t n = 1; n <= 8; ++n) {
+    const share_holder holder{.uid = 1, .group = "group " + std::to_string(n)};
+    submit({.session = n, .chain = n, .keys = chain_of(2000 * n, 1000), .instance = n, .holder = holder});
+  }
+  submit({.session = 9, .chain = 9, .keys = chain_of(0, 1000), .instance = 9, .holder = {.uid = 2, .group = "a"}});
+  for (std::uint32_t chain = 1; chain <= 9; ++chain) BOOST_TEST(run_until_answered(chain));
+  BOOST_TEST(lengths.at(9) == 1000U);
+  for (std::uint32_t chain = 1; chain <= 8; ++chain) BOOST_TEST((ended.at(9) < ended.at(chain)), chain);
+}
+
 BOOST_AUTO_TEST_CASE(two_prefetches_of_one_prefix_read_each_block_once) {
   fill_below(0, 500);
   submit({.session = 1, .chain = 1, .keys = chain_of(0, 400)});

@@ -1,0 +1,34 @@
+// Answers to removals and clears, by outcome.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/error.hpp"
+#include "tiers/blocks/counters.hpp"
+
+namespace cenote {
+
+/// Counts the answers that clients and operators get to removals and clears. What is not done has a line in the log,
+/// for all of ten seconds one. Not thread-safe.
+class removal_tally {
+ public:
+  using time_point = std::chrono::steady_clock::time_point;
+
+  /// `requests` were answered with `code`. The text for the log, if a line is due: how many were not done since the
+  /// last one, and `why` of this one.
+  [[nodiscard]] std::optional<std::string> note(error_code code, const std::string& why, std::uint64_t requests,
+                                                time_point now);
+  [[nodiscard]] blocks::store_counters added_to(blocks::store_counters counters) const noexcept;
+
+ private:
+  std::uint64_t done_ = 0;
+  std::uint64_t pending_ = 0;
+  std::uint64_t failed_ = 0;
+  std::uint64_t unlogged_ = 0;
+  std::optional<time_point> logged_;
+};
+
+}  // namespace cenote
