@@ -1,4 +1,4 @@
-// Whose turn it is to load from a tier below.
+// Turns of load commands from a tier below.
 #pragma once
 
 #include <compare>
