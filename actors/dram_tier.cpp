@@ -59,18 +59,18 @@ class dram_tier::removal_answers {
 
 namespace {
 
-outcome not_gone_above(const std::string& why) {
-  return {error_code::removal_pending, "gone from DRAM, but a device's tier did not answer: " + why, 0};
+outcome not_gone_above(const std::string& reason) {
+  return {error_code::removal_pending, "gone from DRAM, but a device's tier did not answer: " + reason, 0};
 }
 
 /// Where the block tier knew what was removed, it does not matter that those below do not.
-bool has_failed(const outcome& forgot) noexcept {
-  return forgot.code != error_code::ok && forgot.code != error_code::invalid_argument;
+bool has_failed(const outcome& answer) noexcept {
+  return answer.code != error_code::ok && answer.code != error_code::invalid_argument;
 }
 
-opened_instance_ptr refused(outcome why) {
+opened_instance_ptr refused(outcome reason) {
   auto answer = std::make_shared<opened_instance>();
-  answer->status = std::move(why);
+  answer->status = std::move(reason);
   return answer;
 }
 
@@ -268,8 +268,8 @@ void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
     return promise.deliver(std::move(work));
   }
   auto kept = std::make_shared<promise_guard<batch_ptr>>(std::move(promise));
-  const auto finish = [this, kept, work](const outcome& forgot) {
-    end_removals(*work, forgot);
+  const auto finish = [this, kept, work](const outcome& answer) {
+    end_removals(*work, answer);
     kept->deliver(work);
   };
   // Who removes something on all nodes tells each of them: what only passed on would go round for ever. But what is on
@@ -278,15 +278,15 @@ void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
   work->removing.reset();  // what is asked for from now on comes behind the removal
 }
 
-void dram_tier::end_removals(blocks::batch& work, const outcome& forgot) {
-  const error_code code = has_failed(forgot) ? forgot.code : error_code::ok;
-  const std::uint64_t requests = blocks::answer_removals(work, code);
-  if (!work.is_guest) note_answers(code, forgot.message, requests);
+void dram_tier::end_removals(blocks::batch& work, const outcome& answer) {
+  const std::uint64_t requests = blocks::answer_removals(work, has_failed(answer) ? answer.code : error_code::ok);
+  if (!work.is_guest) note_answers(answer, requests);
 }
 
 /// To removals and clears of clients and operators.
-void dram_tier::note_answers(error_code code, const std::string& why, std::uint64_t requests) {
-  const auto line = answered_.note(code, why, requests, std::chrono::steady_clock::now());
+void dram_tier::note_answers(const outcome& answer, std::uint64_t requests) {
+  const error_code code = has_failed(answer) ? answer.code : error_code::ok;
+  const auto line = tally_.note(code, answer.message, requests, std::chrono::steady_clock::now());
   if (line) log_warn(logger(log_name()), *line);
 }
 
@@ -519,9 +519,9 @@ slab_places_ptr dram_tier::places(std::uint32_t instance, const index_list& indi
 }
 
 blocks::store_status dram_tier::status() const {
-  blocks::store_status now = store_->status(boot_now());
-  now.counters = answered_.added_to(now.counters);
-  return now;
+  blocks::store_status all = store_->status(boot_now());
+  all.counters = tally_.added_to(all.counters);
+  return all;
 }
 
 caf::result<outcome> dram_tier::clear(const std::string& id) {
@@ -670,7 +670,7 @@ caf::result<outcome> dram_tier::forget_named(const std::string& id) {
   auto promise = make_response_promise<outcome>();
   auto kept = std::make_shared<promise_guard<outcome>>(promise);
   ask_to_forget({{.instance = 0, .all = true, .keys = {}, .id = id}}, [this, kept](const outcome& forgot) {
-    note_answers(has_failed(forgot) ? forgot.code : error_code::ok, forgot.message, 1);
+    if (forgot.code != error_code::invalid_argument) note_answers(forgot, 1);  // there is no such instance
     kept->deliver(forgot);
   });
   return promise;
@@ -681,16 +681,15 @@ void dram_tier::forget_below(std::vector<blocks::removal> removals, const outcom
                              promise_guard<outcome> promise, hearers scope) {
   const bool is_counted = !removals.empty() && scope == hearers::all;
   if (removals.empty() || !is_heard()) {
-    if (is_counted) note_answers(error_code::ok, {}, 1);
+    if (is_counted) note_answers({}, 1);
     return promise.deliver(answer);
   }
   auto kept = std::make_shared<promise_guard<outcome>>(std::move(promise));
   ask_to_forget(
       std::move(removals),
       [this, kept, answer, is_counted](const outcome& forgot) {
-        const bool failed = has_failed(forgot);
-        if (is_counted) note_answers(failed ? forgot.code : error_code::ok, forgot.message, 1);
-        kept->deliver(failed ? forgot : answer);
+        if (is_counted) note_answers(forgot, 1);
+        kept->deliver(has_failed(forgot) ? forgot : answer);
       },
       scope);
 }

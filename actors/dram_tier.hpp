@@ -163,8 +163,8 @@ class dram_tier final : public dram_tier_actor::base {
   void carry_on(waiting_batch batch);
   void ask_for_turn();
   void conclude(batch_ptr work, promise_guard<batch_ptr> promise);
-  void end_removals(blocks::batch& work, const outcome& forgot);
-  void note_answers(error_code code, const std::string& why, std::uint64_t requests);
+  void end_removals(blocks::batch& work, const outcome& answer);
+  void note_answers(const outcome& answer, std::uint64_t requests);
   void bind_instances();
   void end_binding(blocks::instance_number number);
   /// Passes on what the batch of actor `session`, which just ran, asks of prefetches.
@@ -183,7 +183,7 @@ class dram_tier final : public dram_tier_actor::base {
   /// Instances whose hints are not yet in their indices, and who waits for them.
   std::unordered_map<blocks::instance_number, std::vector<bound_later>> binding_;
   instance_maker_actor maker_;
-  removal_tally answered_;
+  removal_tally tally_;
   std::uint64_t wrong_blocks_ = 0;  ///< that were dropped: not each has a line in the log
   bool turning_ = false;
   bool evicting_ = false;

@@ -118,11 +118,15 @@ struct curves_report {
   watch_figures figures;
 };
 
+struct prefetch_report : prefetch::status {
+  histogram load_times;  ///< of prefetches with loads, nanoseconds
+};
+
 struct node_report {
   blocks::store_status dram;  ///< curves of its instances are filled in
   watch_figures watch;
   histogram batch_times;  ///< of the DRAM tier, nanoseconds
-  prefetch::status prefetch;
+  prefetch_report prefetch;
   std::vector<std::shared_ptr<const tier_report>> lower;  ///< of the tiers below, in their order
   std::shared_ptr<const tier_report> cluster;             ///< null: the node is alone
   std::shared_ptr<const tier_report> groups;              ///< of ranks
@@ -171,7 +175,7 @@ using completions_ptr = std::shared_ptr<const std::vector<memory::completion>>;
 using prefetch_batch_ptr = std::shared_ptr<prefetch_batch>;
 using prefetch_commands_ptr = std::shared_ptr<const std::vector<prefetch::command>>;
 using prefetch_results_ptr = std::shared_ptr<const std::vector<prefetch::command_result>>;
-using prefetch_report_ptr = std::shared_ptr<const prefetch::status>;
+using prefetch_report_ptr = std::shared_ptr<const prefetch_report>;
 using index_list = std::vector<std::uint32_t>;
 using handover_order_ptr = std::shared_ptr<const handover::order>;
 using handover_news_ptr = std::shared_ptr<const handover::news>;

@@ -1,6 +1,7 @@
 #include "actors/prefetch.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "actors/tier_options.hpp"
 #include "config/logging.hpp"
@@ -21,7 +22,8 @@ prefetch_planner::prefetch_planner(caf::actor_config& config, const prefetch::op
       dram_(std::move(dram)),
       below_(std::move(below)),
       now_(std::move(now)),
-      follow_(std::move(follow)) {}
+      follow_(std::move(follow)),
+      slow_load_(options.slow_load) {}
 
 void prefetch_planner::on_exit() {
   dram_ = nullptr;
@@ -63,10 +65,11 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
         next.total_bytes = first_.total_bytes;
         next.lookup_timeout = first_.lookup_timeout;
         planner_.reload(next);
+        slow_load_ = next.slow_load;
         flush_outbox();
       },
       [this](report_atom) -> prefetch_report_ptr {
-        return std::make_shared<const prefetch::status>(planner_.status(now_()));
+        return std::make_shared<const prefetch_report>(prefetch_report{planner_.status(now_()), load_times_.times()});
       },
   };
 }
@@ -125,12 +128,29 @@ void prefetch_planner::ask(prefetch::question question) {
 
 void prefetch_planner::answer(const std::vector<prefetch::answer>& answers) {
   std::unordered_map<std::uint64_t, std::vector<memory::completion>> of_sessions;
-  for (const prefetch::answer& each : answers) of_sessions[each.session].push_back(each.completion);
+  for (const prefetch::answer& each : answers) {
+    of_sessions[each.session].push_back(each.completion);
+    note_time(each);
+  }
   for (auto& [session, completions] : of_sessions) {
     const auto asked = asking_.find(session);
     if (asked == asking_.end() || !asked->second) continue;
     send(asked->second, answer_atom_v, std::make_shared<const std::vector<memory::completion>>(std::move(completions)));
   }
+}
+
+void prefetch_planner::note_time(const prefetch::answer& answer) {
+  const auto outcome = memory::prefetch_outcome::unpack(answer.completion);
+  const auto slow = load_times_.note(outcome, slow_load_, now_());
+  if (!slow) return;
+  const auto blocks = std::accumulate(outcome.loaded.begin(), outcome.loaded.end(), std::uint64_t{0});
+  log_warn(logger("prefetch"), "slow loads; an example",
+           {{"count", *slow},
+            {"session", answer.session},
+            {"request", answer.completion.request},
+            {"ms", outcome.duration.count() / 1000},
+            {"loaded", blocks},
+            {"prefix", answer.completion.value}});
 }
 
 /// The alarm is moved only to a sooner time.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/actor_alarm.hpp"
+#include "actors/load_times.hpp"
 #include "actors/messages.hpp"
 
 namespace cenote {
@@ -47,6 +48,7 @@ class prefetch_planner final : public prefetch_actor::base {
   void ask(prefetch::question question);
   void pass_on(handover::order order);
   void answer(const std::vector<prefetch::answer>& answers);
+  void note_time(const prefetch::answer& answer);
   void sleep_until(prefetch::time_point when);
 
   const prefetch::options first_;  ///< of the start
@@ -57,6 +59,8 @@ class prefetch_planner final : public prefetch_actor::base {
   follower follow_;
   std::unordered_map<std::uint64_t, session_actor> asking_;  ///< by session
   actor_alarm<wake_atom> alarm_;
+  load_times load_times_;
+  std::chrono::nanoseconds slow_load_;
 };
 
 }  // namespace cenote

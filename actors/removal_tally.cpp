@@ -4,7 +4,7 @@
 
 namespace cenote {
 
-std::optional<std::string> removal_tally::note(error_code code, const std::string& why, std::uint64_t requests,
+std::optional<std::string> removal_tally::note(error_code code, const std::string& reason, std::uint64_t requests,
                                                time_point now) {
   constexpr std::chrono::seconds line_interval(10);
   if (code == error_code::ok) {
@@ -15,7 +15,7 @@ std::optional<std::string> removal_tally::note(error_code code, const std::strin
   unlogged_ += requests;
   if (logged_ && now - *logged_ < line_interval) return std::nullopt;
   logged_ = now;
-  return std::to_string(std::exchange(unlogged_, 0)) + " removals were answered as not done; the last one: " + why;
+  return std::to_string(std::exchange(unlogged_, 0)) + " removals were answered as not done; the last one: " + reason;
 }
 
 blocks::store_counters removal_tally::added_to(blocks::store_counters counters) const noexcept {

@@ -18,8 +18,8 @@ class removal_tally {
   using time_point = std::chrono::steady_clock::time_point;
 
   /// `requests` were answered with `code`. The text for the log, if a line is due: how many were not done since the
-  /// last one, and `why` of this one.
-  [[nodiscard]] std::optional<std::string> note(error_code code, const std::string& why, std::uint64_t requests,
+  /// last one, and `reason` of this one.
+  [[nodiscard]] std::optional<std::string> note(error_code code, const std::string& reason, std::uint64_t requests,
                                                 time_point now);
   [[nodiscard]] blocks::store_counters added_to(blocks::store_counters counters) const noexcept;
 

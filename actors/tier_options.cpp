@@ -49,6 +49,7 @@ prefetch::options prefetch_options_of(const config::node_config& config,
   options.prefill_tokens_per_s = config.prefetch.prefill_tokens_per_s;
   options.assumed_tokens_per_s = config.prefetch.assumed_tokens_per_s;
   options.read_ahead = config.prefetch.read_ahead;
+  options.slow_load = config.prefetch.slow_load;
   return options;
 }
 

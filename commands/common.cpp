@@ -74,6 +74,10 @@ std::vector<std::string> config_options::as_arguments() const {
   return out;
 }
 
+void clear_screen() {
+  if (::isatty(STDOUT_FILENO) == 1) fmt::print("\x1b[H\x1b[2J");
+}
+
 void complain(const error& why) {
   const auto line = fmt::format("cenote: {}\n", printable(why.message()));
   std::fputs(line.c_str(), stderr);

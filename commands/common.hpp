@@ -42,6 +42,9 @@ struct config_options {
   [[nodiscard]] std::vector<std::string> as_arguments() const;
 };
 
+/// Clears the terminal that standard output is; a file or a pipe gets one answer behind the other.
+void clear_screen();
+
 /// Prints "cenote: message" on standard error.
 void complain(const error& why);
 

@@ -132,6 +132,7 @@ struct prefetch_section {
   std::uint64_t instance_bytes = 0;        ///< 0: no limit of its own
   std::uint64_t total_bytes = 0;           ///< 0: half of the DRAM tier
   std::uint64_t read_ahead = 0;            ///< blocks
+  std::chrono::nanoseconds slow_load{};    ///< 0: none is logged
 };
 
 enum class optimize_mode { off, watch, watch_all, apply };

@@ -534,6 +534,15 @@ constexpr std::array keys{
          .reloadable = true,
          .about = "Behind a chain that is all in DRAM, bring up so many of the blocks that followed it the last "
                   "time, while nothing else is asked for. 0: none."}),
+    bound<&node_config::prefetch, &prefetch_section::slow_load>(
+        {.name = "prefetch.slow_load",
+         .type = duration,
+         .fallback = "1s",
+         .minimum = "0s",
+         .maximum = "1h",
+         .reloadable = true,
+         .about = "A prefetch that brought blocks up and took at least as long is logged as an example, one in ten "
+                  "seconds. 0: none is."}),
     bound<&node_config::optimize, &optimize_section::mode>(
         {.name = "optimize.mode",
          .type = choice,

@@ -50,7 +50,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("cluster_report", "consensus_report", "messages", "nvme_report", "remote_report"),
         ("consensus_messages", "device_news"),
         ("cluster_messages", "gpu_messages", "nvme_messages", "remote_messages"),
-        ("consensus", "guest_room", "peer", "removal_tally", "request_recording"),
+        ("consensus", "guest_room", "peer", "load_times", "removal_tally", "request_recording"),
         ("cluster",),
         ("cluster_host",),
         (

@@ -81,7 +81,7 @@ std::string in_backticks(std::string_view text) {
 
 /// Where status has what families show that no table has a row of.
 using place = std::pair<std::string_view, std::string_view>;
-constexpr std::array<place, 7> node_places{{
+constexpr std::array<place, 8> node_places{{
     {"cenote_build_info", "node.version"},
     {"cenote_dram_batch_seconds", "dram.batches"},
     {"cenote_instance_curve_miss_ratio", "optimize.groups[].points"},
@@ -89,6 +89,7 @@ constexpr std::array<place, 7> node_places{{
     {"cenote_instance_policy", "instances[].policy.at_work"},
     {"cenote_instance_policy_switches_total", "instances[].policy.switches"},
     {"cenote_prefetch_ended_total", "prefetch.ended"},
+    {"cenote_prefetch_load_seconds", "prefetch.loads"},
 }};
 
 std::vector<place> other_places(const node_report& full) {

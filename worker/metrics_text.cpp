@@ -124,6 +124,8 @@ metric_families collect(const node_facts& facts) {
   all.seconds("cenote_dram_batch_seconds", "How long the tier's actor was busy with a session's batch.",
               report.batch_times);
   add_instances(all, report.dram);
+  all.seconds("cenote_prefetch_load_seconds", "How long prefetches took for which blocks came up.",
+              report.prefetch.load_times);
   all.figures(report.watch);
   for (const tier_report_ptr& each : report.described()) add_described(all, *each);
   add_prefetch(all, report);

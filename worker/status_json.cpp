@@ -80,6 +80,7 @@ void put_described(json& all, const tier_report& tier, const status_reader& read
 void put_prefetch(json& all, const node_report& report) {
   const prefetch::status& status = report.prefetch;
   put_figures(all, status);
+  all["prefetch"]["loads"] = times_of(report.prefetch.load_times);
   json& sources = all["prefetch"]["sources"] = json::array();
   for (std::size_t edge = 0; edge < std::min(report.lower.size(), status.sources.size()); ++edge) {
     if (!report.lower[edge]) continue;

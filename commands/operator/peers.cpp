@@ -56,7 +56,8 @@ exit_code run_peers(const peers_options& options) {
       const json& cluster = member(*status, "cluster");
       fmt::print("{}\n", cluster.dump(options.watch ? -1 : 2, ' ', true, json::error_handler_t::replace));
     } else {
-      fmt::print("{}{}", options.watch ? "\x1b[H\x1b[2J" : "", peers_text(*status));
+      if (options.watch) clear_screen();
+      fmt::print("{}", peers_text(*status));
     }
     std::fflush(stdout);
     if (options.watch) (void)::poll(nullptr, 0, static_cast<int>(between_looks / std::chrono::milliseconds(1)));

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -124,11 +123,6 @@ void advise_options::add_to(CLI::App& command) {
 }
 
 namespace {
-
-/// A terminal is cleared; a file or a pipe gets one answer behind the other.
-void clear_screen() {
-  if (::isatty(STDOUT_FILENO) == 1) fmt::print("\x1b[H\x1b[2J");
-}
 
 result<void> print_advice(const advise_options& options) {
   const auto answer = ask(options.node.path, {{"command", "status"}});

@@ -125,7 +125,7 @@ result<void> print_answer(const service_options& options, const http::service_re
 exit_code show_pods(const service_options& options, bool is_watching) {
   if (is_watching) watch_for_interruption();
   for (;;) {
-    if (is_watching && !options.is_json) fmt::print("\x1b[H\x1b[2J");
+    if (is_watching && !options.is_json) clear_screen();
     if (auto printed = print_answer(options, {.target = "/v1/pods"}, pods_page); !printed) {
       return failed_with(printed.error());
     }

@@ -22,12 +22,17 @@ blocks::curve_status curve_of(std::uint32_t number) {
   return {.instance = number, .block_bytes = 4096, .points = {{64, 0.5, 0.01}, {128, 0.25, 0.01}}};
 }
 
+blocks::account_status account_of(const std::string& name, std::uint64_t quota) {
+  blocks::account_status made;
+  made.name = name;
+  made.quota = quota;
+  return made;
+}
+
 /// A tier with the groups `a`, of two instances, and `b`.
 struct reports_fixture {
   reports_fixture() {
-    tier.accounts = {{.name = "a", .quota = 8 * test_quota},
-                     {.name = "b", .quota = 4 * test_quota},
-                     {.name = "default", .quota = 0}};
+    tier.accounts = {account_of("a", 8 * test_quota), account_of("b", 4 * test_quota), account_of("default", 0)};
     tier.instances = {instance_of("a", 1, 3 * test_quota), instance_of("a", 2, test_quota),
                       instance_of("b", 3, test_quota)};
   }

@@ -269,6 +269,16 @@ def test_the_status_has_all_that_the_manager_shows(admin: Admin, manager: Manage
     assert "whole" in [each["instance_id"] for each in status["instances"]]
 
 
+def test_what_is_watched_through_a_pipe_has_no_escapes_of_a_terminal(manager: Manager) -> None:
+    command = [str(BINARY), "admin", "status", "--watch", "--manager", f"127.0.0.1:{manager.admin_rpc}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=node_environment()) as watcher:
+        assert watcher.stdout is not None
+        first = watcher.stdout.readline()
+        watcher.send_signal(signal.SIGINT)
+        assert "\x1b" not in first + watcher.stdout.read()
+        assert watcher.wait(LIMIT) == DONE
+
+
 def test_a_status_is_watched_until_it_is_interrupted(manager: Manager) -> None:
     command = [str(BINARY), "admin", "status", "--watch", "--json", "--manager", f"127.0.0.1:{manager.admin_rpc}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=node_environment()) as watcher:

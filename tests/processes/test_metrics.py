@@ -128,6 +128,11 @@ def test_what_lookups_find_is_counted_also_of_sessions_that_have_ended(
     session.close()
     until("no session is left", lambda: node.status()["sessions"] == [])
     shows(node, "one", expected((120, 20), (80, 20)))
+    (group,) = node.status()["groups"]
+    assert (group["looked_up"], group["found"]) == (120, {"dram": 80, "lower": 0})
+    page = metrics(node)
+    assert page['cenote_group_looked_up_tokens_total{group="default"}'] == 16 * 120
+    assert page['cenote_group_found_tokens_total{group="default",tier="dram"}'] == 16 * 80
 
 
 def test_lookups_are_counted_from_zero_by_the_next_worker(node: Node, attach: Attach) -> None:

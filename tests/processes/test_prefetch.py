@@ -93,6 +93,24 @@ def test_a_timeout_answers_with_what_came_by_then(start: Callable[..., Node], at
     until("what was under way has come", lambda: nothing_left(node))
 
 
+def test_a_slow_load_has_a_line_in_the_log_and_all_loads_are_counted_by_time(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    node = start("prefetch.slow_load=20ms")
+    node.allowed_errors = ["slow loads"]
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node, count=COUNT)
+    faults.give("store", "delay_ms=5")  # sixteen rounds of four
+    ticket = session.prefetch(keys, "wait_complete")
+    assert ticket.wait(LIMIT) == COUNT
+    ticket.release()
+    (line,) = node.logged("slow loads")
+    assert (line["count"], line["loaded"], line["prefix"]) == (1, COUNT, COUNT)
+    assert line["ms"] >= 20
+    assert status(node)["loads"]["count"] == 1
+    assert status(node)["sources"][0]["loaded"] == COUNT
+
+
 @pytest.mark.sanitizer
 def test_progress_is_seen_before_the_end_and_wait_complete_waits_for_all(
     start: Callable[..., Node], attach: Attach, faults: Faults

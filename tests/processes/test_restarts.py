@@ -375,6 +375,26 @@ def test_a_worker_that_was_stopped_for_a_while_goes_on(start_node: StartNode, at
     assert node.worker_pid == worker
 
 
+def test_a_machine_that_stood_still_for_longer_than_the_time_limit_costs_no_worker(
+    start_node: StartNode, attach: Attach
+) -> None:
+    """As after a suspend, or a live migration: all processes stand, and the clock has gone on."""
+    node = start_node("node.hang_timeout=2s")
+    assert node.process is not None
+    session = attach(node, "i", block=BLOCK)
+    keys = filled(session, "a", 10)
+    worker = node.worker_pid
+    for pid in (node.process.pid, worker):
+        stop_process(pid)
+    time.sleep(25 if FULL else 4)
+    for pid in (node.process.pid, worker):
+        os.kill(pid, signal.SIGCONT)
+    assert all_right(session, keys)
+    assert session.remove(keys[:1]) == 1
+    time.sleep(3 if FULL else 0)
+    assert node.worker_pid == worker
+
+
 @both_tiers
 def test_calls_made_while_the_worker_is_away_wait_for_the_next_one(
     node: Node, start_agent: StartAgent, attach: Attach

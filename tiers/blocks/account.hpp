@@ -19,6 +19,7 @@ struct account {
   std::uint64_t used = 0;
   std::uint64_t kept = 0;      ///< … of that, of blocks that stay
   std::uint64_t reserved = 0;  ///< … of that, of blocks that are being written part by part, or set aside
+  group_hits past_hits{};      ///< of instances that are gone
   std::uint64_t wrong = 0;     ///< blocks that were dropped since their bytes were not those of their sums
 
   void pay(std::uint64_t account::*what, std::uint64_t bytes) noexcept {

@@ -118,6 +118,11 @@ template <>
 struct figure_table<blocks::account_status> {
   using all = blocks::account_status;
   static constexpr auto gauge = figure_kind::gauge;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr std::string_view found_blocks =
+      "Of those, the ones that were in DRAM or on the session's device, and the ones that tiers below alone had.";
+  static constexpr std::string_view found_tokens = "Tokens of the keys that were found, by tier.";
+  static constexpr figure_label dram{"tier", "dram"}, lower{"tier", "lower"};
   static constexpr auto rows = std::to_array<figure<all>>({
       {"groups[].quota", "cenote_group_quota_bytes", gauge, "bytes", "Most memory of an instance group, 0: no limit.",
        &all::quota},
@@ -128,6 +133,17 @@ struct figure_table<blocks::account_status> {
        "Memory of blocks that are being written part by part, or set aside.", &all::reserved},
       {"groups[].wrong_blocks", "cenote_group_wrong_blocks_total", figure_kind::counter, "blocks",
        "Blocks of an instance group that were dropped, since their bytes were not those of their sums.", &all::wrong},
+      {"groups[].looked_up", "cenote_group_looked_up_blocks_total", counter, "blocks",
+       "Keys of calls that ask what is there, of all instances of a group.", &all::lookups},
+      {"groups[].found.dram", "cenote_group_found_blocks_total", counter, "blocks", found_blocks, &all::hits, dram},
+      {"groups[].found.lower", "cenote_group_found_blocks_total", counter, "blocks", found_blocks, &all::lower_hits,
+       lower},
+      {"groups[].looked_up_tokens", "cenote_group_looked_up_tokens_total", counter, "tokens", "Tokens of those keys.",
+       &all::lookup_tokens},
+      {"groups[].found_tokens.dram", "cenote_group_found_tokens_total", counter, "tokens", found_tokens,
+       &all::hit_tokens, dram},
+      {"groups[].found_tokens.lower", "cenote_group_found_tokens_total", counter, "tokens", found_tokens,
+       &all::lower_hit_tokens, lower},
   });
 };
 

@@ -5,6 +5,7 @@
 #include "core/stored_identity.hpp"
 #include "tiers/blocks/accounts.hpp"
 #include "tiers/blocks/eviction_order.hpp"
+#include "tiers/blocks/session_lookups.hpp"
 #include "tiers/blocks/slab_space.hpp"
 
 namespace cenote::blocks {
@@ -183,6 +184,8 @@ std::vector<instance_binding> instance_table::take_bindings() {
 void instance_table::erase(instance_number number) {
   const auto found = state_.instances.find(number);
   const instance& gone = *found->second;
+  for (account* each = gone.payer; each != nullptr; each = each->parent)
+    add_hits(each->past_hits, gone.past_lookups, gone.spec.tokens_per_block);
   std::erase(unbound_, number);
   std::erase_if(state_.by_id, [&](const auto& each) { return each.second == &gone; });
   given_up_.push_back(number);

@@ -20,6 +20,16 @@ void add_lookups(lookup_counts& sum, const lookup_counts& part) noexcept {
   for (const auto count : all_counts) sum.*count = std::min(most_lookups, sum.*count + part.*count);
 }
 
+void add_hits(group_hits& sum, const lookup_counts& part, std::uint32_t tokens_per_block) noexcept {
+  const auto add = [&](std::uint64_t group_hits::*blocks, std::uint64_t group_hits::*tokens, std::uint64_t count) {
+    sum.*blocks = std::min(most_lookups, sum.*blocks + count);
+    sum.*tokens = std::min(most_lookups, sum.*tokens + tokens_of(count, tokens_per_block));
+  };
+  add(&group_hits::lookups, &group_hits::lookup_tokens, part.match_keys);
+  add(&group_hits::hits, &group_hits::hit_tokens, part.match_resident);
+  add(&group_hits::lower_hits, &group_hits::lower_hit_tokens, part.match_lower);
+}
+
 std::uint64_t tokens_of(std::uint64_t keys, std::uint32_t tokens_per_block) noexcept {
   std::uint64_t tokens = 0;
   const bool is_beyond = __builtin_mul_overflow(keys, tokens_per_block, &tokens);

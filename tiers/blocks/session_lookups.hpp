@@ -2,6 +2,7 @@
 #pragma once
 
 #include "memory/lookup_counts.hpp"
+#include "tiers/blocks/types.hpp"
 
 namespace cenote::blocks {
 
@@ -10,6 +11,8 @@ inline constexpr std::uint64_t most_lookups = std::uint64_t{1} << 53;
 
 /// Adds, up to most_lookups. Both are at most that.
 void add_lookups(memory::lookup_counts& sum, const memory::lookup_counts& part) noexcept;
+/// Adds to a group's counts those of one of its instances.
+void add_hits(group_hits& sum, const memory::lookup_counts& part, std::uint32_t tokens_per_block) noexcept;
 /// Tokens of so many keys, up to most_lookups.
 [[nodiscard]] std::uint64_t tokens_of(std::uint64_t keys, std::uint32_t tokens_per_block) noexcept;
 

@@ -64,6 +64,7 @@ store_status status_of(const parts& parts, boot_time now) {
   all.published = parts.all.requests.requests();
   all.published_keys = parts.all.requests.keys();
   all.followers = parts.all.requests.followers();
+  std::unordered_map<const account*, group_hits> hits;
   std::unordered_map<session_number, std::uint64_t> writing;  // blocks
   std::unordered_map<session_number, std::uint64_t> pins;
   for (const auto& [number, each] : parts.all.instances) {
@@ -87,7 +88,10 @@ store_status status_of(const parts& parts, boot_time now) {
       one.idle = age_of(since, now);
       if (const auto limit = parts.idle.idle_limit(*each)) one.given_up = *limit - std::min(*limit, *one.idle);
     }
-    put_lookups(one, look_at_lookups(*each), each->spec.tokens_per_block);
+    const memory::lookup_counts lookups = look_at_lookups(*each);
+    put_lookups(one, lookups, each->spec.tokens_per_block);
+    for (const account* payer = each->payer; payer != nullptr; payer = payer->parent)
+      add_hits(hits.try_emplace(payer, payer->past_hits).first->second, lookups, each->spec.tokens_per_block);
     for (const session* attached : each->sessions) one.pinned += pins[attached->number] = pins_of(*attached);
     one.chosen = each->pools.front()->policy->choosing();
     if (const pool& first = *each->pools.front(); is_watched(first, parts.all.options.watch)) {
@@ -126,9 +130,16 @@ store_status status_of(const parts& parts, boot_time now) {
     all.granted += one.grants;
     all.sessions.push_back(std::move(one));
   }
-  const auto status_of_account = [](const account& payer) {
-    return account_status{payer.name,     payer.given.quota, payer.used,          payer.kept,
-                          payer.reserved, payer.wrong,       payer.given.priority};
+  const auto status_of_account = [&](const account& payer) {
+    const auto of_instances = hits.find(&payer);
+    return account_status{of_instances == hits.end() ? payer.past_hits : of_instances->second,
+                          payer.name,
+                          payer.given.quota,
+                          payer.used,
+                          payer.kept,
+                          payer.reserved,
+                          payer.wrong,
+                          payer.given.priority};
   };
   for (const auto& [name, whole] : parts.payers.all()) {
     all.accounts.push_back(status_of_account(*whole));

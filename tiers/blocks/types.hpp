@@ -245,7 +245,12 @@ struct session_status : memory::lookup_counts {
   bool connected = true;
   bool is_ended = false;  ///< by the node
 };
-struct account_status {
+/// Of calls of a group's sessions that ask what is there.
+struct group_hits {
+  std::uint64_t lookups = 0, hits = 0, lower_hits = 0;  ///< blocks, see memory::lookup_counts
+  std::uint64_t lookup_tokens = 0, hit_tokens = 0, lower_hit_tokens = 0;
+};
+struct account_status : group_hits {
   std::string name;
   std::uint64_t quota = 0, used = 0, kept = 0;
   std::uint64_t reserved = 0;  ///< bytes of blocks that are being written part by part, or set aside

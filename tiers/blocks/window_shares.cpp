@@ -33,7 +33,7 @@ bool window_shares::may_take(const instance& writer, std::uint64_t bytes, std::u
   return may;
 }
 
-/// Who pays is who paid when the first of the writer's blocks began.
+/// The payer is the one when the first of the writer's blocks began.
 bool window_shares::fits(const instance& writer, std::uint64_t bytes, std::uint64_t window) const {
   const auto found = instances_.find(writer.number);
   std::optional<share_holder> fresh;
@@ -56,7 +56,7 @@ window_shares::rivals window_shares::rivals_of(instance_number writer, const sha
                                                std::uint64_t window) const {
   rivals found;
   for (const auto& [number, each] : waits_) {
-    if (number == writer || gone_ - each.since >= window) continue;
+    if (number == writer || transferred_ - each.start >= window) continue;
     if (each.payer.uid != payer.uid) {
       found.user = true;
     } else {
@@ -67,8 +67,8 @@ window_shares::rivals window_shares::rivals_of(instance_number writer, const sha
 }
 
 void window_shares::note_wait(const instance& writer, std::uint64_t window) {
-  std::erase_if(waits_, [&](const auto& each) { return gone_ - each.second.since >= window; });
-  waits_.insert_or_assign(writer.number, wait{.payer = holder_of(writer), .since = gone_});
+  std::erase_if(waits_, [&](const auto& each) { return transferred_ - each.second.start >= window; });
+  waits_.insert_or_assign(writer.number, wait{.payer = holder_of(writer), .start = transferred_});
 }
 
 void window_shares::take(const instance& writer, std::uint64_t bytes) {
@@ -92,7 +92,7 @@ void window_shares::give_back(instance_number writer, std::uint64_t bytes) {
   own->second.bytes -= bytes;
   if (own->second.bytes == 0) instances_.erase(own);
   all_ -= bytes;
-  gone_ += bytes;
+  transferred_ += bytes;
 }
 
 }  // namespace cenote::blocks

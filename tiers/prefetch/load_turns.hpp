@@ -34,7 +34,7 @@ class load_turns {
   }
 
  private:
-  static constexpr std::size_t kept = 1024;  ///< of each; then all have had their turn
+  static constexpr std::size_t limit = 1024;  ///< of each; then all have had their turn
 
   template <class Map>
   static std::uint64_t number_in(const Map& map, const typename Map::key_type& key) {
@@ -43,7 +43,7 @@ class load_turns {
   }
   template <class Map>
   void note_in(Map& map, const typename Map::key_type& key) const {
-    if (map.size() >= kept && !map.contains(key)) map.clear();
+    if (map.size() >= limit && !map.contains(key)) map.clear();
     map[key] = last_;
   }
 

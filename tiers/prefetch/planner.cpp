@@ -423,6 +423,7 @@ void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_po
     of.bytes += found->second.bytes;
     of.good += came ? found->second.bytes : 0;
     ++(came ? counts_.loaded : counts_.lost);
+    sources_[found->second.edge].counts.loaded += came ? 1 : 0;
     const bool speculative = std::ranges::all_of(found->second.wanted_by, [&](const auto& wanted) {
       const prefetch_job* const job = find(wanted.first);
       return job != nullptr && job->session == 0 && !job->measures_only;
@@ -887,7 +888,7 @@ void planner::issue_loads_from(edge_number edge, time_point now) {
 
 /// The jobs in the order in which they may load: the oldest first of each instance, and the instances in turns of a
 /// command, so that the many chains of one do not keep another one waiting, nor the many instances of one user.
-std::vector<planner::prefetch_job*> planner::loading_order(const source& from, time_point now) {
+std::vector<planner::prefetch_job*> planner::loading_order(const source& tier, time_point now) {
   std::vector<prefetch_job*> all;
   for (auto& [number, each] : jobs_) {
     if (!each.finishing && (!each.follow || now >= each.follow->again_at)) all.push_back(&each);
@@ -897,7 +898,7 @@ std::vector<planner::prefetch_job*> planner::loading_order(const source& from, t
   std::map<std::uint32_t, load_turns::turn> last_turns;  // of each instance: one holder pays for all of its jobs
   for (const prefetch_job* const each : all) {
     if (each->session == 0 && last_turns.contains(each->instance)) continue;
-    last_turns.insert_or_assign(each->instance, from.turns.last(holder_of(*each), each->instance));
+    last_turns.insert_or_assign(each->instance, tier.turns.last(holder_of(*each), each->instance));
   }
   std::ranges::stable_sort(all, {}, [&](const prefetch_job* job) { return last_turns.at(job->instance); });
   return all;

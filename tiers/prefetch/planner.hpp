@@ -36,6 +36,7 @@ struct options {
   std::uint64_t total_bytes = 0;           ///< … of all instances together; 0: no limit
   std::uint64_t window = 256ULL << 20;     ///< bytes of loads in flight at a time from a tier below, where …
   std::vector<std::uint64_t> windows{};    ///< … does not say another number for it
+  nanoseconds slow_load{};                 ///< a prefetch with loads that takes as long is logged; 0: none is
   std::uint64_t prefill_tokens_per_s = 0;  ///< of engines whose clients do not say it; 0: unknown
   std::uint64_t assumed_tokens_per_s = 0;  ///< where nobody says it; 0: loading is not compared with recomputing
   std::uint64_t read_ahead = 0;            ///< blocks to load speculatively behind a chain that is complete; 0: none
@@ -241,7 +242,7 @@ class planner {
   [[nodiscard]] static bool is_over(prefetch_job& job, time_point now) noexcept;
   void issue_finish(prefetch_job& job);
   void issue_loads_from(edge_number edge, time_point now);
-  [[nodiscard]] std::vector<prefetch_job*> loading_order(const source& from, time_point now);
+  [[nodiscard]] std::vector<prefetch_job*> loading_order(const source& tier, time_point now);
   [[nodiscard]] share_holder holder_of(const prefetch_job& job) const;
   issued issue_loads(prefetch_job& job, edge_number edge, time_point now);
   static void name_present(prefetch_job& job, std::vector<std::uint32_t>& which);

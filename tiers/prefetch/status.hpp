@@ -33,6 +33,7 @@ struct source_status {
   double bytes_per_s = 0;  ///< 0: never measured
   double latency_s = 0;
   double measured_age_s = 0;
+  std::uint64_t loaded = 0;               ///< blocks
   std::uint64_t cannot_win = 0, cut = 0;  ///< prefetches that ended because it was too slow
 };
 
@@ -128,6 +129,8 @@ struct figure_table<prefetch::source_status> {
        "Time until the first load of several came from there, as measured last.", &all::latency_s},
       {"prefetch.sources[].measured_age_s", "cenote_prefetch_source_measured_age_seconds", gauge, "seconds",
        "Time since a load came from there.", &all::measured_age_s},
+      {"prefetch.sources[].loaded", "cenote_prefetch_source_loaded_blocks_total", counter, "blocks",
+       "Blocks that came up from there.", &all::loaded},
       {"prefetch.sources[].cannot_win", "cenote_prefetch_source_cannot_win_total", counter, "prefetches",
        "Prefetches for which it was too slow: nothing was loaded.", &all::cannot_win},
       {"prefetch.sources[].cut", "cenote_prefetch_source_cut_total", counter, "prefetches",

@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 
+#include "commands/common.hpp"
 #include "commands/interruption.hpp"
 #include "commands/services/admin/pages.hpp"
 #include "commands/services/admin/session.hpp"
@@ -113,7 +114,7 @@ result<> show_status(admin_session& session, bool is_watching) {
   for (;;) {
     const auto status = look(session);
     if (!status && !is_watching) return std::unexpected(status.error());
-    if (is_watching && !session.is_json()) fmt::print("\x1b[H\x1b[2J");
+    if (is_watching && !session.is_json()) clear_screen();
     if (!status) {
       complain(status.error());
     } else if (session.is_json()) {

@@ -26,7 +26,7 @@ const std::map<std::string, reader> readers{
     {"actors/prefetch.cpp", {1, "the reload of the planner itself"}},
     {"actors/remote_stack.cpp", {1, "the reload of remote_tier"}},
     {"actors/remote_tier.cpp", {3, "its own reload"}},
-    {"actors/tier_options.cpp", {37, "what asks it: dram_tier::reload(), the planner's, nvme_tier's"}},
+    {"actors/tier_options.cpp", {38, "what asks it: dram_tier::reload(), the planner's, nvme_tier's"}},
     {"commands/services/indexer.cpp", {2, "the log: set_levels(); indexer_process::reload() has the rest"}},
     {"commands/services/manager.cpp", {2, "the log: set_levels(); all else needs a restart"}},
     {"commands/node.cpp", {4, "the keeper, which is handed what the worker accepted; set_levels()"}},

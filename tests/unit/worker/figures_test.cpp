@@ -52,7 +52,7 @@ node_facts busy_node() {
   fill(*nvme);
   fill(nvme->store.paths.front());
   fill(nvme->paths.front());
-  fill(facts.report->prefetch);
+  fill(static_cast<prefetch::status&>(facts.report->prefetch));
   nvme->describe();
   facts.report->lower.push_back(std::move(nvme));
   return facts;
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(status_and_metrics_have_every_figure_with_its_value) {
   expect(*nvme);
   expect(nvme->store.paths.front());
   expect(nvme->paths.front());
-  expect(facts.report->prefetch);
+  expect(static_cast<const prefetch::status&>(facts.report->prefetch));
 }
 
 BOOST_AUTO_TEST_CASE(a_tier_that_nobody_here_knows_is_shown_by_what_its_report_says) {

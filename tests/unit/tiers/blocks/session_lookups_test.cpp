@@ -139,6 +139,30 @@ BOOST_AUTO_TEST_CASE(a_session_that_is_over_stays_counted_once) {
   BOOST_TEST(status_of_one().read_keys == 4U);
 }
 
+BOOST_AUTO_TEST_CASE(a_group_has_the_lookups_of_its_instances_those_that_are_gone_among_them) {
+  instance& other = add("two");
+  session& c = attach(other);
+  a.memory.header().lookups.add_match(10, 6);
+  c.memory.header().lookups.add_match(5, 1);
+  c.memory.header().lookups.add_lower(2);
+  const auto is_counted = [&] {
+    const store_status all = status_of(of, now);
+    BOOST_REQUIRE(all.accounts.size() == 1U);
+    for (const account_status& each : {all.accounts.front(), all.users.front()}) {
+      BOOST_TEST(each.lookups == 15U);
+      BOOST_TEST(each.hits == 7U);
+      BOOST_TEST(each.lower_hits == 2U);
+      BOOST_TEST(each.lookup_tokens == 15U * one.spec.tokens_per_block);
+      BOOST_TEST(each.hit_tokens == 7U * one.spec.tokens_per_block);
+      BOOST_TEST(each.lower_hit_tokens == 2U * one.spec.tokens_per_block);
+    }
+  };
+  is_counted();
+  of.attached.release_session(c.number, now);
+  of.table.erase(other.number);
+  is_counted();
+}
+
 BOOST_AUTO_TEST_CASE(a_client_that_lies_falsifies_its_own_instance_alone) {
   instance& other = add("two");
   session& honest = attach(other);
