@@ -132,8 +132,10 @@ void check_file(const uri_writer& writer, const block_address& block) {
 /// Addresses of two blocks, of a type that the first byte chooses.
 void write_addresses(bytes_view input) {
   byte_reader reader(input);
-  std::vector<storage_type> types{storage_type::nfs, storage_type::threefs, storage_type::redis};
-  for (const plugin_kind& kind : plugin_kinds) types.push_back(kind.type);
+  std::vector<storage_type> types;
+  for (const storage_kind& kind : storage_kinds) {
+    if (kind.form != storage_form::none) types.push_back(kind.type);
+  }
   uri_place place{.type = types[reader.get<std::uint8_t>() % types.size()], .root = "/mnt/kv"};
   place.blocks_per_file = reader.get<std::uint32_t>();
   place.spec_bytes = reader.get<std::uint64_t>();
@@ -158,7 +160,7 @@ void write_addresses(bytes_view input) {
   require(address.size() <= writer.longest() && second.size() <= writer.longest());
   require(std::ranges::all_of(address, [](char letter) { return letter > ' ' && letter < 0x7f; }));
   require(address.find_first_of("\"\\") == std::string::npos && address.find("/../") == std::string::npos);
-  if (has_files(place.type)) check_file(writer, block);
+  if (form_of(place.type) == storage_form::files) check_file(writer, block);
   if (writer.differ_in_digits(block.position, other.position)) {
     std::string patched = address;
     writer.write_digits(other.position, patched.data() + patched.size());
