@@ -158,6 +158,7 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
   process->parts_.emplace(face_parts{.writer = *process->writer_,
                                      .access = *process->access_,
                                      .counts = process->counts_,
+                                     .log = process->log_,
                                      .trace = process->trace_.get(),
                                      .settings = process->settings_,
                                      .faults = process->faults_.get()});
