@@ -76,7 +76,8 @@ def test_a_call_that_is_refused_or_fails_stands_in_the_log_with_its_trace_id(tmp
         def entries() -> dict[str, dict[str, Any]]:
             return {each["trace_id"]: each for each in manager.log_lines() if each.get("trace_id")}
 
-        found = until("the last one is there", lambda: entries() if "of-a-failure" in entries() else None)
+        until("the last one is there", lambda: "of-a-failure" in entries())
+        found = entries()
         codes = {name: (each["call"], each["code"]) for name, each in found.items()}
         long = next(name for name in codes if name.startswith("of-no-call"))
         assert codes.pop(long) == ("ReportEvent", "UNSUPPORTED")
