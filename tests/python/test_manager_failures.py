@@ -54,6 +54,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "a storage was wiped": ("test_records_of_a_storage_that_was_wiped_are_trimmed",),
     "a client dies in a session": (
         "test_a_writer_that_is_late_on_a_redis_server_is_read_by_nobody",
+        "test_a_writer_that_is_late_after_a_restart_is_deleted_after_the_quarantine_too",
         "test_a_late_writer_alters_nothing_that_is_read",
     ),
     "rows of the journal are damaged": (
