@@ -1,6 +1,7 @@
 #include "config/manager_rules.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -20,7 +21,7 @@ namespace {
 
 struct manager_fault {
   std::string_view key;
-  std::string_view reason;
+  std::string reason;
 };
 
 /// Off loopback a password must not be read on its way, and calls without an account need clients that are known.
@@ -75,8 +76,9 @@ std::optional<manager_fault> plugin_fault(const std::vector<std::string>& plugin
     const auto [name, program] = split_plugin(each);
     if (trimmed(program).empty() || std::ranges::find(plugin_names, name) == plugin_names.end()) {
       return manager_fault{"manager.plugins",
-                           "each is NAME=PROGRAM with one of the names mooncake, tairmempool, tairmempool_ssd, "
-                           "vcns_3fs, dummy; right would be \"mooncake=/opt/bin/plugin\""};
+                           fmt::format("each is NAME=PROGRAM with one of the names {}; right would be "
+                                       "\"{}=/opt/bin/plugin\"",
+                                       fmt::join(plugin_names, ", "), plugin_names.front())};
     }
     if (!names.insert(std::string(name)).second) return manager_fault{"manager.plugins", "has a name twice"};
   }

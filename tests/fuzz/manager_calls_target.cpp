@@ -163,12 +163,13 @@ class call_sequence {
   std::string call(rpc name, std::string_view body) {
     std::string wire, json;
     int answers = 0;
-    const auto done = calls_.call(name, answer_form::wire, body, {}, [&](const answer_writer& answer) {
-      ++answers;
-      require(answer.code() != answer_code::internal_error && answer.code() != answer_code::unspecified);
-      answer(answer_form::wire, wire);
-      answer(answer_form::json, json);
-    });
+    const auto done =
+        calls_.call(name, {.form = answer_form::wire, .text = body}, {}, [&](const answer_writer& answer) {
+          ++answers;
+          require(answer.code() != answer_code::internal_error && answer.code() != answer_code::unspecified);
+          answer(answer_form::wire, wire);
+          answer(answer_form::json, json);
+        });
     require(answers == (done ? 1 : 0));
     if (!done) return {};
     meta::CommonResponse header;

@@ -1,4 +1,4 @@
-// Rows of a manager's journal, its snapshots, and the paths and addresses that it makes of names.
+// Rows of a manager's journal, its snapshots, masks of requests, and the paths and addresses that it makes of names.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -10,6 +10,7 @@
 
 #include "core/byte_io.hpp"
 #include "services/manager/registry/config_snapshot.hpp"
+#include "services/manager/service/key_question.hpp"
 #include "services/manager/store/extent_row.hpp"
 #include "services/manager/store/row_seal.hpp"
 #include "tests/fuzz/target.hpp"
@@ -132,8 +133,10 @@ void check_file(const uri_writer& writer, const block_address& block) {
 /// Addresses of two blocks, of a type that the first byte chooses.
 void write_addresses(bytes_view input) {
   byte_reader reader(input);
-  std::vector<storage_type> types{storage_type::nfs, storage_type::threefs, storage_type::redis};
-  for (const plugin_kind& kind : plugin_kinds) types.push_back(kind.type);
+  std::vector<storage_type> types;
+  for (const storage_kind& kind : storage_kinds) {
+    if (kind.form != storage_form::none) types.push_back(kind.type);
+  }
   uri_place place{.type = types[reader.get<std::uint8_t>() % types.size()], .root = "/mnt/kv"};
   place.blocks_per_file = reader.get<std::uint32_t>();
   place.spec_bytes = reader.get<std::uint64_t>();
@@ -158,7 +161,7 @@ void write_addresses(bytes_view input) {
   require(address.size() <= writer.longest() && second.size() <= writer.longest());
   require(std::ranges::all_of(address, [](char letter) { return letter > ' ' && letter < 0x7f; }));
   require(address.find_first_of("\"\\") == std::string::npos && address.find("/../") == std::string::npos);
-  if (has_files(place.type)) check_file(writer, block);
+  if (form_of(place.type) == storage_form::files) check_file(writer, block);
   if (writer.differ_in_digits(block.position, other.position)) {
     std::string patched = address;
     writer.write_digits(other.position, patched.data() + patched.size());
@@ -178,8 +181,30 @@ void write_names(bytes_view input) {
   require((components[0] == components[1]) == (first == second));
 }
 
-constexpr std::array<cenote::fuzz::codec, 6> codecs{read_grants,   read_masks,      read_registry,
-                                                    read_snapshot, write_addresses, write_names};
+/// A number of keys, then a mask as a client sends it: it is refused, or it is a bool for each key, those that were
+/// sent or true up to the offset.
+void read_request_mask(bytes_view input) {
+  byte_reader reader(input);
+  const std::size_t count = reader.get<std::uint8_t>();
+  proto::BlockMask sent;
+  if (!sent.ParseFromString(text_of(reader.get_run(reader.remaining())))) return;
+  const auto read = mask_of(mask_of(sent), count, "block_mask");
+  if (!read) {
+    require(read.error().code == answer_code::invalid_argument);
+    require(sent.has_bool_masks() ? static_cast<std::size_t>(sent.bool_masks().values_size()) != count
+                                  : sent.offset() < 0 || static_cast<std::size_t>(sent.offset()) > count);
+    return;
+  }
+  require(read->size() == count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool right = sent.has_bool_masks() ? sent.bool_masks().values(static_cast<int>(i))
+                                             : i < static_cast<std::size_t>(sent.offset());
+    require((*read)[i] == right);
+  }
+}
+
+constexpr std::array<cenote::fuzz::codec, 7> codecs{read_grants,     read_masks,  read_registry,    read_snapshot,
+                                                    write_addresses, write_names, read_request_mask};
 
 void write_text_seed(std::size_t codec, std::string_view text) {
   cenote::fuzz::write_seed(codec, std::as_bytes(std::span(text)));
@@ -234,6 +259,8 @@ void write_seeds() {
   using namespace std::string_view_literals;
   for (const auto names : {"a\0b"sv, "..\0."sv, "/\0%2F"sv, "\xff\0"sv}) write_text_seed(5, names);
   write_text_seed(5, std::string(300, '/') + '\0' + std::string(299, '/'));
+  for (const auto bytes : {"\3"sv, "\3\x08\2"sv, "\3\x08\4"sv, "\2\x12\4\x0a\2\1\0"sv, "\2\x12\0"sv})
+    write_text_seed(6, bytes);
 }
 
 }  // namespace

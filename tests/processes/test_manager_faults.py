@@ -97,8 +97,84 @@ def test_a_late_writer_alters_nothing_that_is_read(tmp_path: Path, blocks_per_fi
         os.close(handle)
 
 
+# ---------------------------------------------------------------------------------------------- the journal's disk
+
+
+class SmallDisk:
+    """A file system of `size` at `folder`, for commands behind `prefix` alone, that outlives each of them. Skips the
+    test where there is none."""
+
+    def __init__(self, folder: Path, size: str) -> None:
+        folder.mkdir(parents=True)
+        mount = f'mount -t tmpfs -o size={size} tmpfs "$0" && echo mounted && exec sleep infinity'
+        if shutil.which("unshare") is None or shutil.which("nsenter") is None:
+            pytest.skip("needs unshare and nsenter")
+        command = ["unshare", "-m", "sh", "-c", mount, str(folder)]
+        self._holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._holder.stdout is not None
+        if self._holder.stdout.readline() != "mounted\n":
+            self.close()
+            pytest.skip("needs the right to mount")
+        self.prefix = ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt"]
+        self._filler = Path(f"/proc/{self._holder.pid}/root{folder}/filler")
+
+    def fill(self) -> None:
+        with self._filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(b"x" * 4096) > 0:
+                pass
+
+    def make_room(self) -> None:
+        self._filler.unlink()
+
+    def close(self) -> None:
+        self._holder.kill()
+        self._holder.communicate()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    disk = SmallDisk(tmp_path / "manager" / "state", "24m")  # less than RocksDB allocates ahead, where it can
+    yield disk
+    disk.close()
+
+
+def test_a_journal_whose_disk_is_full_takes_nothing_and_works_again_with_room(
+    tmp_path: Path, small_disk: SmallDisk
+) -> None:
+    with Manager(tmp_path / "manager", "manager.bootstrap=none", prefix=small_disk.prefix) as manager:
+        manager.add_instance("i", specs=[("tp0", 64)], blocks_per_file=1024)
+        kept = manager.write("i", [-1, -2])
+        open_session = manager.do("startWriteCache", instance_id="i", block_keys=[-3], write_timeout_seconds=300)
+        numbers = iter(range(1_000_000))
+        granted: list[int] = []
+
+        def start() -> str:
+            """The code of a start with 4,096 new keys, of which the first is noted if they are granted."""
+            first = next(numbers) * 4096
+            keys = list(range(first, first + 4096))
+            code = code_of(manager.call("startWriteCache", instance_id="i", block_keys=keys, write_timeout_seconds=300))
+            if code == "OK":
+                granted.append(first)
+            assert code in ("OK", "IO_ERROR", "SERVICE_NOT_READY"), code
+            return code
+
+        small_disk.fill()
+        until("a start is refused", lambda: start() == "IO_ERROR")
+        assert manager.locations("i", [-1, -2, -3]) == [*kept, []]
+        small_disk.make_room()
+        until("starts are granted", lambda: start() == "OK")
+        assert manager.locations("i", [-1, -2]) == kept
+        finish = {"write_session_id": open_session["write_session_id"], "success_blocks": {"offset": 1}}
+        manager.do("finishWriteCache", instance_id="i", **finish)
+        manager.do("removeCache", instance_id="i", block_keys=[-1])
+        manager.restart()
+        assert manager.locations("i", [-1, -2, -3]) == [[], kept[1], uris_of(open_session)[0]]
+        assert set(manager.states("i", granted)) == {"CLS_WRITING"}
+
+
 # ---------------------------------------------------------------------------------------------- quotas
 
+WRITERS = 64  # at once
 BATCH, BLOCK, ROOM = 16, KiB, 20  # keys of a start, bytes of a key, starts that there is room for
 LIMIT_BYTES = ROOM * BATCH * BLOCK + BLOCK // 2
 QUOTAS: dict[str, dict[str, Any]] = {
@@ -130,7 +206,7 @@ def test_a_rush_never_exceeds_a_quota(tmp_path: Path, kind: str) -> None:
             return [each for each in answers if code_of(each) == "OK"]
 
         for _ in range(3):
-            sessions = granted(start_at_once(manager, "i", [batch() for _ in range(32)]))
+            sessions = granted(start_at_once(manager, "i", [batch() for _ in range(WRITERS)]))
             assert 0 < len(sessions) <= ROOM
             while extra := granted(start_at_once(manager, "i", [batch()])):
                 sessions += extra

@@ -13,6 +13,7 @@ from typing import Any
 import lru_model
 import pytest
 from manager import Manager, code_of
+from manager_wire import WireClient
 from node import ROOT, run_cenote, until
 
 
@@ -54,6 +55,41 @@ def check_figures(manager: Manager) -> None:
         for each in metrics
     }
     assert tagged["cenote_manager_group_used_bytes", "default"]["int_value"] == str(3 * 1024)
+
+
+def test_a_call_that_is_refused_or_fails_stands_in_the_log_with_its_trace_id(tmp_path: Path) -> None:
+    with Manager(tmp_path, "debug.enabled=true") as manager:
+        manager.add_instance("i")
+        manager.do("injectFault", api_name="start_batch", fault_trigger_strategy="ONCE")
+        manager.do("injectFault", api_name="GetCacheLocationLen", fault_trigger_strategy="ONCE")
+        keys = {"instance_id": "i", "block_keys": [1]}
+        manager.do("getCacheLocation", trace_id="of-an-answer", **keys)
+        manager.call("getCacheLocationLen", trace_id="of-a-fault", **keys)
+        manager.call("getCacheLocation", trace_id="over-http", instance_id="none", block_keys=[1])
+        assert manager.send("getCacheLocation", {"traceId": "of-a-type", "block_keys": "x"}).status == 400
+        manager.call("reportEvent", trace_id="of-no-call\n\x1b[2J" + "x" * 1000)
+        wire = WireClient(manager.meta_rpc, manager.admin_rpc)
+        wire.call("GetCacheLocation", trace_id="over-grpc", instance_id="none", block_keys=[1])
+        wire.close()
+        manager.call("startWriteCache", trace_id="of-a-failure", **keys)
+
+        def entries() -> dict[str, dict[str, Any]]:
+            return {each["trace_id"]: each for each in manager.log_lines() if each.get("trace_id")}
+
+        until("the last one is there", lambda: "of-a-failure" in entries())
+        found = entries()
+        codes = {name: (each["call"], each["code"]) for name, each in found.items()}
+        long = next(name for name in codes if name.startswith("of-no-call"))
+        assert codes.pop(long) == ("ReportEvent", "UNSUPPORTED")
+        assert long.isprintable() and len(long) <= 140
+        assert codes == {
+            "of-a-failure": ("StartWriteCache", "IO_ERROR"),
+            "of-a-fault": ("GetCacheLocationLen", "INTERNAL_ERROR"),
+            "over-http": ("GetCacheLocation", "INSTANCE_NOT_EXIST"),
+            "of-a-type": ("GetCacheLocation", "INVALID_ARGUMENT"),
+            "over-grpc": ("GetCacheLocation", "INSTANCE_NOT_EXIST"),
+        }
+        assert "fault was injected" in found["of-a-failure"]["reason"]
 
 
 def test_lines_of_a_trace_that_find_no_room_are_counted(tmp_path: Path) -> None:

@@ -468,6 +468,22 @@ def test_a_writer_that_is_late_on_a_redis_server_is_read_by_nobody(tmp_path: Pat
         assert world.has(new) and manager.locations("i", [1]) == uris_of(fresh)
 
 
+def test_a_writer_that_is_late_after_a_restart_is_deleted_after_the_quarantine_too(
+    tmp_path: Path, redis: Redis
+) -> None:
+    """The manager dies before the first deletion; the ones after the quarantine follow from that of its successor."""
+    world = RedisWorld(tmp_path, redis, "manager.quarantine=2s", "debug.enabled=true")
+    with world.started() as manager:
+        late = world.start([1], seconds=1)
+        manager.do("injectFault", api_name="storage_removal", fault_type="FT_KILL", fault_trigger_strategy="ONCE")
+        until("it dies where it would delete", lambda: not manager.running)
+        manager.start()
+        until("the session is over", lambda: manager.states("i", [1]) == ["CLS_NOT_FOUND"])
+        (old,) = world.put(late, b"o")
+        until("the late bytes are deleted", lambda: not world.has(old))
+        assert manager.locations("i", [1]) == [[]]
+
+
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_a_redis_server_that_is_away_hurts_its_storage_alone(tmp_path: Path, redis: Redis, end: str) -> None:
     world = RedisWorld(tmp_path, redis)

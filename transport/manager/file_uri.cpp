@@ -68,9 +68,8 @@ void append_hash(std::string_view name, std::string& out) {
 }
 
 std::string scheme_of(storage_type type) {
-  if (const plugin_kind* const kind = find_plugin_kind(type)) return std::string(kind->scheme) + "://";
-  if (type == storage_type::threefs) return "3fs://";
-  return has_files(type) ? "file://" : "redis://";
+  const storage_kind* const kind = find_kind(type);
+  return std::string(kind != nullptr ? kind->scheme : "") + "://";
 }
 
 }  // namespace
@@ -105,38 +104,33 @@ void append_authority(std::string_view name, std::string& out) {
   }
 }
 
-uri_writer::address_form uri_writer::form_of(storage_type type) noexcept {
-  if (has_files(type)) return address_form::file;
-  return find_plugin_kind(type) != nullptr ? address_form::plugin : address_form::redis;
-}
-
 uri_writer::uri_writer(const uri_place& place)
     : form_(form_of(place.type)),
       prefix_(scheme_of(place.type)),
-      tail_((has_files(place.type) ? "&size=" : "?size=") + std::to_string(place.spec_bytes)),
+      tail_((form_ == storage_form::files ? "&size=" : "?size=") + std::to_string(place.spec_bytes)),
       spec_bytes_(place.spec_bytes),
       blocks_per_file_(std::max<std::uint32_t>(place.blocks_per_file, 1)) {
   append_authority(place.storage, prefix_);
-  if (form_ == address_form::file) prefix_ += place.root;
+  if (form_ == storage_form::files) prefix_ += place.root;
   prefix_ += '/';
   append_path_name(place.instance, instance_);
   instance_ += '/';
   prefix_ += instance_;
   spec_ = "/";
   append_path_name(place.spec, spec_);
-  if (form_ != address_form::file) spec_ += '/';
-  if (form_ == address_form::plugin) prefix_.append(spec_, 1);
+  if (form_ != storage_form::files) spec_ += '/';
+  if (form_ == storage_form::plugin) prefix_.append(spec_, 1);
 }
 
 std::size_t uri_writer::longest() const noexcept {
   constexpr std::size_t separators = 1 + block_field.size();
-  const std::size_t place = form_ == address_form::plugin ? 2 * extent_digits : spec_.size() + 2 * longest_digits;
+  const std::size_t place = form_ == storage_form::plugin ? 2 * extent_digits : spec_.size() + 2 * longest_digits;
   return prefix_.size() + extent_digits + place + separators + tail_.size();
 }
 
 char* uri_writer::write_place(std::uint64_t extent, std::uint32_t position, char* out) const noexcept {
   out = write_text(spec_, write_hex(extent, out));
-  if (form_ == address_form::redis) return write_number(position, out);
+  if (form_ == storage_form::values) return write_number(position, out);
   if (const std::uint32_t file = position / blocks_per_file_; file != 0) {
     *out++ = '.';
     out = write_number(file, out);
@@ -146,21 +140,21 @@ char* uri_writer::write_place(std::uint64_t extent, std::uint32_t position, char
 
 char* uri_writer::write(const block_address& block, char* out) const noexcept {
   out = write_text(prefix_, out);
-  if (form_ == address_form::plugin) {
+  if (form_ == storage_form::plugin) {
     if (block.key_high != 0) out = write_hex(block.key_high, out);
     out = write_hex(block.key_low, out);
     *out++ = '-';
     return write_text(tail_, write_hex(block.extent, out));
   }
   out = write_place(block.extent, block.position, out);
-  if (form_ == address_form::file) out = write_number(block.position % blocks_per_file_, write_text(block_field, out));
+  if (form_ == storage_form::files) out = write_number(block.position % blocks_per_file_, write_text(block_field, out));
   return write_text(tail_, out);
 }
 
 bool uri_writer::differ_in_digits(std::uint32_t first, std::uint32_t second) const noexcept {
-  if (form_ == address_form::plugin) return false;
+  if (form_ == storage_form::plugin) return false;
   if (has_number_of_file()) return first != 0 && second != 0 && width_of(first) == width_of(second);
-  if (form_ == address_form::redis) return width_of(first) == width_of(second);
+  if (form_ == storage_form::values) return width_of(first) == width_of(second);
   return first / blocks_per_file_ == second / blocks_per_file_ &&
          width_of(first % blocks_per_file_) == width_of(second % blocks_per_file_);
 }
@@ -170,7 +164,7 @@ void uri_writer::write_digits(std::uint32_t position, char* end) const noexcept 
   end -= tail_.size();
   if (has_number_of_file()) {
     end -= block_field.size() + 1;  // of a file with one block, whose number is 0
-  } else if (form_ == address_form::file) {
+  } else if (form_ == storage_form::files) {
     number %= blocks_per_file_;
   }
   do {

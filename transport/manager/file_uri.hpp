@@ -65,9 +65,7 @@ class uri_writer {
   explicit uri_writer(const uri_place& place);
 
   /// Whether addresses of that type are written here.
-  [[nodiscard]] static constexpr bool serves(storage_type type) noexcept {
-    return has_files(type) || type == storage_type::redis || find_plugin_kind(type) != nullptr;
-  }
+  [[nodiscard]] static constexpr bool serves(storage_type type) noexcept { return form_of(type) != storage_form::none; }
 
   /// Bytes of the longest address.
   [[nodiscard]] std::size_t longest() const noexcept;
@@ -88,15 +86,12 @@ class uri_writer {
   [[nodiscard]] std::string key(std::uint64_t extent, std::uint32_t position) const;
 
  private:
-  enum class address_form : std::uint8_t { file, redis, plugin };
-
-  [[nodiscard]] static address_form form_of(storage_type type) noexcept;
   char* write_place(std::uint64_t extent, std::uint32_t position, char* out) const noexcept;
   [[nodiscard]] bool has_number_of_file() const noexcept {
-    return form_ == address_form::file && blocks_per_file_ == 1;
+    return form_ == storage_form::files && blocks_per_file_ == 1;
   }
 
-  address_form form_;
+  storage_form form_;
   std::string prefix_;    // up to the instance, the slash behind it included; of a plug-in up to the spec
   std::string spec_;      // with slashes: "/spec", and "/spec/" for Redis
   std::string tail_;      // "&size=s" or "?size=s"

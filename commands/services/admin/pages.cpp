@@ -5,6 +5,7 @@
 
 #include "commands/table.hpp"
 #include "core/units.hpp"
+#include "transport/manager/storage_type.hpp"
 
 namespace cenote::admin {
 
@@ -18,28 +19,36 @@ std::string or_dash(std::string text) {
   return text.empty() ? "-" : std::move(text);
 }
 
-/// The type that was given, or the one of the part that has the place.
+/// The part that is given, and its kind; null: none.
+struct given_part {
+  const google::protobuf::Message* fields = nullptr;
+  const manager::storage_kind* kind = nullptr;
+};
+
+given_part part_of(const wire::admin::StorageConfig& storage) {
+  const auto* const parts = wire::admin::StorageConfig::descriptor()->FindOneofByName("storage_spec");
+  const auto* const field = storage.GetReflection()->GetOneofFieldDescriptor(storage, parts);
+  if (field == nullptr) return {};
+  return {&storage.GetReflection()->GetMessage(storage, field), manager::find_kind_of_part(field->name())};
+}
+
+/// The type of the part that has the place, or the one that was given.
 std::string type_text(const wire::admin::StorageConfig& storage) {
-  using config = wire::admin::StorageConfig;
-  switch (storage.storage_spec_case()) {
-    case config::kNfs: return "nfs";
-    case config::kThreefs: return "threefs";
-    case config::kRedis: return "redis";
-    case config::kCenote: return "cenote";
-    case config::kMooncake: return "mooncake";
-    case config::kDummy: return "dummy";
-    case config::kEventReport: return "event_report";
-    default: return wire::StorageType_Name(storage.storage_type());
-  }
+  const auto [fields, kind] = part_of(storage);
+  return kind != nullptr && !kind->label.empty() ? std::string(kind->label)
+                                                 : wire::StorageType_Name(storage.storage_type());
 }
 
 std::string place_text(const wire::admin::StorageConfig& storage) {
-  if (storage.has_nfs()) return storage.nfs().root_path();
-  if (storage.has_threefs()) return storage.threefs().mountpoint() + "/" + storage.threefs().root_dir();
-  if (storage.has_redis()) return storage.redis().url();
-  if (storage.has_cenote()) return storage.cenote().cluster_id();
-  if (storage.has_dummy()) return storage.dummy().root_path();
-  return "-";
+  const auto [fields, kind] = part_of(storage);
+  if (kind == nullptr || kind->place.front().empty()) return "-";
+  std::string text;
+  for (const std::string_view name : kind->place) {
+    if (name.empty()) break;
+    if (name != kind->place.front()) text += '/';
+    text += fields->GetReflection()->GetString(*fields, fields->GetDescriptor()->FindFieldByName(std::string(name)));
+  }
+  return text;
 }
 
 std::string policy_text(const wire::admin::CacheReclaimStrategy& reclaim) {

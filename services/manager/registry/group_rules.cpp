@@ -54,34 +54,15 @@ void take_quota(const proto::admin::InstanceGroup& group, group_terms& terms, fi
 }
 
 void take_preference(const proto::admin::CacheConfig& config, group_terms& terms, field_faults& faults) {
-  const auto prefer = [&](preference_rule rule, storage_type type) {
-    terms.preference = rule;
-    terms.preferred_type = type;
-  };
-  switch (config.data_storage_strategy()) {
-    case proto::admin::CPS_UNSPECIFIED: return;
-    case proto::admin::CPS_ALWAYS_3FS: return prefer(preference_rule::always, storage_type::threefs);
-    case proto::admin::CPS_PREFER_3FS: return prefer(preference_rule::first, storage_type::threefs);
-    case proto::admin::CPS_ALWAYS_MOONCAKE: return prefer(preference_rule::always, storage_type::mooncake);
-    case proto::admin::CPS_PREFER_MOONCAKE: return prefer(preference_rule::first, storage_type::mooncake);
-    case proto::admin::CPS_ALWAYS_TAIR_MEMPOOL: return prefer(preference_rule::always, storage_type::tair_mempool);
-    case proto::admin::CPS_PREFER_TAIR_MEMPOOL: return prefer(preference_rule::first, storage_type::tair_mempool);
-    case proto::admin::CPS_ALWAYS_VCNS_3FS: return prefer(preference_rule::always, storage_type::vcns_threefs);
-    case proto::admin::CPS_PREFER_VCNS_3FS: return prefer(preference_rule::first, storage_type::vcns_threefs);
-    case proto::admin::CPS_ALWAYS_TAIR_MEMPOOL_SSD:
-      return prefer(preference_rule::always, storage_type::tair_mempool_ssd);
-    case proto::admin::CPS_PREFER_TAIR_MEMPOOL_SSD:
-      return prefer(preference_rule::first, storage_type::tair_mempool_ssd);
-    case proto::admin::CPS_ALWAYS_CENOTE: return prefer(preference_rule::always, storage_type::cenote);
-    case proto::admin::CPS_PREFER_CENOTE: return prefer(preference_rule::first, storage_type::cenote);
-    case proto::admin::CPS_ALWAYS_REDIS: return prefer(preference_rule::always, storage_type::redis);
-    case proto::admin::CPS_PREFER_REDIS: return prefer(preference_rule::first, storage_type::redis);
-    case proto::admin::CPS_ALWAYS_NFS: return prefer(preference_rule::always, storage_type::nfs);
-    case proto::admin::CPS_PREFER_NFS: return prefer(preference_rule::first, storage_type::nfs);
-    default: break;
+  const int choice = config.data_storage_strategy();
+  if (choice == proto::admin::CPS_UNSPECIFIED) return;
+  for (const storage_kind& kind : storage_kinds) {
+    if (kind.always_choice == 0 || (choice != kind.always_choice && choice != kind.always_choice + 1)) continue;
+    terms.preference = choice == kind.always_choice ? preference_rule::always : preference_rule::first;
+    terms.preferred_type = kind.type;
+    return;
   }
-  faults.add("cache_config.data_storage_strategy",
-             "the number " + std::to_string(config.data_storage_strategy()) + " is unknown");
+  faults.add("cache_config.data_storage_strategy", "the number " + std::to_string(choice) + " is unknown");
 }
 
 void take_levels(const proto::admin::CacheReclaimStrategy& strategy, group_terms& terms, field_faults& faults) {

@@ -53,98 +53,92 @@ void take_root(std::string_view field, const std::string& path, storage_terms& t
   }
 }
 
-void take_blocks_per_file(std::int32_t count, storage_terms& terms) {
+const google::protobuf::FieldDescriptor* field_of(const google::protobuf::Message& part, std::string_view name) {
+  return part.GetDescriptor()->FindFieldByName(std::string(name));
+}
+
+std::string text_of(const google::protobuf::Message& part, std::string_view name) {
+  return part.GetReflection()->GetString(part, field_of(part, name));
+}
+
+std::string name_in(const storage_kind& kind, std::string_view field) {
+  return std::string(kind.part).append(".").append(field);
+}
+
+void take_files(const storage_kind& kind, const google::protobuf::Message& part, storage_terms& terms,
+                field_faults& faults) {
+  const auto& [first, second] = kind.place;
+  const std::string begin = text_of(part, first);
+  if (second.empty()) {
+    take_root(name_in(kind, first), begin, terms, faults);
+  } else if (const auto fault = path_fault(begin); !fault.empty()) {
+    faults.add(name_in(kind, first), fault);
+  } else {
+    take_root(name_in(kind, second), begin + "/" + text_of(part, second), terms, faults);
+  }
+  const std::int32_t count = part.GetReflection()->GetInt32(part, field_of(part, "key_count_per_file"));
   terms.blocks_per_file =
-      std::clamp<std::uint32_t>(count > 1 ? static_cast<std::uint32_t>(count) : 1U, 1U, most_blocks_per_file);
+      std::clamp<std::uint32_t>(static_cast<std::uint32_t>(std::max(count, 1)), 1U, most_blocks_per_file);
 }
 
-void take_redis(const proto::admin::RedisStorageSpec& spec, storage_terms& terms, field_faults& faults) {
-  if (const auto url = redis::parse_server_url(spec.url()); !url) {
-    faults.add("redis.url", url.error().message());
+void take_server(const storage_kind& kind, const google::protobuf::Message& part, storage_terms& terms,
+                 field_faults& faults) {
+  terms.server_url = text_of(part, "url");
+  terms.server_auth_file = text_of(part, "auth_file");
+  if (const auto url = redis::parse_server_url(terms.server_url); !url) {
+    faults.add(name_in(kind, "url"), url.error().message());
   } else if (url->servers.size() != 1) {
-    faults.add("redis.url", "has several servers; a storage is one");
+    faults.add(name_in(kind, "url"), "has several servers; a storage is one");
   }
-  if (!spec.auth_file().empty() && !spec.auth_file().starts_with('/')) {
-    faults.add("redis.auth_file", "must be an absolute path");
+  if (!terms.server_auth_file.empty() && !terms.server_auth_file.starts_with('/')) {
+    faults.add(name_in(kind, "auth_file"), "must be an absolute path");
   }
-  terms.redis_url = spec.url();
-  terms.redis_auth_file = spec.auth_file();
 }
 
-template <class Spec>
-void take_plugin(std::string_view field, const Spec& spec, storage_terms& terms, field_faults& faults) {
-  write_json(spec, terms.plugin_spec);
-  if (terms.plugin_spec.size() > longest_plugin_spec) faults.add(field, "is longer than 4096 bytes");
-}
-
-void take_spec(const StorageConfig& config, storage_terms& terms, field_faults& faults) {
-  switch (config.storage_spec_case()) {
-    case StorageConfig::kNfs:
-      take_root("nfs.root_path", config.nfs().root_path(), terms, faults);
-      take_blocks_per_file(config.nfs().key_count_per_file(), terms);
+void take_part(const StorageConfig& config, storage_terms& terms, field_faults& faults) {
+  const google::protobuf::Message* const part = part_of(config);
+  const storage_kind* const kind = part != nullptr ? find_kind(terms.type) : nullptr;
+  switch (kind != nullptr ? kind->form : storage_form::none) {
+    case storage_form::files: return take_files(*kind, *part, terms, faults);
+    case storage_form::values: return take_server(*kind, *part, terms, faults);
+    case storage_form::plugin:
+      write_json(*part, terms.plugin_spec);
+      if (terms.plugin_spec.size() > longest_plugin_spec) faults.add(kind->part, "is longer than 4096 bytes");
       return;
-    case StorageConfig::kThreefs: {
-      const auto& spec = config.threefs();
-      if (const auto fault = path_fault(spec.mountpoint()); !fault.empty()) {
-        faults.add("threefs.mountpoint", fault);
-      } else {
-        take_root("threefs.root_dir", spec.mountpoint() + "/" + spec.root_dir(), terms, faults);
-      }
-      take_blocks_per_file(spec.key_count_per_file(), terms);
-      return;
-    }
-    case StorageConfig::kRedis: take_redis(config.redis(), terms, faults); return;
-    case StorageConfig::kMooncake: take_plugin("mooncake", config.mooncake(), terms, faults); return;
-    case StorageConfig::kTairMemPool: take_plugin("tair_mem_pool", config.tair_mem_pool(), terms, faults); return;
-    case StorageConfig::kVcnsthreefs: take_plugin("vcnsthreefs", config.vcnsthreefs(), terms, faults); return;
-    case StorageConfig::kDummy: take_plugin("dummy", config.dummy(), terms, faults); return;
-    default: faults.add("storage_spec", "none is given: nfs, threefs, redis, or that of a plug-in is needed");
+    case storage_form::none:
+      faults.add("storage_spec", "none is given: nfs, threefs, redis, or that of a plug-in is needed");
   }
 }
 
-std::optional<storage_type> type_of_spec(const StorageConfig& config) noexcept {
-  switch (config.storage_spec_case()) {
-    case StorageConfig::kThreefs: return storage_type::threefs;
-    case StorageConfig::kMooncake: return storage_type::mooncake;
-    case StorageConfig::kTairMemPool: return storage_type::tair_mempool;
-    case StorageConfig::kNfs: return storage_type::nfs;
-    case StorageConfig::kVcnsthreefs: return storage_type::vcns_threefs;
-    case StorageConfig::kDummy: return storage_type::dummy;
-    case StorageConfig::kEventReport: return storage_type::event_report_l2;
-    case StorageConfig::kRedis: return storage_type::redis;
-    case StorageConfig::kCenote: return storage_type::cenote;
-    case StorageConfig::kLocal:
-    case StorageConfig::STORAGE_SPEC_NOT_SET: return std::nullopt;
-  }
-  return std::nullopt;
+const google::protobuf::FieldDescriptor* part_field_of(const StorageConfig& config) {
+  const auto* const parts = StorageConfig::descriptor()->FindOneofByName("storage_spec");
+  return config.GetReflection()->GetOneofFieldDescriptor(config, parts);
 }
 
-// Types of one part: a part and a number may differ there.
-storage_type family_of(storage_type type) noexcept {
-  if (type == storage_type::tair_mempool_ssd) return storage_type::tair_mempool;
-  if (type == storage_type::event_report_l1p5) return storage_type::event_report_l2;
-  return type;
+// The type that a part alone means.
+const storage_kind* kind_of_part(const StorageConfig& config) {
+  const auto* const field = part_field_of(config);
+  return field != nullptr ? find_kind_of_part(field->name()) : nullptr;
 }
 
 rpc_outcome<> check_support(const StorageConfig& config, const plugin_types& plugins) {
-  if (config.storage_spec_case() == StorageConfig::kLocal) {
+  if (config.has_local()) {
     return refuse(answer_code::unsupported, "storage: local storages are not built; use nfs");
   }
-  const std::string name(name_of(type_of(config)));
-  if (const plugin_kind* const kind = find_plugin_kind(type_of(config));
-      kind != nullptr && !plugins.contains(kind->type)) {
-    return refuse(answer_code::unsupported, "storage_type: " + name +
-                                                " needs a plug-in that is not there: manager.plugins = [\"" +
-                                                std::string(kind->name) + "=PROGRAM\"]");
+  const storage_kind& kind = *find_kind(type_of(config));
+  const std::string field = "storage_type: " + std::string(kind.wire_name);
+  if (kind.form == storage_form::plugin && !plugins.contains(kind.type)) {
+    return refuse(answer_code::unsupported, field + " needs a plug-in that is not there: manager.plugins = [\"" +
+                                                std::string(kind.client_name) + "=PROGRAM\"]");
   }
-  switch (type_of(config)) {
-    case storage_type::event_report_l1p5:
-    case storage_type::event_report_l2:
-      return refuse(answer_code::unsupported, "storage_type: " + name + ": reports of hosts are not built");
-    case storage_type::cenote:
-      return refuse(answer_code::unsupported, "storage_type: " + name + ": storages of nodes are not built");
-    default: return {};
-  }
+  if (!kind.lack.empty()) return refuse(answer_code::unsupported, field + ": " + std::string(kind.lack));
+  return {};
+}
+
+// A part and a number may differ where two types have one part.
+bool has_part(storage_type type, const storage_kind& other) noexcept {
+  const storage_kind* const kind = find_kind(type);
+  return kind != nullptr && kind->part == other.part;
 }
 
 void check_type(const StorageConfig& config, field_faults& faults) {
@@ -152,24 +146,31 @@ void check_type(const StorageConfig& config, field_faults& faults) {
   const auto named = storage_type_of(config.storage_type());
   if (!named) {
     faults.add("storage_type", "the number " + std::to_string(config.storage_type()) + " is unknown");
-  } else if (const auto given = type_of_spec(config); given && family_of(*named) != family_of(*given)) {
+  } else if (const auto* const given = kind_of_part(config); given != nullptr && !has_part(*named, *given)) {
     faults.add("storage_type",
-               "is " + std::string(name_of(*named)) + ", but the storage is given as " + std::string(name_of(*given)));
+               "is " + std::string(name_of(*named)) + ", but the storage is given as " + std::string(given->wire_name));
   }
 }
 
 }  // namespace
 
+const google::protobuf::Message* part_of(const StorageConfig& config) {
+  const auto* const field = part_field_of(config);
+  if (field == nullptr || find_kind_of_part(field->name()) == nullptr) return nullptr;
+  return &config.GetReflection()->GetMessage(config, field);
+}
+
 storage_type type_of(const StorageConfig& config) noexcept {
   const auto named = storage_type_of(config.storage_type()).value_or(storage_type::unspecified);
-  const auto given = type_of_spec(config);
-  if (!given) return named;
-  return family_of(named) == family_of(*given) ? named : *given;
+  const storage_kind* const given = kind_of_part(config);
+  return given == nullptr || has_part(named, *given) ? named : given->type;
 }
 
 plugin_types all_plugin_types() {
   plugin_types types;
-  for (const plugin_kind& each : plugin_kinds) types.insert(each.type);
+  for (const storage_kind& each : storage_kinds) {
+    if (each.form == storage_form::plugin) types.insert(each.type);
+  }
   return types;
 }
 
@@ -182,10 +183,10 @@ rpc_outcome<storage_terms> make_storage_terms(const StorageConfig& config, const
     faults.add("global_unique_name", "must not be \".\" or \"..\", nor have a slash");
   }
   check_type(config, faults);
-  take_spec(config, terms, faults);
+  take_part(config, terms, faults);
   faults.check_count("capacity", config.capacity());
   terms.capacity = static_cast<std::uint64_t>(std::max<std::int64_t>(config.capacity(), 0));
-  terms.read_weight = default_read_weight(terms.type);
+  terms.read_weight = find_kind(terms.type)->read_weight;
   if (config.has_read_weight()) {
     if (config.read_weight() < 0 || config.read_weight() > most_read_weight) {
       faults.add("read_weight", "must be 0 to 1000000");

@@ -24,4 +24,7 @@ using plugin_types = std::set<storage_type>;
 /// unknown.
 [[nodiscard]] storage_type type_of(const proto::admin::StorageConfig& config) noexcept;
 
+/// The part of a message that has the fields of its type; null: there is none, or no type has it.
+[[nodiscard]] const google::protobuf::Message* part_of(const proto::admin::StorageConfig& config);
+
 }  // namespace cenote::manager

@@ -18,11 +18,11 @@ std::optional<std::size_t> instance_terms::find_spec(std::string_view name) cons
 
 bool same_addresses(const storage_terms& first, const storage_terms& second) noexcept {
   return first.type == second.type && first.root == second.root && first.blocks_per_file == second.blocks_per_file &&
-         first.redis_url == second.redis_url && first.plugin_spec == second.plugin_spec;
+         first.server_url == second.server_url && first.plugin_spec == second.plugin_spec;
 }
 
 bool same_access(const storage_terms& first, const storage_terms& second) noexcept {
-  return same_addresses(first, second) && first.redis_auth_file == second.redis_auth_file;
+  return same_addresses(first, second) && first.server_auth_file == second.server_auth_file;
 }
 
 const type_quota* group_terms::find_quota(storage_type type) const noexcept {

@@ -66,9 +66,9 @@ struct storage_terms {
   std::uint64_t capacity = 0;         ///< bytes; 0: no bound
   std::uint32_t read_weight = 1;      ///< 0: never read
   bool is_enabled = true;
-  std::string redis_url = {};
-  std::string redis_auth_file = {};  ///< "": no password
-  std::string plugin_spec = {};      ///< for a plug-in: its part of the message, as JSON
+  std::string server_url = {};
+  std::string server_auth_file = {};  ///< "": no password
+  std::string plugin_spec = {};       ///< for a plug-in: its part of the message, as JSON
 };
 
 /// Whether two storages have the blocks of an extent in the same places.

@@ -256,11 +256,11 @@ answer_writer admin_calls::get_meta_cluster() {
   return response_answer(std::move(response));
 }
 
-std::expected<void, body_fault> admin_calls::call(enum rpc name, answer_form form, std::string_view body,
-                                                  const call_rights& rights, answer_receiver receive) {
+std::expected<void, body_fault> admin_calls::call(enum rpc name, const call_body& body, const call_rights& rights,
+                                                  answer_receiver receive) {
   // A change of the registry that its request alone decides.
   const auto change = [&]<class Request>(std::type_identity<Request> /*request*/, auto decide) {
-    return with_shared_request<Request>(form, body, [&](const std::shared_ptr<const Request>& request) {
+    return with_shared_request<Request>(body, [&](const std::shared_ptr<const Request>& request) {
       edit([request, decide](const change_basis& basis) { return decide(basis, *request); }, std::move(receive));
     });
   };
@@ -334,18 +334,18 @@ std::expected<void, body_fault> admin_calls::call(enum rpc name, answer_form for
                     });
     case rpc::add_account:
       return with_shared_request<admin::AddAccountRequest>(
-          form, body, [&](const auto& request) { add_account(request, std::move(receive)); });
+          body, [&](const auto& request) { add_account(request, std::move(receive)); });
     case rpc::load_config_snapshot:
       return with_shared_request<admin::LoadConfigSnapshotRequest>(
-          form, body, [&](const auto& request) { load_snapshot(*request, std::move(receive)); });
-    default: return call_reading(name, form, body, rights, receive);
+          body, [&](const auto& request) { load_snapshot(*request, std::move(receive)); });
+    default: return call_reading(name, body, rights, receive);
   }
 }
 
-std::expected<void, body_fault> admin_calls::call_reading(enum rpc name, answer_form form, std::string_view body,
+std::expected<void, body_fault> admin_calls::call_reading(enum rpc name, const call_body& body,
                                                           const call_rights& rights, const answer_receiver& receive) {
   const auto answer = [&]<class Request>(std::type_identity<Request> /*request*/, auto make) {
-    return with_shared_request<Request>(form, body, [&](const auto& request) { receive(make(*request)); });
+    return with_shared_request<Request>(body, [&](const auto& request) { receive(make(*request)); });
   };
   switch (name) {
     case rpc::list_storage:
@@ -382,11 +382,14 @@ std::expected<void, body_fault> admin_calls::call_reading(enum rpc name, answer_
                     [&](const auto&) { return get_cluster(); });
     case rpc::update_logger:
       return with_shared_request<admin::UpdateLoggerRequest>(
-          form, body, [&](const auto& request) { update_logger(*request, receive); });
+          body, [&](const auto& request) { update_logger(*request, receive); });
     case rpc::get_leader_elector_config:
       return answer(std::type_identity<admin::GetLeaderElectorConfigRequest>{},
                     [&](const auto&) { return response_answer(admin::GetLeaderElectorConfigResponse{}); });
-    default: receive(unsupported(row_of(name).name, "one manager leads alone, and moves no blocks")); return {};
+    default:
+      find_trace_id(body);
+      receive(unsupported(row_of(name).name, "one manager leads alone, and moves no blocks"));
+      return {};
   }
 }
 

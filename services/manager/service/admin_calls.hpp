@@ -35,8 +35,8 @@ class admin_calls {
       : writer_(writer), views_(writer.views()), access_(access), counts_(counts), trace_(trace), identity_(identity) {}
 
   /// Errors: the body was not understood; then nothing is answered.
-  [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
-                                                     const call_rights& rights, answer_receiver receive);
+  [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, const call_body& body, const call_rights& rights,
+                                                     answer_receiver receive);
   /// The manager has recovered and takes requests, from accounts where they are needed.
   [[nodiscard]] bool is_healthy() {
     const served_view& view = *views_.view();
@@ -46,7 +46,7 @@ class admin_calls {
   void append_status(std::string& out);
 
  private:
-  [[nodiscard]] std::expected<void, body_fault> call_reading(enum rpc name, answer_form form, std::string_view body,
+  [[nodiscard]] std::expected<void, body_fault> call_reading(enum rpc name, const call_body& body,
                                                              const call_rights& rights, const answer_receiver& receive);
   /// For one page, while `usage` is there.
   [[nodiscard]] page_sources sources(const usage_report& usage);

@@ -4,6 +4,7 @@
 
 #include "core/random_number.hpp"
 #include "services/manager/store/number_text.hpp"
+#include "transport/manager/proto/admin.pb.h"
 
 namespace cenote::manager {
 
@@ -26,16 +27,20 @@ void append_refusal(const rpc_refusal& reason, answer_form form, std::string& ou
   append_end(form, out);
 }
 
-std::expected<void, body_fault> read_request(answer_form form, std::string_view body,
-                                             google::protobuf::Message& request) {
-  if (form == answer_form::wire) {
-    if (request.ParseFromArray(body.data(), static_cast<int>(body.size()))) return {};
+void find_trace_id(const call_body& body) {
+  ::kv_cache_manager::proto::admin::CheckHealthRequest request;
+  if (read_request(body, request)) take_trace_id(body, request);
+}
+
+std::expected<void, body_fault> read_request(const call_body& body, google::protobuf::Message& request) {
+  if (body.form == answer_form::wire) {
+    if (request.ParseFromArray(body.text.data(), static_cast<int>(body.text.size()))) return {};
     return std::unexpected(
         body_fault{.fault = json_fault::no_object,
                    .cause = {.code = answer_code::invalid_argument,
                              .message = "the request is no " + std::string(request.GetDescriptor()->name())}});
   }
-  if (auto read = read_json(body, request); !read) {
+  if (auto read = read_json(body.text, request); !read) {
     return std::unexpected(body_fault{.fault = read.error().fault, .cause = std::move(read.error().cause)});
   }
   return {};

@@ -24,7 +24,9 @@ class answer_writer {
   using append_function = std::function<void(answer_form form, std::string& out)>;
 
   answer_writer() = default;
-  answer_writer(answer_code code, append_function append) : code_(code), append_(std::move(append)) {}
+  /// `reason`: the text of a refusal, for the log.
+  answer_writer(answer_code code, append_function append, std::string reason = {})
+      : code_(code), append_(std::move(append)), reason_(std::move(reason)) {}
   /// An answer that is OK.
   template <std::invocable<answer_form, std::string&> Append>
     requires(!std::same_as<std::remove_cvref_t<Append>, answer_writer>)
@@ -32,11 +34,13 @@ class answer_writer {
 
   [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(append_); }
   [[nodiscard]] answer_code code() const noexcept { return code_; }
+  [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
   void operator()(answer_form form, std::string& out) const { append_(form, out); }
 
  private:
   answer_code code_ = answer_code::ok;
   append_function append_;
+  std::string reason_;
 };
 /// Gets an answer, here or later on the writer's thread.
 using answer_receiver = std::function<void(answer_writer)>;
@@ -69,11 +73,14 @@ void set_header(Response& response, answer_code code, const std::string& message
 template <class Response>
 [[nodiscard]] answer_writer refusal_answer(rpc_refusal reason) {
   const answer_code code = reason.code;
-  return {code, [reason = std::move(reason)](answer_form form, std::string& out) {
+  std::string text = reason.message;
+  return {code,
+          [reason = std::move(reason)](answer_form form, std::string& out) {
             Response response;
             set_header(response, reason.code, reason.message);
             append_message(response, form, out);
-          }};
+          },
+          std::move(text)};
 }
 
 /// An answer whose fields are set; its header becomes OK.
@@ -84,23 +91,42 @@ template <class Response>
   return [shared = std::move(shared)](answer_form form, std::string& out) { append_message(*shared, form, out); };
 }
 
+/// The bytes of a request.
+struct call_body {
+  answer_form form = answer_form::json;
+  std::string_view text{};
+  std::string* trace_id = nullptr;  ///< gets the client's name for the request once it is read; null: not wanted
+};
+
 /// Reads a request. Errors: invalid_argument in all cases.
-[[nodiscard]] std::expected<void, body_fault> read_request(answer_form form, std::string_view body,
-                                                           google::protobuf::Message& request);
+[[nodiscard]] std::expected<void, body_fault> read_request(const call_body& body, google::protobuf::Message& request);
+
+/// Gives the name that a client has for its request to the call's log.
+template <class Request>
+void take_trace_id(const call_body& body, const Request& request) {
+  if constexpr (requires { request.trace_id(); }) {
+    if (body.trace_id != nullptr) *body.trace_id = request.trace_id();
+  }
+}
+
+/// The same where the request is not read as what it is: all have the name in one place.
+void find_trace_id(const call_body& body);
 
 /// Calls `use` with a request, or gives its fault.
 template <class Request, class Use>
-[[nodiscard]] std::expected<void, body_fault> with_request(answer_form form, std::string_view body, Use&& use) {
+[[nodiscard]] std::expected<void, body_fault> with_request(const call_body& body, Use&& use) {
   Request request;
-  if (auto read = read_request(form, body, request); !read) return read;
+  if (auto read = read_request(body, request); !read) return read;
+  take_trace_id(body, request);
   use(std::move(request));
   return {};
 }
 /// The same with one that may outlive the call.
 template <class Request, class Use>
-[[nodiscard]] std::expected<void, body_fault> with_shared_request(answer_form form, std::string_view body, Use&& use) {
+[[nodiscard]] std::expected<void, body_fault> with_shared_request(const call_body& body, Use&& use) {
   auto request = std::make_shared<Request>();
-  if (auto read = read_request(form, body, *request); !read) return read;
+  if (auto read = read_request(body, *request); !read) return read;
+  take_trace_id(body, *request);
   use(std::shared_ptr<const Request>(std::move(request)));
   return {};
 }

@@ -6,6 +6,7 @@
 
 #include "services/manager/service/admin_calls.hpp"
 #include "services/manager/service/call_counts.hpp"
+#include "services/manager/service/call_log.hpp"
 #include "services/manager/service/call_trace.hpp"
 #include "services/manager/service/debug_calls.hpp"
 #include "services/manager/service/meta_calls.hpp"
@@ -23,6 +24,7 @@ struct face_parts {
   manager_writer& writer;
   access_desk& access;
   call_counts& counts;
+  call_log& log;
   call_trace* trace = nullptr;  ///< null: calls are not written down
   const call_settings& settings;
   fault_table* faults = nullptr;  ///< null: none can be injected
@@ -51,6 +53,9 @@ class call_desk {
   void append_status(std::string& out) { admin_.append_status(out); }
 
  private:
+  [[nodiscard]] std::expected<void, body_fault> pass(const rpc_row& row, const call_body& body,
+                                                     const call_access& access, answer_receiver receive);
+
   const face_parts& parts_;
   view_reader views_;
   meta_calls meta_;

@@ -36,7 +36,7 @@ result<> inject(fault_table& faults, const debug::InjectFaultRequest& request) {
 
 }  // namespace
 
-std::expected<void, body_fault> debug_calls::call(enum rpc name, answer_form form, std::string_view body,
+std::expected<void, body_fault> debug_calls::call(enum rpc name, const call_body& body,
                                                   const answer_receiver& receive) {
   if (faults_ == nullptr) {
     receive(refusal_answer<debug::CommonResponse>(
@@ -46,13 +46,13 @@ std::expected<void, body_fault> debug_calls::call(enum rpc name, answer_form for
   }
   if (name == rpc::inject_fault) {
     return with_request<debug::InjectFaultRequest>(
-        form, body, [&](const auto& request) { receive(answer_debug(inject(*faults_, request))); });
+        body, [&](const auto& request) { receive(answer_debug(inject(*faults_, request))); });
   }
   if (name == rpc::remove_fault) {
     return with_request<debug::RemoveFaultRequest>(
-        form, body, [&](const auto& request) { receive(answer_debug(faults_->remove(request.api_name()))); });
+        body, [&](const auto& request) { receive(answer_debug(faults_->remove(request.api_name()))); });
   }
-  return with_request<debug::ClearFaultsRequest>(form, body, [&](const auto&) {
+  return with_request<debug::ClearFaultsRequest>(body, [&](const auto&) {
     faults_->clear();
     receive(answer_debug({}));
   });
@@ -63,8 +63,8 @@ std::optional<answer_writer> debug_calls::failure_of(const rpc_row& row) {
   const auto passed = faults_->pass(row.name);
   if (passed) return std::nullopt;
   const rpc_refusal reason{.code = answer_code::internal_error, .message = passed.error().message()};
-  return answer_writer(reason.code,
-                       [reason](answer_form form, std::string& out) { append_refusal(reason, form, out); });
+  return answer_writer(
+      reason.code, [reason](answer_form form, std::string& out) { append_refusal(reason, form, out); }, reason.message);
 }
 
 }  // namespace cenote::manager

@@ -18,7 +18,7 @@ class debug_calls {
   explicit debug_calls(fault_table* faults) noexcept : faults_(faults) {}
 
   /// Errors: the body was not understood; then nothing is answered.
-  [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
+  [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, const call_body& body,
                                                      const answer_receiver& receive);
   /// The answer of a call that has to fail; nothing: it is answered as ever.
   [[nodiscard]] std::optional<answer_writer> failure_of(const rpc_row& row);

@@ -35,6 +35,9 @@ class faulty_storage final : public storage_backend {
       return std::unexpected(failed.error());
     return has_more;
   }
+  [[nodiscard]] std::vector<result<bool>> exist_together(std::span<const removal_item> items) override {
+    return storage_->exist_together(items);
+  }
   [[nodiscard]] result<storage_room> probe() override { return storage_->probe(); }
   void cancel() noexcept override { storage_->cancel(); }
 

@@ -31,8 +31,7 @@ std::map<storage_type, std::string> plugins_of(const config::manager_section& se
   std::map<storage_type, std::string> commands;
   for (const std::string& each : settings.plugins) {
     const auto [name, program] = config::split_plugin(each);
-    const auto kind = std::ranges::find(plugin_kinds, name, &plugin_kind::name);
-    if (kind != plugin_kinds.end()) commands.emplace(kind->type, program);
+    if (const storage_kind* const kind = find_kind_of_plugin(name)) commands.emplace(kind->type, program);
   }
   return commands;
 }
@@ -159,6 +158,7 @@ result<std::unique_ptr<manager_process>> manager_process::start(const config::no
   process->parts_.emplace(face_parts{.writer = *process->writer_,
                                      .access = *process->access_,
                                      .counts = process->counts_,
+                                     .log = process->log_,
                                      .trace = process->trace_.get(),
                                      .settings = process->settings_,
                                      .faults = process->faults_.get()});

@@ -40,6 +40,7 @@ class manager_process {
 
   call_settings settings_;
   call_counts counts_;
+  call_log log_;
   std::unique_ptr<call_trace> trace_;
   std::unique_ptr<access_desk> access_;
   std::shared_ptr<fault_table> faults_;

@@ -4,9 +4,7 @@
 
 #include "config/logging.hpp"
 #include "services/manager/service/faulty_storage.hpp"
-#include "services/manager/storages/file_storage.hpp"
-#include "services/manager/storages/plugin_process.hpp"
-#include "services/manager/storages/redis_storage.hpp"
+#include "services/manager/service/storage_opening.hpp"
 #include "services/manager/writes/departures.hpp"
 #include "services/manager/writes/finish_write.hpp"
 #include "services/manager/writes/served_blocks.hpp"
@@ -24,34 +22,11 @@ constexpr auto usage_pause = 1000ms;  ///< between two reports of what is used
 constexpr auto probe_pause = 5ms;     ///< between two looks at storages whose first probe is waited for
 constexpr std::chrono::milliseconds most_probe_wait = 1000ms;  ///< a storage that hangs delays no longer than that
 
-result<std::unique_ptr<storage_backend>> make_plugin(const storage_terms& storage, const plugin_kind& kind,
-                                                     const writer_options& options,
-                                                     std::shared_ptr<plugin_counters> counters) {
-  const auto command = options.plugins.find(kind.type);
-  if (command == options.plugins.end()) {
-    return fail(error_code::invalid_config, "manager.plugins has no " + std::string(kind.name) + "=PROGRAM");
-  }
-  auto program = plugin_program::make(command->second, storage.name);
-  if (!program) return std::unexpected(program.error());
-  return std::make_unique<plugin_storage>(
-      plugin_subject{.name = storage.name, .type = kind.name, .spec = storage.plugin_spec}, std::move(*program),
-      plugin_options{.timeout = options.storages.probe_timeout, .counters = std::move(counters)});
-}
-
-result<std::unique_ptr<storage_backend>> open_backend(const storage_terms& storage, const writer_options& options,
-                                                      std::shared_ptr<plugin_counters> counters) {
-  if (has_files(storage.type)) {
-    return std::make_unique<file_storage>(storage.root.empty() ? "/" : storage.root, ".cenote-probe-" + options.name);
-  }
-  if (const plugin_kind* const kind = find_plugin_kind(storage.type)) {
-    return make_plugin(storage, *kind, options, std::move(counters));
-  }
-  return redis_storage::make(storage.redis_url, storage.redis_auth_file, options.storages.probe_timeout);
-}
-
 std::unique_ptr<storage_backend> backend_of(const storage_terms& storage, const writer_options& options,
                                             std::shared_ptr<plugin_counters> counters) {
-  auto made = open_backend(storage, options, std::move(counters));
+  auto made = open_storage(
+      storage, {.name = options.name, .plugins = options.plugins, .timeout = options.storages.probe_timeout},
+      std::move(counters));
   if (made && options.faults != nullptr) return std::make_unique<faulty_storage>(std::move(*made), options.faults);
   if (made) return std::move(*made);
   log_warn(logger("manager"), "a storage cannot be opened",

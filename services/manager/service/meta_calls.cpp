@@ -458,48 +458,48 @@ void meta_calls::trim(const meta::TrimCacheRequest& request, const call_rights& 
       std::make_unique<trim_instance>(std::move(trim), plain_receiver<meta::CommonResponse>(std::move(receive))));
 }
 
-std::expected<void, body_fault> meta_calls::call(enum rpc name, answer_form form, std::string_view body,
-                                                 const call_rights& rights, answer_receiver receive) {
+std::expected<void, body_fault> meta_calls::call(enum rpc name, const call_body& body, const call_rights& rights,
+                                                 answer_receiver receive) {
   switch (name) {
     case rpc::get_cache_location:
-      return with_request<meta::GetCacheLocationRequest>(form, body, [&](auto&& request) {
+      return with_request<meta::GetCacheLocationRequest>(body, [&](auto&& request) {
         receive(writer_of<meta::GetCacheLocationResponse>(get_location(request, rights)));
       });
     case rpc::get_cache_location_len:
-      return with_request<meta::GetCacheLocationLenRequest>(form, body, [&](auto&& request) {
+      return with_request<meta::GetCacheLocationLenRequest>(body, [&](auto&& request) {
         receive(writer_of<meta::GetCacheLocationLenResponse>(get_length(request, rights)));
       });
     case rpc::get_cache_locations_by_backend:
-      return with_request<meta::GetCacheLocationsByBackendRequest>(form, body, [&](auto&& request) {
+      return with_request<meta::GetCacheLocationsByBackendRequest>(body, [&](auto&& request) {
         receive(writer_of<meta::GetCacheLocationsByBackendResponse>(get_by_backend(request, rights)));
       });
     case rpc::get_cache_meta:
     case rpc::admin_get_cache_meta:
-      return with_request<proto::GetCacheMetaRequest>(form, body, [&](auto&& request) {
-        receive(writer_of<meta::GetCacheMetaResponse>(get_meta(request, rights)));
-      });
+      return with_request<proto::GetCacheMetaRequest>(
+          body, [&](auto&& request) { receive(writer_of<meta::GetCacheMetaResponse>(get_meta(request, rights))); });
     case rpc::get_instance_info:
-      return with_request<proto::GetInstanceInfoRequest>(form, body, [&](auto&& request) {
+      return with_request<proto::GetInstanceInfoRequest>(body, [&](auto&& request) {
         receive(writer_of<meta::GetInstanceInfoResponse>(get_instance(request, rights)));
       });
     case rpc::register_instance:
-      return with_request<proto::RegisterInstanceRequest>(form, body, [&](auto&& request) {
+      return with_request<proto::RegisterInstanceRequest>(body, [&](auto&& request) {
         register_instance(std::forward<decltype(request)>(request), rights, std::move(receive));
       });
     case rpc::start_write_cache:
       return with_request<meta::StartWriteCacheRequest>(
-          form, body, [&](auto&& request) { start_write(request, rights, std::move(receive)); });
+          body, [&](auto&& request) { start_write(request, rights, std::move(receive)); });
     case rpc::finish_write_cache:
       return with_request<meta::FinishWriteCacheRequest>(
-          form, body, [&](auto&& request) { finish_write(request, rights, std::move(receive)); });
+          body, [&](auto&& request) { finish_write(request, rights, std::move(receive)); });
     case rpc::remove_cache:
     case rpc::admin_remove_cache:
       return with_request<proto::RemoveCacheRequest>(
-          form, body, [&](auto&& request) { remove(request, rights, std::move(receive)); });
+          body, [&](auto&& request) { remove(request, rights, std::move(receive)); });
     case rpc::trim_cache:
-      return with_request<meta::TrimCacheRequest>(form, body,
+      return with_request<meta::TrimCacheRequest>(body,
                                                   [&](auto&& request) { trim(request, rights, std::move(receive)); });
     default:
+      find_trace_id(body);
       receive(refusal_answer<meta::CommonResponse>(
           {.code = answer_code::unsupported, .message = std::string(row_of(name).name) + " is not built"}));
       return {};

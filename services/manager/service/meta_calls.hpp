@@ -32,8 +32,8 @@ class meta_calls {
       : writer_(writer), views_(writer.views()), limits_(limits), choice_(choice), counts_(counts), trace_(trace) {}
 
   /// Errors: the body was not understood; then nothing is answered.
-  [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, answer_form form, std::string_view body,
-                                                     const call_rights& rights, answer_receiver receive);
+  [[nodiscard]] std::expected<void, body_fault> call(enum rpc name, const call_body& body, const call_rights& rights,
+                                                     answer_receiver receive);
   /// The keys of all requests since the last time.
   [[nodiscard]] std::size_t take_key_count() noexcept { return std::exchange(key_count_, 0); }
 

@@ -21,6 +21,7 @@ namespace cenote::manager {
 namespace {
 
 constexpr int folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+constexpr int reading_flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
 constexpr std::size_t files_at_once = 512;  ///< so that the storage is seen to answer in between
 constexpr std::string_view probe_text = "a manager of Cenote looks whether this storage works\n";
 
@@ -69,6 +70,19 @@ result<> punch(int folder, const std::string& name, const removal_item& item) {
   constexpr int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   if (::fallocate(file.get(), mode, static_cast<off_t>(item.offset), static_cast<off_t>(item.bytes)) == 0) return {};
   return errno == EOPNOTSUPP || errno == ENOSYS ? result<>() : fail_errno("fallocate", name);
+}
+
+/// Whether a file has all bytes of a block. Holes are none, where the file system shows them.
+result<bool> has_bytes(int file, const removal_item& item) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return fail_errno("fstat", item.place);
+  const std::uint64_t end = item.offset + item.bytes;
+  if (!S_ISREG(status.st_mode) || static_cast<std::uint64_t>(status.st_size) < end) return false;
+  if (item.bytes == 0) return true;
+  const off_t data = ::lseek(file, static_cast<off_t>(item.offset), SEEK_DATA);
+  if (data < 0 && errno == ENXIO) return false;
+  if (data < 0) return errno == EINVAL || errno == EOPNOTSUPP ? result<bool>(true) : fail_errno("lseek", item.place);
+  return static_cast<std::uint64_t>(data) < end;
 }
 
 /// Removes the folders that are empty now, from the `depth`-th name up.
@@ -181,6 +195,25 @@ result<bool> file_storage::remove_some(const std::string& folder) {
   const auto has_more = remove_files(std::move(last), folder);
   if (has_more && !*has_more) remove_empty(*opened, names, names.size());
   return has_more;
+}
+
+result<bool> file_storage::exists(const removal_item& item) const {
+  const auto names = names_of(item.place);
+  if (names.empty()) return fail(error_code::invalid_argument, "a path leads out of the storage: " + item.place);
+  auto root = open_root();
+  if (!root) return std::unexpected(root.error());
+  auto opened = open_folders(std::move(*root), names);
+  if (!opened) return std::unexpected(opened.error());
+  if (opened->is_absent) return false;
+  const unique_fd file(::openat(opened->folders.back().get(), names.back().c_str(), reading_flags));
+  if (!file) return is_absent(errno) ? result<bool>(false) : fail_errno("openat", item.place);
+  return has_bytes(file.get(), item);
+}
+
+std::vector<result<bool>> file_storage::exist_together(std::span<const removal_item> items) {
+  std::vector<result<bool>> found;
+  for (const removal_item& item : items) found.push_back(exists(item));
+  return found;
 }
 
 result<storage_room> file_storage::probe() {

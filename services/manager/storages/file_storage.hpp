@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/unique_fd.hpp"
 #include "services/manager/storages/storage_backend.hpp"
@@ -19,10 +21,12 @@ class file_storage final : public storage_backend {
   [[nodiscard]] result<> remove(const removal_item& item) override;
   /// Folders in it are no extent's, and stay.
   [[nodiscard]] result<bool> remove_some(const std::string& folder) override;
+  [[nodiscard]] std::vector<result<bool>> exist_together(std::span<const removal_item> items) override;
   [[nodiscard]] result<storage_room> probe() override;
 
  private:
   [[nodiscard]] result<unique_fd> open_root() const;
+  [[nodiscard]] result<bool> exists(const removal_item& item) const;
 
   std::string root_;
   std::string probe_name_;

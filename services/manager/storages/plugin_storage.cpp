@@ -37,28 +37,29 @@ std::unexpected<error> refuse_answer(std::string_view reason) {
   return fail(error_code::malformed, "the plug-in's answer " + std::string(reason));
 }
 
-/// An outcome: true; or false, or the text of a failure.
-result<> outcome_of(const simdjson::dom::element& element, std::vector<result<>>& outcomes) {
+/// A result: true, false, or the text of a failure.
+result<result<bool>> outcome_of(const simdjson::dom::element& element) {
   bool is_done = false;
   std::string_view text;
-  if (element.get(is_done) == simdjson::SUCCESS) {
-    outcomes.push_back(is_done ? result<>() : std::unexpected(failure_of({})));
-  } else if (element.get(text) == simdjson::SUCCESS) {
-    outcomes.emplace_back(std::unexpected(failure_of(text)));
-  } else {
-    return refuse_answer("has a result that is neither true, false nor a text");
-  }
-  return {};
+  if (element.get(is_done) == simdjson::SUCCESS) return result<bool>(is_done);
+  if (element.get(text) == simdjson::SUCCESS) return result<bool>(std::unexpected(failure_of(text)));
+  return refuse_answer("has a result that is neither true, false nor a text");
+}
+
+/// Of what has to be done: false is a failure.
+result<> done(const result<bool>& outcome) {
+  if (!outcome) return std::unexpected(outcome.error());
+  return *outcome ? result<>() : std::unexpected(failure_of({}));
 }
 
 /// Room: an object with free_bytes and total_bytes; true: it has all room; or as a failure.
 result<result<storage_room>> room_of(const simdjson::dom::element& element) {
   simdjson::dom::object object;
   if (element.get(object) != simdjson::SUCCESS) {
-    std::vector<result<>> outcomes;
-    if (auto read = outcome_of(element, outcomes); !read) return std::unexpected(read.error());
-    if (!outcomes.front()) return result<storage_room>(std::unexpected(outcomes.front().error()));
-    return result<storage_room>(storage_room{});
+    const auto outcome = outcome_of(element);
+    if (!outcome) return std::unexpected(outcome.error());
+    const auto worked = done(*outcome);
+    return worked ? result<storage_room>(storage_room{}) : result<storage_room>(std::unexpected(worked.error()));
   }
   storage_room room;
   if (object["free_bytes"].get(room.free_bytes) != simdjson::SUCCESS ||
@@ -155,18 +156,23 @@ result<> plugin_storage::remove(const removal_item& item) {
   return remove_together({&item, 1}).front();
 }
 
-std::vector<result<>> plugin_storage::remove_together(std::span<const removal_item> items) {
+std::vector<result<bool>> plugin_storage::ask_each(std::string_view operation, std::span<const removal_item> items) {
   const auto fail_all = [&](const error& reason) {
-    return std::vector<result<>>(items.size(), std::unexpected(reason));
+    return std::vector<result<bool>>(items.size(), std::unexpected(reason));
   };
-  const auto line = ask("remove", items);
+  const auto line = ask(operation, items);
   if (!line) return fail_all(line.error());
   plugin_answer answer;
-  std::vector<result<>> outcomes;
+  std::vector<result<bool>> outcomes;
   result<> read = answer.read(*line, last_id_, items.size());
   if (read && answer.failure() == nullptr) {
     for (const simdjson::dom::element each : answer.results()) {
-      if (read = outcome_of(each, outcomes); !read) break;
+      auto outcome = outcome_of(each);
+      if (!outcome) {
+        read = std::unexpected(outcome.error());
+        break;
+      }
+      outcomes.push_back(std::move(*outcome));
     }
   }
   if (!read) {
@@ -175,6 +181,16 @@ std::vector<result<>> plugin_storage::remove_together(std::span<const removal_it
   }
   note_success();
   return answer.failure() == nullptr ? outcomes : fail_all(*answer.failure());
+}
+
+std::vector<result<>> plugin_storage::remove_together(std::span<const removal_item> items) {
+  std::vector<result<>> outcomes;
+  for (const auto& outcome : ask_each("remove", items)) outcomes.push_back(done(outcome));
+  return outcomes;
+}
+
+std::vector<result<bool>> plugin_storage::exist_together(std::span<const removal_item> items) {
+  return ask_each("exist", items);
 }
 
 result<storage_room> plugin_storage::probe() {

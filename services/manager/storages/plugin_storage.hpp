@@ -36,7 +36,8 @@ struct plugin_options {
   std::function<plugin_time()> clock = [] { return std::chrono::steady_clock::now(); };
 };
 
-/// Asks with a line of JSON, {"id":1,"op":"probe"|"remove","storage":{…},"uris":[…]}, and takes one as the answer,
+/// Asks with a line of JSON, {"id":1,"op":"probe"|"remove"|"exist","storage":{…},"uris":[…]}, and takes one as the
+/// answer,
 /// {"id":1,"results":[…]} or {"id":1,"error":"…"}. A plug-in whose answer is anything else, or comes too late, is
 /// ended: what it was asked is not known, and so has failed. It is started again with the next call, behind a pause
 /// that doubles from failure to failure, and during which calls fail.
@@ -54,6 +55,7 @@ class plugin_storage final : public storage_backend {
   [[nodiscard]] result<> remove(const removal_item& item) override;
   [[nodiscard]] std::size_t most_items() const noexcept override { return most_uris; }
   [[nodiscard]] std::vector<result<>> remove_together(std::span<const removal_item> items) override;
+  [[nodiscard]] std::vector<result<bool>> exist_together(std::span<const removal_item> items) override;
   /// A plug-in that gives no room has all room.
   [[nodiscard]] result<storage_room> probe() override;
   void cancel() noexcept override { launcher_->cancel(); }
@@ -63,6 +65,8 @@ class plugin_storage final : public storage_backend {
   [[nodiscard]] result<> open();
   /// The line that answers an operation. Errors: those of a channel and of open().
   [[nodiscard]] result<std::string> ask(std::string_view operation, std::span<const removal_item> items);
+  /// The results of an operation, one an item.
+  [[nodiscard]] std::vector<result<bool>> ask_each(std::string_view operation, std::span<const removal_item> items);
   void note_failure(const error& reason);
   void note_success() noexcept;
 

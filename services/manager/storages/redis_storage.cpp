@@ -21,6 +21,10 @@ std::uint64_t number_in(std::string_view info, std::string_view name) {
   return number;
 }
 
+std::unexpected<error> refuse_reply(std::string_view reason) {
+  return fail(error_code::system, "the Redis server refuses: " + std::string(reason));
+}
+
 }  // namespace
 
 result<std::unique_ptr<redis_storage>> redis_storage::make(const std::string& url, const std::string& auth_file,
@@ -44,7 +48,7 @@ result<std::string> redis_storage::ask(const std::string& command) {
                                    (reply.kind == redis::server_reply::type::failure ? failure : text) = reply.text;
                                  });
   if (!asked) return std::unexpected(asked.error());
-  if (!failure.empty()) return fail(error_code::system, "the Redis server refuses: " + failure);
+  if (!failure.empty()) return refuse_reply(failure);
   return text;
 }
 
@@ -59,6 +63,19 @@ std::vector<result<>> redis_storage::remove_together(std::span<const removal_ite
   for (const removal_item& item : items) redis::add_argument(command, item.place);
   const auto removed = ask(command);
   return std::vector<result<>>(items.size(), removed ? result<>() : std::unexpected(removed.error()));
+}
+
+std::vector<result<bool>> redis_storage::exist_together(std::span<const removal_item> items) {
+  std::vector<std::string> commands;
+  for (const removal_item& item : items) commands.push_back(redis::wire_command({"EXISTS", item.place}));
+  std::vector<result<bool>> found(items.size(), false);
+  const auto asked =
+      client_.run(commands, redis::present_time() + timeout_, [&](std::size_t index, const redis::server_reply& reply) {
+        found[index] = reply.kind == redis::server_reply::type::integer ? result<bool>(reply.number != 0)
+                                                                        : refuse_reply(reply.text);
+      });
+  if (!asked) return std::vector<result<bool>>(items.size(), std::unexpected(asked.error()));
+  return found;
 }
 
 result<storage_room> redis_storage::probe() {

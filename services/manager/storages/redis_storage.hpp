@@ -23,6 +23,8 @@ class redis_storage final : public storage_backend {
   [[nodiscard]] std::size_t most_items() const noexcept override { return most_keys; }
   /// One command, so that all have one outcome.
   [[nodiscard]] std::vector<result<>> remove_together(std::span<const removal_item> items) override;
+  /// A command each, sent together.
+  [[nodiscard]] std::vector<result<bool>> exist_together(std::span<const removal_item> items) override;
   /// The room is `maxmemory`; a server without one has all room.
   [[nodiscard]] result<storage_room> probe() override;
 

@@ -17,7 +17,7 @@ enum class removal_scope : std::uint8_t {
   folder,  ///< a folder with all its files; of storages with files
 };
 
-/// Bytes to delete.
+/// Bytes to delete, or to look for.
 struct removal_item {
   std::string place{};  ///< path below the storage's root, or key, or address
   std::uint64_t offset = 0;
@@ -51,6 +51,12 @@ class storage_backend {
   /// there counts as deleted.
   [[nodiscard]] virtual result<bool> remove_some(const std::string& folder) {
     return fail(error_code::unsupported, "the storage has no folders: " + folder);
+  }
+  /// Whether the bytes of 1 to most_items() items are there, in their order; a folder is none. What was freed within a
+  /// file counts as there where the file system shows no holes.
+  [[nodiscard]] virtual std::vector<result<bool>> exist_together(std::span<const removal_item> items) {
+    return std::vector<result<bool>>(items.size(),
+                                     fail(error_code::unsupported, "the storage does not look for blocks"));
   }
   /// Writes something small, reads it back and deletes it. Errors: those of the storage.
   [[nodiscard]] virtual result<storage_room> probe() = 0;

@@ -2,10 +2,13 @@
 
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
+#include <cstdarg>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "core/byte_io.hpp"
@@ -22,6 +25,15 @@ std::unexpected<error> fail_status(const rocksdb::Status& status, std::string_vi
   return fail(error_code::system, std::string(action) + ": " + status.ToString());
 }
 
+/// The library's own log is a file beside the rows. On a full disk a second write to it ends the process where the
+/// library is built with assertions, as Debian's is; and a failure comes as a status anyway.
+class dropped_log final : public rocksdb::Logger {
+ public:
+  dropped_log() : Logger(rocksdb::InfoLogLevel::FATAL_LEVEL) {}
+  using rocksdb::Logger::Logv;
+  void Logv(const char* /*format*/, va_list /*values*/) override {}
+};
+
 rocksdb::Options options_of(const rocks_options& options) {
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = rocksdb::NewLRUCache(options.cache_bytes);
@@ -31,8 +43,7 @@ rocksdb::Options options_of(const rocks_options& options) {
   chosen.write_buffer_size = options.cache_bytes / 2;
   chosen.max_write_buffer_number = 2;
   chosen.max_background_jobs = 2;
-  chosen.keep_log_file_num = 2;
-  chosen.max_log_file_size = std::size_t{4} << 20U;
+  chosen.info_log = std::make_shared<dropped_log>();
   chosen.max_open_files = 256;
   return chosen;
 }

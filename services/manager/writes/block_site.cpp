@@ -23,13 +23,14 @@ void add_removal_items(const block_site& place, removal_scope scope, std::vector
     if (each.extent == place.extent.table) specs = place.instance.index->sets().mask(each.set);
   });
   const cache_key key = place.instance.index->key_of(place.extent.records[place.position]);
+  const storage_form form = form_of(place.storage.type);
   for (; specs != 0; specs &= specs - 1) {
     const uri_writer writer = writer_of(place.storage, *place.instance.terms,
                                         place.instance.terms->specs[static_cast<std::size_t>(std::countr_zero(specs))]);
-    if (has_files(place.storage.type)) {
+    if (form == storage_form::files) {
       file_range part = writer.part(place.extent.name.extent, place.position);
       items.push_back({.place = std::move(part.path), .offset = part.offset, .bytes = part.bytes, .scope = scope});
-    } else if (find_plugin_kind(place.storage.type) != nullptr) {
+    } else if (form == storage_form::plugin) {
       removal_item& item = items.emplace_back();
       writer.append(address_of(place.extent.name.extent, place.position, key), item.place);
     } else {

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds busy_pause{50};
 
 /// Whether the names of an extent's blocks in a storage are known without their keys.
 bool has_names(const storage_state* storage) noexcept {
-  return storage != nullptr && find_plugin_kind(storage->terms->type) == nullptr;
+  return storage != nullptr && form_of(storage->terms->type) != storage_form::plugin;
 }
 
 }  // namespace
@@ -37,14 +37,14 @@ void lost_extents::add(const lost_extent& extent) {
 }
 
 std::uint64_t lost_extents::keys_of(const lost_part& part, const storage_terms& storage) const {
-  if (has_files(storage.type)) return 1;
+  if (form_of(storage.type) == storage_form::files) return 1;
   return std::uint64_t{extents_.at(part.name).blocks} * state_.instance(part.name.instance)->terms->specs.size();
 }
 
 std::vector<removal_item> lost_extents::items_of(const lost_part& part, const storage_terms& storage) const {
   const instance_terms& instance = *state_.instance(part.name.instance)->terms;
   std::vector<removal_item> items;
-  if (has_files(storage.type)) {
+  if (form_of(storage.type) == storage_form::files) {
     items.push_back({.place = writer_of(storage, instance, instance.specs.front()).folder(part.name.extent),
                      .scope = removal_scope::folder});
     return items;

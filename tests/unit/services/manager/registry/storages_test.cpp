@@ -40,8 +40,8 @@ BOOST_AUTO_TEST_CASE(a_mount_of_3fs_has_its_folder_below_the_mount) {
 BOOST_AUTO_TEST_CASE(a_redis_server_is_a_storage) {
   test::registry_world world;
   BOOST_TEST(world.add_storage(R"({"global_unique_name":"r","redis":{"url":"redis://h:1","auth_file":"/a"}})") == ok);
-  BOOST_TEST(world.value.find_storage("r")->terms.redis_url == "redis://h:1");
-  BOOST_TEST(world.value.find_storage("r")->terms.redis_auth_file == "/a");
+  BOOST_TEST(world.value.find_storage("r")->terms.server_url == "redis://h:1");
+  BOOST_TEST(world.value.find_storage("r")->terms.server_auth_file == "/a");
   BOOST_TEST(world.add_storage(R"({"global_unique_name":"s","redis":{"url":"redis://h:1,i:1"}})") == invalid_argument);
   BOOST_TEST(world.notes("several servers"));
 }

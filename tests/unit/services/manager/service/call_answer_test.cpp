@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(a_body_that_is_no_request_is_refused_and_not_used) {
                               body_row{.form = answer_form::json, .body = "[]", .fault = json_fault::no_object},
                               body_row{.form = answer_form::json, .body = "{", .fault = json_fault::malformed}}) {
     const auto read = with_request<::kv_cache_manager::proto::GetInstanceInfoRequest>(
-        row.form, row.body,
+        {.form = row.form, .text = row.body},
         [](const ::kv_cache_manager::proto::GetInstanceInfoRequest&) { BOOST_ERROR("it was used"); });
     BOOST_TEST_REQUIRE(!read.has_value(), row.body);
     BOOST_TEST((read.error().fault == row.fault), row.body);
@@ -106,23 +106,45 @@ BOOST_AUTO_TEST_CASE(a_body_that_is_no_request_is_refused_and_not_used) {
 BOOST_AUTO_TEST_CASE(a_request_is_read_in_both_forms) {
   ::kv_cache_manager::proto::GetInstanceInfoRequest request;
   request.set_instance_id("i");
+  const std::string bytes = request.SerializeAsString();
   std::vector<std::string> ids;
   const auto note = [&](const ::kv_cache_manager::proto::GetInstanceInfoRequest& read) {
     ids.push_back(read.instance_id());
   };
-  BOOST_TEST(with_request<::kv_cache_manager::proto::GetInstanceInfoRequest>(answer_form::wire,
-                                                                             request.SerializeAsString(), note)
-                 .has_value());
   BOOST_TEST(
-      with_request<::kv_cache_manager::proto::GetInstanceInfoRequest>(answer_form::json, R"({"instanceId":"j"})", note)
+      with_request<::kv_cache_manager::proto::GetInstanceInfoRequest>({.form = answer_form::wire, .text = bytes}, note)
           .has_value());
-  std::shared_ptr<const ::kv_cache_manager::proto::GetInstanceInfoRequest> kept;
-  BOOST_TEST(with_shared_request<::kv_cache_manager::proto::GetInstanceInfoRequest>(
-                 answer_form::json, R"({"instance_id":"k"})", [&](auto shared) { kept = std::move(shared); })
+  BOOST_TEST(with_request<::kv_cache_manager::proto::GetInstanceInfoRequest>(
+                 {.form = answer_form::json, .text = R"({"instanceId":"j"})"}, note)
                  .has_value());
+  std::shared_ptr<const ::kv_cache_manager::proto::GetInstanceInfoRequest> kept;
+  BOOST_TEST(
+      with_shared_request<::kv_cache_manager::proto::GetInstanceInfoRequest>(
+          {.form = answer_form::json, .text = R"({"instance_id":"k"})"}, [&](auto shared) { kept = std::move(shared); })
+          .has_value());
   BOOST_TEST(ids == (std::vector<std::string>{"i", "j"}), boost::test_tools::per_element());
   BOOST_TEST_REQUIRE(kept != nullptr);
   BOOST_TEST(kept->instance_id() == "k");
+}
+
+BOOST_AUTO_TEST_CASE(the_name_that_a_client_has_for_its_request_is_found) {
+  using request_type = ::kv_cache_manager::proto::GetInstanceInfoRequest;
+  request_type request;
+  request.set_trace_id("t1");
+  const std::string bytes = request.SerializeAsString();
+  std::string trace_id;
+  const auto ignore = [](const request_type&) {};
+  BOOST_TEST(with_request<request_type>({.form = answer_form::wire, .text = bytes, .trace_id = &trace_id}, ignore)
+                 .has_value());
+  BOOST_TEST(trace_id == "t1");
+  // Other fields of a wrong type, and those of another request, do not hide it.
+  const std::string text = R"({"instance_id":[7],"traceId":"t2","block_keys":"x"})";
+  const call_body body{.form = answer_form::json, .text = text, .trace_id = &trace_id};
+  BOOST_TEST(!with_request<request_type>(body, ignore).has_value());
+  find_trace_id(body);
+  BOOST_TEST(trace_id == "t2");
+  for (const char* bad : {"{", "", R"({"trace_id":7})"}) find_trace_id({.text = bad, .trace_id = &trace_id});
+  BOOST_TEST(trace_id == "t2");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -48,6 +48,24 @@ bool has_holes(const fs::path& path) {
 
 BOOST_FIXTURE_TEST_SUITE(files_below_a_folder, file_world)
 
+BOOST_AUTO_TEST_CASE(a_block_is_there_where_its_file_has_its_bytes) {
+  constexpr std::uint64_t bytes = 1U << 16U;
+  write(root / "i/e1/tp0", std::string(2 * bytes, 'x'));
+  const auto exists = [&](const std::string& place, std::uint64_t offset) {
+    const removal_item item{.place = place, .offset = offset, .bytes = bytes, .scope = removal_scope::part};
+    return storage.exist_together({&item, 1}).front();
+  };
+  BOOST_TEST((exists("i/e1/tp0", 0).value() && exists("i/e1/tp0", bytes).value()));
+  BOOST_TEST(!exists("i/e1/tp0", 2 * bytes).value());
+  BOOST_TEST(!exists("i/e1", 0).value());
+  fs::create_symlink(foreign, root / "i/e1/link");
+  BOOST_TEST(!exists("i/e1/link", 0).has_value());
+  BOOST_TEST(!exists("../foreign", 0).has_value());
+  BOOST_TEST(storage.remove({.place = "i/e1/tp0", .bytes = bytes, .scope = removal_scope::part}).has_value());
+  BOOST_TEST(exists("i/e1/tp0", 0).value() == !has_holes(root / "i/e1/tp0"));
+  BOOST_TEST(exists("i/e1/tp0", bytes).value());
+}
+
 BOOST_AUTO_TEST_CASE(a_file_goes_and_with_the_last_one_its_folders) {
   write(root / "i/e1/tp0", "x");
   write(root / "i/e1/tp0.1", "x");
