@@ -37,20 +37,51 @@ struct advised_point {
   std::optional<double> gain;  ///< hit ratio for a GiB more
 };
 
+struct advised_share {
+  double share = 0;
+  std::uint64_t capacity = 0;
+};
+
+struct advised_gain {
+  std::string tier;
+  double hit_ratio = 0;  ///< for a GiB more
+  double error = 0;
+};
+
 struct advised_group {
   std::string name;
   std::uint64_t requests = 0;
   std::uint64_t capacity = 0;
   double block_bytes = 0;
   std::vector<advised_point> points;
+  std::vector<advised_share> shares;
+  std::vector<advised_gain> gains;
 };
+
+/// A worker of an older version reports neither.
+void add_shares_and_gains(advised_group& group, const json& status) {
+  if (const json& shares = member(status, "capacity_for"); shares.is_array()) {
+    for (const json& each : shares) {
+      group.shares.push_back({to_number(member(each, "share")), to_count(member(each, "capacity"))});
+    }
+  }
+  if (const json& gains = member(status, "gains"); gains.is_array()) {
+    for (const json& each : gains) {
+      group.gains.push_back(
+          {text_of(each, "tier"), to_number(member(each, "gain_per_gib")), to_number(member(each, "error"))});
+    }
+  }
+}
 
 advised_group group_of(const json& status) {
   advised_group group{.name = text_of(status, "group"),
                       .requests = to_count(member(status, "requests")),
                       .capacity = to_count(member(status, "capacity_now")),
                       .block_bytes = to_number(member(status, "block_bytes")),
-                      .points = {}};
+                      .points = {},
+                      .shares = {},
+                      .gains = {}};
+  add_shares_and_gains(group, status);
   const json& points = member(status, "points");
   if (!points.is_array() || group.capacity == 0) return group;
   for (const json& each : points) {
@@ -76,6 +107,22 @@ bool is_shown(const advised_point& point) {
   return std::abs(octaves) < 2 + closeness * 10 && std::abs(octaves - std::round(octaves)) < closeness * 10;
 }
 
+void print_shares_and_gains(const advised_group& group) {
+  if (!group.shares.empty()) {
+    table rows({">SHARE", ">BLOCKS", ">MEMORY"});
+    for (const advised_share& each : group.shares) {
+      const double bytes = static_cast<double>(each.capacity) * group.block_bytes;
+      rows.add(
+          {percent(each.share), std::to_string(each.capacity), approximate_bytes(static_cast<std::uint64_t>(bytes))});
+    }
+    fmt::print("smallest capacity with a share of the hits within reach\n{}", rows.text());
+  }
+  for (const advised_gain& each : group.gains) {
+    fmt::print("a GiB more of {}: {:+.2f} points, standard error {:.2f}\n", each.tier, each.hit_ratio * 100,
+               each.error * 100);
+  }
+}
+
 void print_group(const advised_group& group) {
   fmt::print("{}: {} requests, room for {} blocks ({})\n", group.name, group.requests, group.capacity,
              approximate_bytes(static_cast<std::uint64_t>(static_cast<double>(group.capacity) * group.block_bytes)));
@@ -93,6 +140,7 @@ void print_group(const advised_group& group) {
   } else {
     fmt::print("{}", rows.text());
   }
+  print_shares_and_gains(group);
 }
 
 ordered_json json_of(const std::vector<advised_group>& groups) {
@@ -106,11 +154,21 @@ ordered_json json_of(const std::vector<advised_group>& groups) {
                         {"error", each.error},
                         {"gain_per_gib", each.gain ? ordered_json(*each.gain) : ordered_json()}});
     }
+    ordered_json shares = ordered_json::array();
+    for (const advised_share& each : group.shares) {
+      shares.push_back({{"share", each.share}, {"capacity", each.capacity}});
+    }
+    ordered_json gains = ordered_json::array();
+    for (const advised_gain& each : group.gains) {
+      gains.push_back({{"tier", each.tier}, {"gain_per_gib", each.hit_ratio}, {"error", each.error}});
+    }
     all.push_back({{"group", group.name},
                    {"requests", group.requests},
                    {"capacity_now", group.capacity},
                    {"block_bytes", static_cast<std::uint64_t>(group.block_bytes)},
-                   {"points", std::move(points)}});
+                   {"points", std::move(points)},
+                   {"capacity_for", std::move(shares)},
+                   {"gains", std::move(gains)}});
   }
   return {{"groups", std::move(all)}};
 }
