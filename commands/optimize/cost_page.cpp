@@ -161,7 +161,7 @@ std::string unit_in(objective name) {
 }
 
 /// The candidates that nothing beats, by the first two objectives.
-std::string front_html(const read_trace& read, const plan_answer& answer, const plan_task& task) {
+std::string front_html(const plan_answer& answer, const plan_task& task) {
   if (answer.outcome.front.empty() || task.goal.objectives.size() < 2) return "";
   const auto some = candidates_at(answer.outcome, answer.outcome.front, most_page_rows);
   const objective across = task.goal.objectives[0];
@@ -176,7 +176,7 @@ std::string front_html(const read_trace& read, const plan_answer& answer, const 
              .x = {.label = unit_in(across), .high = high > 0 ? high * 1.05 : 1},
              .y = axis_up_to(unit_in(upward), all),
              .series = all};
-  return figure_of(plot) + replay::html_table(candidates_table(read, some, task));
+  return figure_of(plot) + replay::html_table(candidates_table(some, task));
 }
 
 }  // namespace
@@ -195,13 +195,13 @@ report_page cost_page(const std::string& trace, const ordered_json& answer) {
           .data = answer};
 }
 
-report_page plan_page(const std::string& trace, const read_trace& read, const plan_answer& answer,
-                      const plan_task& task, const ordered_json& data) {
+report_page plan_page(const std::string& trace, const plan_answer& answer, const plan_task& task,
+                      const ordered_json& data) {
   std::string body;
   if (answer.best) {
     body += fmt::format("<h2>cenote.toml</h2>\n<pre>{}</pre>\n", escape_html(toml_of(*answer.best, task.block_bytes)));
   }
-  body += facts_html(data) + money_by_capacity(answer, task) + front_html(read, answer, task);
+  body += facts_html(data) + money_by_capacity(answer, task) + front_html(answer, task);
   if (answer.best) body += "<h2>Why</h2>\n" + replay::html_table(reasons_table(answer, task));
   const auto some = candidates_at(answer.outcome, answer.outcome.ranked, most_page_rows);
   if (!some.empty()) {
@@ -209,12 +209,12 @@ report_page plan_page(const std::string& trace, const read_trace& read, const pl
         "<h2>Tried</h2>\n<p>The best first; {} of {}, capacities in blocks of {}; {} more fell by their "
         "bound.</p>\n",
         some.size(), answer.outcome.ranked.size(), approximate_bytes(task.block_bytes), answer.outcome.fallen);
-    body += replay::html_table(candidates_table(read, some, task));
+    body += replay::html_table(candidates_table(some, task));
   }
   const bool is_bad = !answer.best;
   return {.command = "plan",
           .trace = trace,
-          .sentence = {is_bad ? unkept_text(answer, task) : plan_sentence(read, answer, task), is_bad},
+          .sentence = {is_bad ? unkept_text(answer, task) : plan_sentence(answer, task), is_bad},
           .body = std::move(body),
           .data = data};
 }
