@@ -10,6 +10,7 @@
 #include "commands/optimize/advise.hpp"
 #include "commands/optimize/analyze.hpp"
 #include "commands/optimize/calibrate.hpp"
+#include "commands/optimize/compare.hpp"
 #include "commands/optimize/cost.hpp"
 #include "commands/optimize/curve.hpp"
 #include "commands/optimize/model.hpp"
@@ -137,6 +138,7 @@ void add_optimize(CLI::App& app) {
   add_plan(*family);
   add_rank(*family);
   add_advise(*family);
+  optimize::add_compare(*family);
 }
 
 }  // namespace cenote

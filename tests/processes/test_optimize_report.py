@@ -217,3 +217,63 @@ def test_the_page_of_analyze_has_the_numbers_of_its_object(tmp_path: Path) -> No
         "Time since a block's last use",
         "Uses of a block",
     )
+
+
+def saved(path: Path, *arguments: str | Path) -> Path:
+    ended = run_cenote("optimize", *arguments, "--json")
+    assert ended.returncode == 0, ended.stderr
+    path.write_text(ended.stdout)
+    return path
+
+
+def test_runs_are_compared_point_by_point(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    block = ("--block-tokens", str(SIZE))
+    one = saved(tmp_path / "run.json", "curve", MOONCAKE, *block, "--capacities", "20,40")
+    other = saved(tmp_path / "other/run.json", "curve", MOONCAKE, *block, "--capacities", "40", "--policies", "lru,arc")
+    page = tmp_path / "page.html"
+    ended = run_cenote("optimize", "compare", one, other, "--report", page)
+    assert ended.returncode == 0, ended.stderr
+    lines = [re.split(r"  +", line.strip()) for line in ended.stdout.splitlines() if "hits with" in line]
+    answers = [json.loads(path.read_text()) for path in (one, other)]
+    ratios = {
+        (i, curve["policy"], point["capacity"]): share(point["hit_ratio"])
+        for i, answer in enumerate(answers)
+        for curve in answer["curves"]
+        for point in curve["points"]
+    }
+    assert lines == [
+        ["arc hits with 40 blocks", "-", ratios[1, "arc", 40]],
+        ["lru hits with 20 blocks", ratios[0, "lru", 20], "-"],
+        ["lru hits with 40 blocks", ratios[0, "lru", 40], ratios[1, "lru", 40]],
+    ]
+    check_page(page)
+    assert list(embedded(page).values()) == answers
+    check_drawn(page, tmp_path, "Hit ratio by capacity")
+
+
+@pytest.mark.parametrize(("command", "options"), [("cost", ("20,40", "40,80")), ("plan", ("40", "80"))])
+def test_costs_and_plans_are_compared(command: str, options: tuple[str, str], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    files = [
+        saved(tmp_path / f"{i}.json", command, MOONCAKE, *SERVED, *MONEY, *DRAM, "--capacities", blocks)
+        for i, blocks in enumerate(options)
+    ]
+    ended = run_cenote("optimize", "compare", *files, "--report", page)
+    assert ended.returncode == 0, ended.stderr
+    assert "ttft_p90" in ended.stdout
+    for path in files:
+        assert f"{json.loads(path.read_text())['without']['hit_tokens']}" in ended.stdout
+    check_page(page)
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    cost = saved(tmp_path / "cost.json", "cost", MOONCAKE, *SERVED, *DRAM)
+    curve = saved(tmp_path / "curve.json", "curve", MOONCAKE)
+    mixed = run_cenote("optimize", "compare", cost, curve)
+    assert (mixed.returncode, mixed.stdout) == (1, "")
+    assert "is an answer of cost, and" in mixed.stderr
+    none = tmp_path / "none.json"
+    none.write_text("[]")
+    assert run_cenote("optimize", "compare", cost, none).returncode == 1
+    assert run_cenote("optimize", "compare", cost).returncode == 2
