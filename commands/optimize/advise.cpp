@@ -15,6 +15,8 @@
 
 #include "commands/interruption.hpp"
 #include "commands/node_status.hpp"
+#include "commands/optimize/memory_page.hpp"
+#include "commands/optimize/refusal.hpp"
 #include "commands/table.hpp"
 #include "core/units.hpp"
 
@@ -179,6 +181,7 @@ void advise_options::add_to(CLI::App& command) {
   node.add_to(command);
   command.add_flag("--json", as_json, "One object; with --watch a line every two seconds");
   command.add_flag("--watch", watch, "Again every two seconds, until interrupted");
+  report.add_to(command);
 }
 
 namespace {
@@ -197,6 +200,10 @@ result<void> print_advice(const advise_options& options) {
   if (watched.is_array()) {
     for (const json& each : watched) groups.push_back(group_of(each));
   }
+  if (options.report.is_given()) {
+    const auto page = advise_page(options.node.path, json_of(groups));
+    if (auto good = options.report.write(page); !good) return good;
+  }
   if (options.as_json) {
     fmt::print("{}\n", json_of(groups).dump(-1, ' ', true, json::error_handler_t::replace));
     return {};
@@ -214,6 +221,10 @@ result<void> print_advice(const advise_options& options) {
 }  // namespace
 
 exit_code run_advise(const advise_options& options) {
+  if (options.watch && options.report.is_given()) {
+    return failed_with(refuse("--report is a page of one answer; it goes without --watch").error());
+  }
+  if (auto good = options.report.check(options.node.path); !good) return failed_with(good.error());
   if (options.watch) watch_for_interruption();
   while (true) {
     const auto printed = print_advice(options);

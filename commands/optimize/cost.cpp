@@ -199,7 +199,7 @@ class point_maker {
   double block_bytes_;
 };
 
-/// What an instance, or several that share a quota, has of a point.
+/// The part of a point that is of an instance, or of several that share a quota.
 struct instance_cost {
   std::string name;
   std::uint32_t capacity = 0;

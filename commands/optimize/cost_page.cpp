@@ -56,6 +56,33 @@ std::string times_by_capacity(const ordered_json& answer) {
                     .series = lines});
 }
 
+/// The hits of the tiers one on top of the other: a line is those of its tier and of all nearer ones.
+std::string tiers_by_capacity(const ordered_json& answer) {
+  const auto tokens = answer.at("tokens").get<double>();
+  if (tokens <= 0) return "";
+  std::vector<chart_series> lines;
+  std::string names;
+  for (const auto& [tier, none] : answer.at("without").at("tier_tokens").items()) {
+    names += (names.empty() ? "" : " + ") + tier;
+    lines.push_back({.name = names});
+  }
+  double high = 0.01;
+  for (const ordered_json& point : answer.at("points")) {
+    double sum = 0;
+    std::size_t next = 0;
+    for (const auto& [tier, hits] : point.at("tier_tokens").items()) {
+      sum += hits.get<double>() / tokens;
+      lines[next++].points.push_back({point.at("capacity").get<double>(), sum});
+    }
+    high = std::max(high, sum);
+  }
+  for (chart_series& each : lines) std::ranges::sort(each.points, {}, &chart_point::x);
+  return figure_of({.title = "Hits of the tiers, one on top of the other, by capacity",
+                    .x = replay::capacity_axis(capacities_in(lines), block_bytes_in(answer)),
+                    .y = replay::percent_axis("tokens that were hits", std::min(1.0, high * 1.1)),
+                    .series = lines});
+}
+
 std::string numbers_by_capacity(const ordered_json& answer, std::string title, const char* name, std::string label) {
   std::vector<chart_series> lines{line_through(answer, name)};
   if (lines.front().points.empty()) return "";
@@ -182,7 +209,7 @@ std::string front_html(const plan_answer& answer, const plan_task& task) {
 }  // namespace
 
 report_page cost_page(const std::string& trace, const ordered_json& answer) {
-  std::string body = facts_html(answer) + times_by_capacity(answer);
+  std::string body = facts_html(answer) + tiers_by_capacity(answer) + times_by_capacity(answer);
   body += numbers_by_capacity(answer, "Replicas by capacity", "replicas", "replicas");
   if (answer.at("without").contains("cost_hour")) {
     body += numbers_by_capacity(answer, "Money an hour by capacity", "cost_hour", "money an hour");

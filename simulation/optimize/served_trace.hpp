@@ -40,7 +40,7 @@ struct served_trace {
 
 /// Further terms of a run.
 struct serving_rules {
-  double warm_up = 0;             ///< share of the requests, the first ones, that fill the tiers and count nowhere
+  double warm_up = 0;               ///< share of the requests, the first ones, that fill the tiers and count nowhere
   simulation::lifetime lifetime{};  ///< of blocks; one tier alone may have it
 
   [[nodiscard]] std::size_t warm_requests(std::size_t requests) const noexcept {

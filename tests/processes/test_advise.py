@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import StartNode
 from node import BINARY, Node, node_environment, run_cenote
+from test_replay_report import embedded
 
 BLOCK_TOKENS = 512
 REQUESTS = 2_500
@@ -95,6 +96,12 @@ def test_the_curve_of_a_running_node_is_that_of_the_requests_that_it_served(star
     assert text.returncode == 0
     assert "99.50 %" in text.stdout
     assert "a GiB more of dram" in text.stdout
+    page = trace.parent / "advise.html"
+    reported = answer("optimize", "advise", "--json", "--report", page, "--socket", node.socket)
+    assert embedded(page) == reported
+    assert "Hit ratio by capacity" in page.read_text()
+    refused = run_cenote("optimize", "advise", "--watch", "--report", page, "--socket", node.socket)
+    assert (refused.returncode, refused.stdout) == (2, "")
     assert f"{REQUESTS} requests" in text.stdout
     assert "1.00" in text.stdout
     assert "4.00" in text.stdout

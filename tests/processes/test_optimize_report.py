@@ -165,6 +165,7 @@ def test_the_page_of_cost_has_the_numbers_of_its_object(tmp_path: Path) -> None:
     check_drawn(
         page,
         tmp_path,
+        "Hits of the tiers, one on top of the other, by capacity",
         "Time to first token by capacity",
         "Replicas by capacity",
         "Money an hour by capacity",
@@ -217,6 +218,69 @@ def test_the_page_of_analyze_has_the_numbers_of_its_object(tmp_path: Path) -> No
         "Time since a block's last use",
         "Uses of a block",
     )
+
+
+def test_the_page_of_cost_has_tiers_on_top_of_each_other(tmp_path: Path) -> None:
+    page = tmp_path / "cost.html"
+    tiers = ("--tier", "dram:0.5ms:20GB/s:20", "--tier", "nvme:2ms:3GB/s")
+    answer = reported("cost", MOONCAKE, page, *SERVED, *tiers, "--capacities", "20,40")
+    cells = check_page(page).cells
+    for point in answer["points"]:
+        hits = point["tier_tokens"]
+        assert share((hits["dram"] + hits["nvme"]) / answer["tokens"]) in cells
+    check_drawn(
+        page,
+        tmp_path,
+        "Hits of the tiers, one on top of the other, by capacity",
+        "Time to first token by capacity",
+        "Replicas by capacity",
+        "Seconds of GPU by capacity",
+    )
+
+
+def test_the_pages_of_an_engine_have_its_times(tmp_path: Path) -> None:
+    page = tmp_path / "model.html"
+    answer = reported("model", Path("llama-3-8b"), page, "--gpu", "h100", "--gpus", "1", *DRAM)
+    assert str(answer["bytes_per_token"]) in check_page(page).cells
+    check_drawn(page, tmp_path, "Time to compute and to load tokens")
+
+    measured = tmp_path / "measured.csv"
+    measured.write_text("input,cached,ttft\n500,0,68ms\n1000,0,131ms\n4000,0,544ms\n8000,4000,608ms\n")
+    page = tmp_path / "calibrate.html"
+    reported("calibrate", measured, page, "--model", "llama-3-8b")
+    cells = check_page(page).cells
+    start = next(i for i in range(len(cells)) if cells[i : i + 3] == ["4000", "0", "544.00 ms"])
+    assert cells[start + 4].endswith(" %")
+    check_drawn(page, tmp_path, "Measured and computed times to first token")
+
+
+def test_a_model_without_a_rate_has_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "model.html"
+    ended = run_cenote("optimize", "model", "--bytes-per-token", "9", "--json", "--report", page)
+    assert ended.returncode == 0, ended.stderr
+    assert embedded(page) == json.loads(ended.stdout)
+    check_page(page)
+
+
+def test_the_page_of_rank_has_all_services(tmp_path: Path) -> None:
+    page = tmp_path / "rank.html"
+    answer = reported(
+        "rank", MOONCAKE, page, str(SCHEMA), "--model", "llama-3-8b", "--gpu", "h100", "--gpus", "1", *DRAM
+    )
+    cells = check_page(page).cells
+    for each in answer["services"]:
+        assert f"{each['gain']:.3f} s/h" in cells
+    check_drawn(page, tmp_path, "GPU seconds an hour that memory saves")
+
+
+def test_a_page_over_what_a_command_reads_is_refused(tmp_path: Path) -> None:
+    measured = tmp_path / "measured.csv"
+    measured.write_text("input,cached,ttft\n")
+    for words in (("calibrate", measured), ("compare", measured, measured), ("rank", measured, *DRAM, *SERVED)):
+        ended = run_cenote("optimize", *words, "--report", measured)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert "--report" in ended.stderr
+    assert measured.read_text() == "input,cached,ttft\n"
 
 
 def saved(path: Path, *arguments: str | Path) -> Path:

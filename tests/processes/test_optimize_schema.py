@@ -123,6 +123,7 @@ CASES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     "rank": (("rank", MOONCAKE, TAIR, *ENGINE, *DRAM), set()),
     "rank --budget": (("rank", MOONCAKE, TAIR, *ENGINE, *DRAM, "--budget", "64MiB"), set()),
+    "rank --price": (("rank", MOONCAKE, TAIR, *ENGINE, *DRAM, *PRICE), {"saved_hour"}),
     "info": (("info", TAIR_LOG), set()),
     "info of a file": (("info", "t.ctrace"), set()),
 }

@@ -48,7 +48,7 @@ struct curve_share {
   std::uint64_t capacity = 0;  ///< blocks
 };
 
-/// What more of a tier would bring.
+/// The hits that more of a tier would bring.
 struct curve_gain {
   std::string tier;
   double hit_ratio = 0;  ///< more, of all blocks that were asked for, by a GiB

@@ -68,8 +68,7 @@ BOOST_AUTO_TEST_CASE(the_first_requests_fill_the_tiers_and_count_nowhere) {
 BOOST_AUTO_TEST_CASE(blocks_whose_time_is_over_are_no_hits) {
   const serving_rules rules{.lifetime = {.ms = 3'500}};
   const std::array tiers{tier_setup{.link = fast_link, .capacity = 4}, tier_setup{.link = slow_link, .capacity = 4}};
-  const auto served =
-      serve_trace(small_trace(), std::span(tiers).first(1), replay_order::reverse, plain, 2, rules);
+  const auto served = serve_trace(small_trace(), std::span(tiers).first(1), replay_order::reverse, plain, 2, rules);
   BOOST_REQUIRE(served);
   BOOST_TEST(services_in(*served) == (std::vector{2.0, 2.5, 0.7, 3.0}), boost::test_tools::per_element());
   BOOST_TEST(!serve_trace(small_trace(), tiers, replay_order::reverse, plain, 2, rules).has_value());
@@ -86,8 +85,8 @@ BOOST_AUTO_TEST_CASE(parts_have_tiers_of_their_own_and_replicas_together) {
   const instance_parts parts(requests);
   const std::array<std::uint32_t, 2> blocks{0, 2};
   std::vector<served_trace> services;
-  const auto served = serve_parts(requests, parts, blocks, {.link = fast_link}, replay_order::reverse, plain, 1, {},
-                                  &services);
+  const auto served =
+      serve_parts(requests, parts, blocks, {.link = fast_link}, replay_order::reverse, plain, 1, {}, &services);
   BOOST_REQUIRE(served);
   BOOST_TEST(services_in(*served) == (std::vector{2.0, 2.0, 2.0, 0.7}), boost::test_tools::per_element());
   BOOST_TEST(served->requests[3].arrival == 3.0);
@@ -95,8 +94,8 @@ BOOST_AUTO_TEST_CASE(parts_have_tiers_of_their_own_and_replicas_together) {
   BOOST_REQUIRE(services.size() == 2U);
   BOOST_TEST(services[0].hit_tokens == 0U);
   BOOST_TEST(services[1].hit_tokens == 2'000U);
-  const auto warm = serve_parts(requests, parts, blocks, {.link = fast_link}, replay_order::reverse, plain, 1,
-                                {.warm_up = 0.75});
+  const auto warm =
+      serve_parts(requests, parts, blocks, {.link = fast_link}, replay_order::reverse, plain, 1, {.warm_up = 0.75});
   BOOST_TEST(services_in(*warm) == std::vector{0.7}, boost::test_tools::per_element());
 }
 
