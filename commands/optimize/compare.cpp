@@ -91,6 +91,7 @@ class compared_table {
 
   void add(std::string name, const std::function<std::string(const json&)>& text) {
     std::vector<std::string> row{std::move(name)};
+    row.reserve(runs_.size() + 1);
     for (const compared_run& run : runs_) row.push_back(text(run.outcome));
     const auto is_missing = [](const std::string& cell) { return cell == "-"; };
     if (!std::ranges::all_of(std::span(row).subspan(1), is_missing)) rows_.push_back(std::move(row));
@@ -242,6 +243,7 @@ std::string curves_plot(const compared_runs& runs) {
 
 std::string costs_plot(const compared_runs& runs, std::string title, const char* member, std::string label) {
   std::vector<chart_series> lines;
+  lines.reserve(runs.size());
   double high = 0;
   for (const compared_run& run : runs) {
     lines.push_back(line_of(run.name, member_of(run.outcome, "points"), member));

@@ -229,6 +229,7 @@ result<cost_answer> measure_quota_costs(const read_trace& read, const cost_plan&
   if (!groups) return std::unexpected(groups.error());
   const simulation::instance_parts parts(read.requests, *groups);
   std::vector<std::uint32_t> blocks;
+  blocks.reserve(parts.instances().size());
   std::uint64_t sum = 0;
   for (const std::uint32_t each : parts.instances()) {
     blocks.push_back(plan.quotas[each].blocks);
@@ -246,6 +247,7 @@ result<cost_answer> measure_quota_costs(const read_trace& read, const cost_plan&
   cost_answer answer{
       .bare = std::move(*bare), .points = {maker.point_with(*served, std::span(&tier, 1))}, .by_instance = {}};
   answer.points.front().capacity = tier.capacity;
+  answer.by_instance.reserve(services.size());
   for (std::size_t i = 0; i < services.size(); ++i) {
     answer.by_instance.push_back(
         {plan.quotas[parts.instances()[i]].name, blocks[i], services[i].hit_tokens, services[i].gpu_s});

@@ -121,6 +121,16 @@ std::string costs_table(const ordered_json& answer) {
   return "<h2>Figures</h2>\n" + replay::html_table(rows);
 }
 
+std::string quotas_table(const ordered_json& answer) {
+  if (!answer.contains("by_instance")) return "";
+  table rows({"INSTANCE", ">BLOCKS", ">HIT TOKENS", ">GPU TIME"});
+  for (const ordered_json& each : answer.at("by_instance")) {
+    rows.add({each.at("instance").get<std::string>(), each.at("capacity").dump(), each.at("hit_tokens").dump(),
+              fmt::format("{:.3f} s", each.at("gpu_s").get<double>())});
+  }
+  return "<h2>Instances, each with a cache of its own</h2>\n" + replay::html_table(rows);
+}
+
 report_sentence cost_sentence(const ordered_json& answer) {
   const auto blocks = [](const ordered_json& each) { return each.at("capacity").get<std::uint64_t>(); };
   const auto& largest = *std::ranges::max_element(answer.at("points"), {}, blocks);
@@ -218,7 +228,7 @@ report_page cost_page(const std::string& trace, const ordered_json& answer) {
   return {.command = "cost",
           .trace = trace,
           .sentence = cost_sentence(answer),
-          .body = body + costs_table(answer),
+          .body = body + costs_table(answer) + quotas_table(answer),
           .data = answer};
 }
 

@@ -38,6 +38,7 @@ chart_axis tokens_axis(std::string label) {
 /// Computing so many tokens of an empty context, beside loading them from each tier.
 std::string loads_plot(const ordered_json& answer, const prefill_model& prefill, std::span<const tier_link> links) {
   std::vector<chart_series> lines{{.name = "computing"}};
+  lines.reserve(links.size() + 1);
   for (const tier_link& each : links) lines.push_back({.name = "loading from " + each.name});
   const auto bytes = answer.at("bytes_per_token").get<double>();
   for (std::uint64_t tokens = fewest_tokens; tokens <= most_tokens; tokens *= 2) {

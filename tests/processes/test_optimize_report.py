@@ -238,6 +238,14 @@ def test_the_page_of_cost_has_tiers_on_top_of_each_other(tmp_path: Path) -> None
     )
 
 
+def test_the_page_of_cost_has_quotas(tmp_path: Path) -> None:
+    answer = reported("cost", SCHEMA, tmp_path / "cost.html", *SERVED, *DRAM, "--quota", "chat=60,code=150,rag=20")
+    cells = check_page(tmp_path / "cost.html").cells
+    for each in answer["by_instance"]:
+        start = cells.index(each["instance"])
+        assert cells[start + 1 : start + 3] == [str(each["capacity"]), str(each["hit_tokens"])]
+
+
 def test_the_pages_of_an_engine_have_its_times(tmp_path: Path) -> None:
     page = tmp_path / "model.html"
     answer = reported("model", Path("llama-3-8b"), page, "--gpu", "h100", "--gpus", "1", *DRAM)
