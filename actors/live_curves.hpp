@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "actors/messages.hpp"
@@ -22,11 +23,15 @@ class live_curve {
   explicit live_curve(std::uint64_t room);
 
   void add(std::span<const std::uint64_t> chain) { curve_.add(chain); }
-  /// Fills in the requests, and up to 25 points from a sixteenth to sixteen times its capacity, three for
-  /// each power of two.
-  void describe(blocks::curve_status& status) const;
+  /// Fills in the requests, up to 25 points from a sixteenth to sixteen times its capacity, three for each power of
+  /// two, the capacities for shares of the hits, and the gains of DRAM and of an NVMe tier of `nvme_bytes` (0: there is
+  /// none). The NVMe tier is taken for what lies below DRAM in one LRU: no block counts twice.
+  void describe(blocks::curve_status& status, std::uint64_t nvme_bytes = 0) const;
 
  private:
+  void add_shares(blocks::curve_status& status) const;
+  void add_gain(blocks::curve_status& status, std::string_view tier, std::uint64_t capacity) const;
+
   simulation::sampled_curve curve_;
 };
 
@@ -34,6 +39,9 @@ class live_curve {
 /// thread-safe.
 class live_curve_set {
  public:
+  /// `nvme_bytes`: capacity of the NVMe tier, 0 without one.
+  explicit live_curve_set(std::uint64_t nvme_bytes = 0) : nvme_bytes_(nvme_bytes) {}
+
   void add(const blocks::watched_request& request);
   /// Of the instances that the report names. The curves of all others go.
   [[nodiscard]] std::vector<blocks::curve_status> report(const blocks::store_status& tier);
@@ -45,6 +53,7 @@ class live_curve_set {
     std::uint64_t used = 0;  ///< the number of the latest request
   };
   std::map<std::uint32_t, live_instance> curves_;  ///< by instance
+  std::uint64_t nvme_bytes_;
   std::uint64_t requests_ = 0;
 };
 
@@ -72,7 +81,7 @@ class watched_limit {
 ///   end_record                                                     (server)
 class live_curves final : public live_curves_actor::base {
  public:
-  live_curves(caf::actor_config& config, std::shared_ptr<watched_limit> limit);
+  live_curves(caf::actor_config& config, std::shared_ptr<watched_limit> limit, std::uint64_t nvme_bytes = 0);
 
   [[nodiscard]] const char* name() const override { return "live_curves"; }
 

@@ -61,7 +61,8 @@ node_facts full_node() {
   facts.report = std::make_shared<node_report>();
   auto& instance = facts.report->dram.instances.emplace_back();
   instance.chosen = eviction::auto_status{};
-  instance.curve = blocks::curve_status{.requests = 1, .capacity = 1, .block_bytes = 1, .points = {{1, 0, 0}}};
+  instance.curve = blocks::curve_status{
+      .requests = 1, .capacity = 1, .block_bytes = 1, .points = {{1, 0, 0}}, .gains = {{"dram", 0, 0}}};
   facts.report->dram.accounts.emplace_back();
   for (const lower_tier_kind& each : lower_tier_kinds()) facts.report->lower.push_back(each.example());
   facts.report->devices = example_of_devices();
@@ -84,6 +85,7 @@ using place = std::pair<std::string_view, std::string_view>;
 constexpr std::array<place, 8> node_places{{
     {"cenote_build_info", "node.version"},
     {"cenote_dram_batch_seconds", "dram.batches"},
+    {"cenote_instance_curve_gain_ratio", "optimize.groups[].gains"},
     {"cenote_instance_curve_miss_ratio", "optimize.groups[].points"},
     {"cenote_instance_idle_seconds", "instances[].idle_s"},
     {"cenote_instance_policy", "instances[].policy.at_work"},

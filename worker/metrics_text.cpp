@@ -34,6 +34,11 @@ void add_curve(metric_families& families, const blocks::instance_status& instanc
                    "Estimated share of blocks that would miss at so many times the capacity.", point->miss_ratio,
                    {{"instance", instance.id}, {"times", std::string(name)}});
   }
+  for (const blocks::curve_gain& each : instance.curve->gains) {
+    families.gauge("cenote_instance_curve_gain_ratio",
+                   "Estimated share of blocks that a GiB more of the tier would hit.", each.hit_ratio,
+                   {{"instance", instance.id}, {"tier", each.tier}});
+  }
 }
 
 void add_instances(metric_families& into, const blocks::store_status& dram) {

@@ -132,11 +132,21 @@ void put_curves(json& all, const blocks::store_status& dram) {
     for (const blocks::curve_point& point : each.curve->points) {
       points.push_back({{"capacity", point.capacity}, {"miss_ratio", point.miss_ratio}, {"error", point.error}});
     }
+    json shares = json::array();
+    for (const blocks::curve_share& share : each.curve->shares) {
+      shares.push_back({{"share", share.share}, {"capacity", share.capacity}});
+    }
+    json gains = json::array();
+    for (const blocks::curve_gain& gain : each.curve->gains) {
+      gains.push_back({{"tier", gain.tier}, {"gain_per_gib", gain.hit_ratio}, {"error", gain.error}});
+    }
     groups.push_back({{"group", each.id},
                       {"requests", each.curve->requests},
                       {"capacity_now", each.curve->capacity},
                       {"block_bytes", each.curve->block_bytes},
-                      {"points", std::move(points)}});
+                      {"points", std::move(points)},
+                      {"capacity_for", std::move(shares)},
+                      {"gains", std::move(gains)}});
   }
 }
 

@@ -171,7 +171,9 @@ class worker {
     store_ = state->store;
     make_instance_maker(state->next_instance);
     const auto watched = std::make_shared<watched_limit>();
-    if (config_->optimize.mode != config::optimize_mode::off) curves_ = system_.spawn<live_curves>(watched);
+    if (config_->optimize.mode != config::optimize_mode::off) {
+      curves_ = system_.spawn<live_curves>(watched, config_->nvme.paths.empty() ? 0 : config_->nvme.capacity);
+    }
     tiers_ = make_tiers(system_, *data_path_,
                         {.store = std::move(state->store),
                          .sessions = std::move(known),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "commands/common.hpp"
+#include "commands/optimize/report.hpp"
 #include "keeper/exit_code.hpp"
 
 namespace cenote::optimize {
@@ -10,6 +11,7 @@ struct advise_options {
   socket_option node;
   bool as_json = false;
   bool watch = false;
+  report_option report;
 
   void add_to(CLI::App& command);
 };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "commands/common.hpp"
+#include "commands/optimize/engine_page.hpp"
 #include "commands/optimize/figures_text.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/table.hpp"
@@ -208,13 +209,20 @@ void calibrate_options::add_to(CLI::App& command) {
       ->required();
   add_model_options(command, engine);
   command.add_flag("--json", as_json, "One object");
+  report.add_to(command);
 }
 
 exit_code run_calibrate(const calibrate_options& options) {
+  if (auto good = options.report.check(options.path); !good) return failed_with(good.error());
   const auto answer = answer_to(options);
   if (!answer) return failed_with(answer.error());
+  const ordered_json object = json_of_fit(*answer, options);
+  if (options.report.is_given()) {
+    const auto page = calibrate_page(options.path, object, answer->fit.model, answer->measured.rows);
+    if (auto good = options.report.write(page); !good) return failed_with(good.error());
+  }
   if (options.as_json) {
-    fmt::print("{}\n", json_of_fit(*answer, options).dump());
+    fmt::print("{}\n", object.dump());
   } else {
     print_fit(*answer, options);
   }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "commands/optimize/prefill_options.hpp"
+#include "commands/optimize/report.hpp"
 #include "keeper/exit_code.hpp"
 
 namespace cenote::optimize {
@@ -12,6 +13,7 @@ struct calibrate_options {
   std::string path;  ///< a table with commas
   prefill_options engine;
   bool as_json = false;
+  report_option report;
 
   void add_to(CLI::App& command);
 };

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "commands/optimize/capacities.hpp"
 #include "commands/optimize/cost_page.hpp"
 #include "commands/optimize/figures_text.hpp"
+#include "commands/optimize/instances.hpp"
 #include "commands/optimize/refusal.hpp"
 #include "commands/optimize/time_checks.hpp"
 #include "commands/optimize/watched_work.hpp"
@@ -44,6 +46,8 @@ struct cost_plan {
   replay_order order = replay_order::reverse;
   serving_terms terms;
   std::size_t replicas = 1;
+  simulation::serving_rules rules;
+  std::vector<instance_quota> quotas;  ///< none: one shared capacity
 };
 
 result<void> choose_tiers(const cost_options& options, cost_plan& plan) {
@@ -72,11 +76,38 @@ result<void> choose_tiers(const cost_options& options, cost_plan& plan) {
   return {};
 }
 
+result<void> choose_rules(const cost_options& options, cost_plan& plan) {
+  const auto rules = options.counting.rules();
+  if (!rules) return std::unexpected(rules.error());
+  plan.rules = *rules;
+  if (rules->lifetime.ms != 0 && plan.tiers.size() > 1) {
+    return refuse("--ttl: a time to live is that of one tier; take one --tier");
+  }
+  const auto looks_ahead = [](const tier_choice& each) { return each.policy == "belady"; };
+  if ((options.counting.warm_up > 0 || rules->lifetime.ms != 0) && std::ranges::any_of(plan.tiers, looks_ahead)) {
+    return refuse("--warm-up and --ttl: belady looks ahead and knows no time to live; other policies go with them");
+  }
+  if (options.quota.empty()) return {};
+  if (plan.tiers.size() > 1 || !plan.swept || !options.capacities.empty()) {
+    return refuse("--quota gives the capacity of one --tier; it goes without --capacities and a capacity of the tier");
+  }
+  if (options.trace.merge_instances) {
+    return refuse(
+        "--merge-instances: each instance has a cache of its own with --quota; only a shared one has shared "
+        "blocks");
+  }
+  auto quotas = parse_quotas(options.quota);
+  if (!quotas) return std::unexpected(quotas.error());
+  plan.quotas = std::move(*quotas);
+  return {};
+}
+
 result<cost_plan> plan_with(const cost_options& options) {
   cost_plan plan;
   plan.order = options.order == "fwd" ? replay_order::forward : replay_order::reverse;
   if (auto good = choose_tiers(options, plan); !good) return std::unexpected(good.error());
   if (auto good = take_tier_levels(options.water_levels, plan.tiers); !good) return std::unexpected(good.error());
+  if (auto good = choose_rules(options, plan); !good) return std::unexpected(good.error());
   auto terms = options.serving.terms(plan.tiers);
   if (!terms) return std::unexpected(terms.error());
   plan.terms = std::move(*terms);
@@ -129,18 +160,24 @@ class point_maker {
         block_bytes_(static_cast<double>(requests.block_tokens()) * plan.cost.bytes_per_token) {}
 
   [[nodiscard]] result<cost_point> point_of(std::span<const tier_setup> tiers) const {
-    const auto served = simulation::serve_trace(requests_, tiers, plan_.order, plan_.cost, plan_.terms.speed);
+    const auto served =
+        simulation::serve_trace(requests_, tiers, plan_.order, plan_.cost, plan_.terms.speed, plan_.rules);
     if (!served) return std::unexpected(served.error());
-    cost_point point{.hit_tokens = served->hit_tokens,
-                     .loaded_tokens = served->loaded_tokens,
-                     .tier_tokens = served->tier_tokens,
-                     .gpu_s = served->gpu_s,
+    return point_with(*served, tiers);
+  }
+
+  /// The figures of requests that were served with these tiers.
+  [[nodiscard]] cost_point point_with(const served_trace& served, std::span<const tier_setup> tiers) const {
+    cost_point point{.hit_tokens = served.hit_tokens,
+                     .loaded_tokens = served.loaded_tokens,
+                     .tier_tokens = served.tier_tokens,
+                     .gpu_s = served.gpu_s,
                      .replicas = {}};
     point.replicas =
-        plan_.terms.level ? simulation::fewest_replicas(served->requests, *plan_.terms.level) : plan_.replicas;
+        plan_.terms.level ? simulation::fewest_replicas(served.requests, *plan_.terms.level) : plan_.replicas;
     // Where no number keeps the level, the times are those without waiting.
-    const std::size_t replicas = point.replicas.value_or(std::max<std::size_t>(1, served->requests.size()));
-    const queue_times times(served->requests, replicas);
+    const std::size_t replicas = point.replicas.value_or(std::max<std::size_t>(1, served.requests.size()));
+    const queue_times times(served.requests, replicas);
     point.ttft_p50 = times.percentile(50);
     point.ttft_p90 = times.percentile(90);
     point.ttft_p99 = times.percentile(99);
@@ -162,23 +199,68 @@ class point_maker {
   double block_bytes_;
 };
 
+/// The part of a point that is of an instance, or of several that share a quota.
+struct instance_cost {
+  std::string name;
+  std::uint32_t capacity = 0;
+  std::uint64_t hit_tokens = 0;
+  double gpu_s = 0;
+};
+
 struct cost_answer {
   cost_point bare;  ///< without tiers
   std::vector<cost_point> points;
+  std::vector<instance_cost> by_instance;  ///< with quotas
+  std::size_t warm_up = 0;                 ///< requests
+  std::uint64_t tokens = 0;                ///< of the requests that count
 };
 
 result<void> check_cost_times(const simulation::trace& requests, const cost_plan& plan) {
   for (const tier_choice& each : plan.tiers) {
     if (auto ok = check_policy_times(requests.has_times(), each.policy); !ok) return ok;
   }
+  if (auto ok = check_lifetime(plan.rules.lifetime, requests); !ok) return ok;
   return check_arrivals(requests, plan.terms.speed);
 }
 
-result<cost_answer> measure_costs(const simulation::trace& requests, const cost_plan& plan,
-                                  std::string_view capacities) {
+/// One point: each instance has its own quota of the one tier.
+result<cost_answer> measure_quota_costs(const read_trace& read, const cost_plan& plan, tier_setup tier) {
+  const auto groups = groups_by_quota(plan.quotas, read);
+  if (!groups) return std::unexpected(groups.error());
+  const simulation::instance_parts parts(read.requests, *groups);
+  std::vector<std::uint32_t> blocks;
+  blocks.reserve(parts.instances().size());
+  std::uint64_t sum = 0;
+  for (const std::uint32_t each : parts.instances()) {
+    blocks.push_back(plan.quotas[each].blocks);
+    sum += blocks.back();
+  }
+  if (sum > std::numeric_limits<std::uint32_t>::max()) return refuse("--quota: over 4,294,967,295 blocks together");
+  const point_maker maker(read.requests, plan);
+  auto bare = maker.point_of(std::span(&tier, 1));
+  if (!bare) return std::unexpected(bare.error());
+  std::vector<served_trace> services;
+  const auto served = simulation::serve_parts(read.requests, parts, blocks, tier, plan.order, plan.cost,
+                                              plan.terms.speed, plan.rules, &services);
+  if (!served) return std::unexpected(served.error());
+  tier.capacity = static_cast<std::uint32_t>(sum);
+  cost_answer answer{
+      .bare = std::move(*bare), .points = {maker.point_with(*served, std::span(&tier, 1))}, .by_instance = {}};
+  answer.points.front().capacity = tier.capacity;
+  answer.by_instance.reserve(services.size());
+  for (std::size_t i = 0; i < services.size(); ++i) {
+    answer.by_instance.push_back(
+        {plan.quotas[parts.instances()[i]].name, blocks[i], services[i].hit_tokens, services[i].gpu_s});
+  }
+  return answer;
+}
+
+result<cost_answer> measure_points(const read_trace& read, const cost_plan& plan, std::string_view capacities) {
+  const simulation::trace& requests = read.requests;
   const std::uint64_t block_bytes = requests.block_tokens() * static_cast<std::uint64_t>(plan.cost.bytes_per_token);
   auto setups = setups_with(plan, block_bytes);
   if (!setups) return std::unexpected(setups.error());
+  if (!plan.quotas.empty()) return measure_quota_costs(read, plan, setups->front());
   auto tried = parse_points(capacities, block_bytes);
   if (!tried) return std::unexpected(tried.error());
   if (!plan.swept) *tried = {setups->front().capacity};
@@ -206,6 +288,14 @@ result<cost_answer> measure_costs(const simulation::trace& requests, const cost_
   return answer;
 }
 
+result<cost_answer> measure_costs(const read_trace& read, const cost_plan& plan, std::string_view capacities) {
+  auto answer = measure_points(read, plan, capacities);
+  if (!answer) return answer;
+  answer->warm_up = plan.rules.warm_requests(read.requests.requests().size());
+  answer->tokens = simulation::asked_tokens(read.requests, answer->warm_up);
+  return answer;
+}
+
 // ---------------------------------------------------------------------------------------------- the answer
 
 ordered_json json_of_point(const cost_point& point, const cost_plan& plan) {
@@ -228,7 +318,7 @@ ordered_json json_of_costs(const read_trace& read, const cost_answer& answer, co
   ordered_json object{{"format", read.format},
                       {"lines", read.lines},
                       {"left_out", read.left_out},
-                      {"tokens", read.requests.tokens()},
+                      {"tokens", answer.tokens},
                       {"block_tokens", read.requests.block_tokens()},
                       {"bytes_per_token", static_cast<std::uint64_t>(plan.cost.bytes_per_token)},
                       {"rate", prefill.rate},
@@ -238,6 +328,14 @@ ordered_json json_of_costs(const read_trace& read, const cost_answer& answer, co
                       {"without", json_of_point(answer.bare, plan)},
                       {"points", ordered_json::array()}};
   for (const cost_point& each : answer.points) object["points"].push_back(json_of_point(each, plan));
+  if (answer.warm_up > 0) object["warm_up"] = answer.warm_up;
+  add_lifetime(object, plan.rules.lifetime);
+  if (answer.by_instance.empty()) return object;
+  object["by_instance"] = ordered_json::array();
+  for (const instance_cost& each : answer.by_instance) {
+    object["by_instance"].push_back(
+        {{"instance", each.name}, {"capacity", each.capacity}, {"hit_tokens", each.hit_tokens}, {"gpu_s", each.gpu_s}});
+  }
   return object;
 }
 
@@ -259,7 +357,8 @@ void print_costs(const read_trace& read, const cost_answer& answer, const cost_p
   const auto& prefill = plan.cost.prefill;
   fmt::print("{}: {} tokens in requests, {} bytes of KV a token\n", read.format, read.requests.tokens(),
              plan.cost.bytes_per_token);
-  fmt::print("prefill: {:.1f} tokens/s without context, pivot {}\n\n", prefill.rate, pivot_text(prefill.pivot));
+  fmt::print("prefill: {:.1f} tokens/s without context, pivot {}\n{}{}\n", prefill.rate, pivot_text(prefill.pivot),
+             text_of_lifetime(plan.rules.lifetime), text_of_warm_up(answer.warm_up, answer.tokens));
   std::vector<std::string> heading{">CAPACITY", ">HIT TOKENS", ">GPU TIME", ">TTFT P50",
                                    ">P90",      ">P99",        ">REPLICAS", ">UTILISATION"};
   if (plan.terms.prices) heading.emplace_back(">AN HOUR");
@@ -271,6 +370,14 @@ void print_costs(const read_trace& read, const cost_answer& answer, const cost_p
     fmt::print(
         "\nnone: some requests take longer than --slo allows with no other one before them; the times are those "
         "without waiting\n");
+  }
+  if (!answer.by_instance.empty()) {
+    table shares({"INSTANCE", ">BLOCKS", ">HIT TOKENS", ">GPU TIME"});
+    for (const instance_cost& each : answer.by_instance) {
+      shares.add({each.name, std::to_string(each.capacity), std::to_string(each.hit_tokens),
+                  fmt::format("{:.3f} s", each.gpu_s)});
+    }
+    fmt::print("\nINSTANCES, each with a cache of its own\n{}", shares.text());
   }
   if (read.left_out > 0) fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
 }
@@ -288,6 +395,9 @@ void cost_options::add_to(CLI::App& command) {
       ->check(CLI::IsMember({"fwd", "rev"}))
       ->capture_default_str();
   add_tier_levels(command, water_levels);
+  command.add_option("--quota", quota,
+                     "Blocks of each instance in the one tier: NAME=BLOCKS,NAME+NAME=BLOCKS; with + they share one");
+  counting.add_to(command);
   serving.add_to(command);
   command.add_flag("--json", as_json, "One object");
   report.add_to(command);
@@ -300,7 +410,7 @@ exit_code run_cost(const cost_options& options) {
   const auto read = options.trace.read();
   if (!read) return failed_with(read.error());
   if (auto ok = check_cost_times(read->requests, *plan); !ok) return failed_with(ok.error());
-  const auto answer = measure_costs(read->requests, *plan, options.capacities);
+  const auto answer = measure_costs(*read, *plan, options.capacities);
   if (!answer) return failed_with(answer.error());
   const ordered_json object = json_of_costs(*read, *answer, *plan);
   if (options.report.is_given()) {

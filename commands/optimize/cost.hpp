@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "commands/optimize/counting_options.hpp"
 #include "commands/optimize/prefill_options.hpp"
 #include "commands/optimize/report.hpp"
 #include "commands/optimize/serving_options.hpp"
@@ -20,6 +21,8 @@ struct cost_options {
   std::string capacities;  ///< empty: some that double up to all blocks
   std::string order = "rev";
   std::string water_levels;  ///< by tier; empty: none
+  std::string quota;         ///< blocks of each instance; empty: one shared capacity
+  counting_options counting;
   serving_options serving;
   bool as_json = false;
   report_option report;

@@ -56,6 +56,33 @@ std::string times_by_capacity(const ordered_json& answer) {
                     .series = lines});
 }
 
+/// The hits of the tiers one on top of the other: a line is those of its tier and of all nearer ones.
+std::string tiers_by_capacity(const ordered_json& answer) {
+  const auto tokens = answer.at("tokens").get<double>();
+  if (tokens <= 0) return "";
+  std::vector<chart_series> lines;
+  std::string names;
+  for (const auto& [tier, none] : answer.at("without").at("tier_tokens").items()) {
+    names += (names.empty() ? "" : " + ") + tier;
+    lines.push_back({.name = names});
+  }
+  double high = 0.01;
+  for (const ordered_json& point : answer.at("points")) {
+    double sum = 0;
+    std::size_t next = 0;
+    for (const auto& [tier, hits] : point.at("tier_tokens").items()) {
+      sum += hits.get<double>() / tokens;
+      lines[next++].points.push_back({point.at("capacity").get<double>(), sum});
+    }
+    high = std::max(high, sum);
+  }
+  for (chart_series& each : lines) std::ranges::sort(each.points, {}, &chart_point::x);
+  return figure_of({.title = "Hits of the tiers, one on top of the other, by capacity",
+                    .x = replay::capacity_axis(capacities_in(lines), block_bytes_in(answer)),
+                    .y = replay::percent_axis("tokens that were hits", std::min(1.0, high * 1.1)),
+                    .series = lines});
+}
+
 std::string numbers_by_capacity(const ordered_json& answer, std::string title, const char* name, std::string label) {
   std::vector<chart_series> lines{line_through(answer, name)};
   if (lines.front().points.empty()) return "";
@@ -92,6 +119,16 @@ std::string costs_table(const ordered_json& answer) {
     add(std::to_string(blocks), approximate_bytes(bytes_with(blocks, block_bytes)), each);
   }
   return "<h2>Figures</h2>\n" + replay::html_table(rows);
+}
+
+std::string quotas_table(const ordered_json& answer) {
+  if (!answer.contains("by_instance")) return "";
+  table rows({"INSTANCE", ">BLOCKS", ">HIT TOKENS", ">GPU TIME"});
+  for (const ordered_json& each : answer.at("by_instance")) {
+    rows.add({each.at("instance").get<std::string>(), each.at("capacity").dump(), each.at("hit_tokens").dump(),
+              fmt::format("{:.3f} s", each.at("gpu_s").get<double>())});
+  }
+  return "<h2>Instances, each with a cache of its own</h2>\n" + replay::html_table(rows);
 }
 
 report_sentence cost_sentence(const ordered_json& answer) {
@@ -161,7 +198,7 @@ std::string unit_in(objective name) {
 }
 
 /// The candidates that nothing beats, by the first two objectives.
-std::string front_html(const read_trace& read, const plan_answer& answer, const plan_task& task) {
+std::string front_html(const plan_answer& answer, const plan_task& task) {
   if (answer.outcome.front.empty() || task.goal.objectives.size() < 2) return "";
   const auto some = candidates_at(answer.outcome, answer.outcome.front, most_page_rows);
   const objective across = task.goal.objectives[0];
@@ -176,13 +213,13 @@ std::string front_html(const read_trace& read, const plan_answer& answer, const 
              .x = {.label = unit_in(across), .high = high > 0 ? high * 1.05 : 1},
              .y = axis_up_to(unit_in(upward), all),
              .series = all};
-  return figure_of(plot) + replay::html_table(candidates_table(read, some, task));
+  return figure_of(plot) + replay::html_table(candidates_table(some, task));
 }
 
 }  // namespace
 
 report_page cost_page(const std::string& trace, const ordered_json& answer) {
-  std::string body = facts_html(answer) + times_by_capacity(answer);
+  std::string body = facts_html(answer) + tiers_by_capacity(answer) + times_by_capacity(answer);
   body += numbers_by_capacity(answer, "Replicas by capacity", "replicas", "replicas");
   if (answer.at("without").contains("cost_hour")) {
     body += numbers_by_capacity(answer, "Money an hour by capacity", "cost_hour", "money an hour");
@@ -191,17 +228,17 @@ report_page cost_page(const std::string& trace, const ordered_json& answer) {
   return {.command = "cost",
           .trace = trace,
           .sentence = cost_sentence(answer),
-          .body = body + costs_table(answer),
+          .body = body + costs_table(answer) + quotas_table(answer),
           .data = answer};
 }
 
-report_page plan_page(const std::string& trace, const read_trace& read, const plan_answer& answer,
-                      const plan_task& task, const ordered_json& data) {
+report_page plan_page(const std::string& trace, const plan_answer& answer, const plan_task& task,
+                      const ordered_json& data) {
   std::string body;
   if (answer.best) {
     body += fmt::format("<h2>cenote.toml</h2>\n<pre>{}</pre>\n", escape_html(toml_of(*answer.best, task.block_bytes)));
   }
-  body += facts_html(data) + money_by_capacity(answer, task) + front_html(read, answer, task);
+  body += facts_html(data) + money_by_capacity(answer, task) + front_html(answer, task);
   if (answer.best) body += "<h2>Why</h2>\n" + replay::html_table(reasons_table(answer, task));
   const auto some = candidates_at(answer.outcome, answer.outcome.ranked, most_page_rows);
   if (!some.empty()) {
@@ -209,12 +246,12 @@ report_page plan_page(const std::string& trace, const read_trace& read, const pl
         "<h2>Tried</h2>\n<p>The best first; {} of {}, capacities in blocks of {}; {} more fell by their "
         "bound.</p>\n",
         some.size(), answer.outcome.ranked.size(), approximate_bytes(task.block_bytes), answer.outcome.fallen);
-    body += replay::html_table(candidates_table(read, some, task));
+    body += replay::html_table(candidates_table(some, task));
   }
   const bool is_bad = !answer.best;
   return {.command = "plan",
           .trace = trace,
-          .sentence = {is_bad ? unkept_text(answer, task) : plan_sentence(read, answer, task), is_bad},
+          .sentence = {is_bad ? unkept_text(answer, task) : plan_sentence(answer, task), is_bad},
           .body = std::move(body),
           .data = data};
 }

@@ -13,7 +13,7 @@ namespace cenote::optimize {
 [[nodiscard]] report_page cost_page(const std::string& trace, const nlohmann::ordered_json& answer);
 
 /// Also of a plan that nothing keeps. `data` is what --json prints.
-[[nodiscard]] report_page plan_page(const std::string& trace, const read_trace& read, const plan_answer& answer,
-                                    const plan_task& task, const nlohmann::ordered_json& data);
+[[nodiscard]] report_page plan_page(const std::string& trace, const plan_answer& answer, const plan_task& task,
+                                    const nlohmann::ordered_json& data);
 
 }  // namespace cenote::optimize

@@ -16,7 +16,6 @@
 #include "commands/common.hpp"
 #include "commands/optimize/capacities.hpp"
 #include "commands/optimize/curve_page.hpp"
-#include "commands/optimize/duration_option.hpp"
 #include "commands/optimize/instances.hpp"
 #include "commands/optimize/refusal.hpp"
 #include "commands/optimize/time_checks.hpp"
@@ -41,13 +40,11 @@ using simulation::chain_access;
 using simulation::instance_parts;
 using simulation::interval_curve;
 using simulation::lifetime;
-using simulation::lifetime_start;
 using simulation::lru_curve;
 using simulation::replay_order;
 using simulation::replay_sums;
 using simulation::trace;
 
-constexpr std::string_view insertion_name = "insertion";
 constexpr std::array usual_shares{0.6, 0.8, 0.9, 0.95, 0.99};
 constexpr double most_capacity = 4294967295.0;
 
@@ -318,10 +315,6 @@ std::string_view name_of(replay_order order) {
   return order == replay_order::forward ? "fwd" : "rev";
 }
 
-std::string_view name_of(lifetime_start start) {
-  return start == lifetime_start::insertion ? insertion_name : "use";
-}
-
 void add_curves(ordered_json& object, const all_curves& all) {
   object["requests"] = all.counted.requests;
   object["tokens"] = all.counted.tokens;
@@ -348,10 +341,7 @@ ordered_json json_of(const read_trace& read, const curve_answer& answer) {
   ordered_json object = summary_json(read);
   if (answer.warm_up > 0) object["warm_up"] = answer.warm_up;
   const auto& [lifetime, levels] = answer.rules;
-  if (lifetime.ms > 0) {
-    object["ttl_ms"] = lifetime.ms;
-    object["ttl_from"] = name_of(lifetime.start);
-  }
+  add_lifetime(object, lifetime);
   if (levels.are_used()) object["water_levels"] = {{"high", levels.high}, {"low", levels.low}, {"batch", levels.batch}};
   add_curves(object, answer.all);
   if (answer.by_instance.empty()) return object;
@@ -387,11 +377,8 @@ std::string shares_text(const all_curves& all) {
 
 std::string rules_text(const removal_rules& rules) {
   const auto& [lifetime, levels] = rules;
-  std::string text;
-  if (lifetime.ms > 0) {
-    text += fmt::format("Blocks go {} after their {}\n\n", format_duration(std::chrono::milliseconds(lifetime.ms)),
-                        lifetime.start == lifetime_start::insertion ? "insertion" : "last use");
-  }
+  std::string text = text_of_lifetime(lifetime);
+  if (!text.empty()) text += "\n";
   if (levels.are_used()) {
     text += fmt::format("Above {} of a capacity blocks go{} until {} is full\n\n", percent(levels.high),
                         levels.batch > 1 ? fmt::format(" in batches of {}", levels.batch) : "", percent(levels.low));
@@ -401,10 +388,8 @@ std::string rules_text(const removal_rules& rules) {
 
 std::string answer_text(const read_trace& read, const curve_answer& answer) {
   std::string text = summary_text(read) + "\n\n";
-  if (answer.warm_up > 0) {
-    text += fmt::format("The first {} requests fill the cache and are left out of the sums: {} tokens count\n\n",
-                        answer.warm_up, answer.all.counted.tokens);
-  }
+  const std::string warm_up = text_of_warm_up(answer.warm_up, answer.all.counted.tokens);
+  if (!warm_up.empty()) text += warm_up + "\n";
   text += rules_text(answer.rules);
   text += "PREFIX-TOKEN HITS by capacity in blocks\n" + curves_text(answer.all) + shares_text(answer.all);
   for (const instance_curves& each : answer.by_instance) {
@@ -429,9 +414,9 @@ result<void> check_sample(const curve_options& options) {
     return refuse("--sample is of one cache for all; it goes without --quota and --by-instance");
   if (!options.water_levels.empty())
     return refuse("--sample is of caches whose blocks go where others need their room; it goes without --water-levels");
-  if (!options.ttl.empty())
+  if (!options.counting.ttl.empty())
     return refuse("--sample is of caches whose blocks go where others need their room; it goes without --ttl");
-  if (options.warm_up != 0)
+  if (options.counting.warm_up != 0)
     return refuse("--sample knows the number of requests at the end alone; it goes without --warm-up");
   return {};
 }
@@ -444,15 +429,13 @@ result<void> check_together(const curve_options& options) {
         "--merge-instances: each instance has a cache of its own with --quota and --by-instance; only a "
         "shared one has shared blocks");
   }
-  if (options.warm_up != 0 && options.policies.contains("belady")) {
+  if (options.counting.warm_up != 0 && options.policies.contains("belady")) {
     return refuse("--warm-up: belady looks ahead, so its hits cannot be cut in two; other policies go with it");
   }
-  if (!options.ttl.empty() && options.policies.contains("belady"))
+  if (!options.counting.ttl.empty() && options.policies.contains("belady"))
     return refuse("--ttl: belady knows no time to live, and with one it is no bound; other policies go with it");
   if (!options.water_levels.empty() && options.policies.contains("belady"))
     return refuse("--water-levels: belady knows none, and with some it is no bound; other policies go with them");
-  if (options.ttl.empty() && !options.ttl_from.empty())
-    return refuse("--ttl-from: it says from when a time to live counts, which --ttl gives, as in --ttl 10m");
   if (options.quota.empty()) return {};
   if (options.by_instance)
     return refuse("--quota gives the hits of each instance already; it goes without --by-instance");
@@ -464,14 +447,6 @@ result<void> check_together(const curve_options& options) {
   return {};
 }
 
-result<lifetime> parse_lifetime(const curve_options& options) {
-  if (options.ttl.empty()) return lifetime{};
-  const auto ttl = parse_milliseconds("--ttl", options.ttl, "10m");
-  if (!ttl) return std::unexpected(ttl.error());
-  return lifetime{.ms = *ttl,
-                  .start = options.ttl_from == insertion_name ? lifetime_start::insertion : lifetime_start::last_use};
-}
-
 result<curve_request> parse(const curve_options& options) {
   auto policies = parse_policies(options);
   if (!policies) return std::unexpected(policies.error());
@@ -480,7 +455,7 @@ result<curve_request> parse(const curve_options& options) {
   if (auto ok = check_together(options); !ok) return std::unexpected(ok.error());
   auto quotas = options.quota.empty() ? std::vector<instance_quota>{} : parse_quotas(options.quota);
   if (!quotas) return std::unexpected(quotas.error());
-  const auto lifetime = parse_lifetime(options);
+  const auto lifetime = options.counting.lifetime();
   if (!lifetime) return std::unexpected(lifetime.error());
   const auto levels = parse_water_levels(options.water_levels);
   if (!levels) return std::unexpected(levels.error());
@@ -492,15 +467,14 @@ result<void> check_times(const trace& requests, const curve_request& request) {
   for (const policy_order& each : request.policies) {
     if (auto ok = check_policy_times(requests.has_times(), each.policy); !ok) return ok;
   }
-  if (request.rules.lifetime.ms == 0 || requests.has_times()) return {};
-  return refuse("--ttl: the requests of this trace have no times, or all the same one");
+  return check_lifetime(request.rules.lifetime, requests);
 }
 
 result<curve_answer> answer_of(const read_trace& read, curve_request request, const curve_options& options) {
   const trace& requests = read.requests;
   if (auto ok = check_times(requests, request); !ok) return std::unexpected(ok.error());
   const auto warm_up =
-      static_cast<std::size_t>(options.warm_up / 100 * static_cast<double>(requests.requests().size()));
+      static_cast<std::size_t>(options.counting.warm_up / 100 * static_cast<double>(requests.requests().size()));
   if (!request.quotas.empty()) {
     const auto groups = groups_by_quota(request.quotas, read);
     if (!groups) return std::unexpected(groups.error());

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "commands/optimize/counting_options.hpp"
 #include "commands/optimize/report.hpp"
 #include "commands/optimize/sampled_answer.hpp"
 #include "commands/optimize/trace_options.hpp"
@@ -17,10 +18,8 @@ struct curve_options {
   std::string capacities;  ///< empty: some that double up to all blocks
   std::string quota;       ///< of each instance; empty: one shared capacity
   bool by_instance = false;
-  std::string ttl;           ///< a duration; empty: blocks live until others need their room
-  std::string ttl_from;      ///< "use" or "insertion"; empty: use
+  counting_options counting;
   std::string water_levels;  ///< empty: none
-  double warm_up = 0;        ///< percent of the requests
   sample_options sample;
   bool as_json = false;
   report_option report;

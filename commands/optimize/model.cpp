@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "commands/common.hpp"
+#include "commands/optimize/engine_page.hpp"
 #include "commands/optimize/figures_text.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/table.hpp"
@@ -163,32 +164,35 @@ ordered_json json_of_model(const model_answer& answer) {
   return object;
 }
 
-void print_engine(const engine_figures& engine) {
-  fmt::print("KV cache     {} bytes a token ({})\n", *engine.bytes_per_token,
-             approximate_bytes(*engine.bytes_per_token));
+std::string engine_text(const engine_figures& engine) {
+  std::string text;
+  text += fmt::format("KV cache     {} bytes a token ({})\n", *engine.bytes_per_token,
+                      approximate_bytes(*engine.bytes_per_token));
   if (engine.window_bytes > 0) {
-    fmt::print("windows      at most {} more, however long the context is\n", approximate_bytes(engine.window_bytes));
+    text += fmt::format("windows      at most {} more, however long the context is\n",
+                        approximate_bytes(engine.window_bytes));
   }
   if (engine.active_parameters > 0) {
-    fmt::print("parameters   {:.2f} billion a token\n", engine.active_parameters / 1e9);
+    text += fmt::format("parameters   {:.2f} billion a token\n", engine.active_parameters / 1e9);
   }
-  if (engine.pivot) fmt::print("pivot        {}\n", pivot_text(*engine.pivot));
-  if (engine.prefill) fmt::print("prefill      {:.1f} tokens/s without context\n", engine.prefill->rate);
+  if (engine.pivot) text += fmt::format("pivot        {}\n", pivot_text(*engine.pivot));
+  if (engine.prefill) text += fmt::format("prefill      {:.1f} tokens/s without context\n", engine.prefill->rate);
   if (engine.gpu) {
-    fmt::print("             peak {:.0f} TFLOP/s, of which {:.0f} % are taken to be reached\n",
-               engine.peak_flops / 1e12, engine.gpu->mfu * 100);
+    text += fmt::format("             peak {:.0f} TFLOP/s, of which {:.0f} % are taken to be reached\n",
+                        engine.peak_flops / 1e12, engine.gpu->mfu * 100);
   }
+  return text;
 }
 
-void print_model(const model_answer& answer) {
-  print_engine(answer.engine);
+std::string text_of_model(const model_answer& answer) {
+  std::string text = engine_text(answer.engine);
   if (!answer.cases.empty()) {
     table rows({">CACHED", ">INPUT", ">PREFILL"});
     for (const prefill_case& each : answer.cases) {
       rows.add({std::to_string(each.cached), std::to_string(each.input),
                 seconds_text(answer.engine.prefill->seconds(each.cached, each.input))});
     }
-    fmt::print("\nTIME of a prefill, by tokens\n{}", rows.text());
+    text += fmt::format("\nTIME of a prefill, by tokens\n{}", rows.text());
   }
   if (!answer.decode.empty()) {
     table rows({">SEQUENCES", ">CONTEXT", ">STEP", ">TOKENS A SECOND"});
@@ -197,16 +201,18 @@ void print_model(const model_answer& answer) {
       rows.add({std::to_string(each.sequences), std::to_string(each.context), seconds_text(seconds),
                 fmt::format("{:.0f}", static_cast<double>(each.sequences) / seconds)});
     }
-    fmt::print("\nDECODING at the memory's bandwidth, which no engine reaches, of contexts in tokens\n{}", rows.text());
+    text += fmt::format("\nDECODING at the memory's bandwidth, which no engine reaches, of contexts in tokens\n{}",
+                        rows.text());
   }
-  if (answer.tiers.empty()) return;
+  if (answer.tiers.empty()) return text;
   table rows({"TIER", ">LATENCY", ">BANDWIDTH", ">TOKENS"});
   for (const tier_choice& each : answer.tiers) {
     const auto tokens = break_even(answer, each);
     rows.add({each.link.name, seconds_text(each.link.latency), bandwidth_text(each.link.bandwidth),
               tokens ? std::to_string(*tokens) : "never"});
   }
-  fmt::print("\nSHORTEST LOAD that is sooner than computing its tokens\n{}", rows.text());
+  text += fmt::format("\nSHORTEST LOAD that is sooner than computing its tokens\n{}", rows.text());
+  return text;
 }
 
 }  // namespace
@@ -221,16 +227,26 @@ void model_options::add_to(CLI::App& command) {
                      "Steps of decoding to compute the time of: SEQUENCES:CONTEXT, as in 1:8000,32:8000; needs --gpu");
   command.add_option("--weight-dtype", weight_dtype, "Type of the weights that --decode reads; without it bfloat16");
   command.add_flag("--json", as_json, "One object");
+  report.add_to(command);
 }
 
 exit_code run_model(const model_options& options) {
+  if (auto good = options.report.check(options.config); !good) return failed_with(good.error());
   const auto answer = answer_to(options);
   if (!answer) return failed_with(answer.error());
-  if (options.as_json) {
-    fmt::print("{}\n", json_of_model(*answer).dump());
-  } else {
-    print_model(*answer);
+  const ordered_json object = json_of_model(*answer);
+  const std::string text = text_of_model(*answer);
+  if (options.report.is_given()) {
+    std::vector<simulation::tier_link> links;
+    links.reserve(answer->tiers.size());
+    for (const tier_choice& each : answer->tiers) links.push_back(each.link);
+    const auto* prefill = answer->engine.prefill ? &*answer->engine.prefill : nullptr;
+    const std::string& model = options.config.empty() ? options.engine.model : options.config;
+    if (auto good = options.report.write(model_page(model, object, text, prefill, links)); !good) {
+      return failed_with(good.error());
+    }
   }
+  fmt::print("{}", options.as_json ? object.dump() + "\n" : text);
   return exit_code::orderly;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "commands/optimize/prefill_options.hpp"
+#include "commands/optimize/report.hpp"
 #include "commands/optimize/tier_options.hpp"
 #include "keeper/exit_code.hpp"
 
@@ -17,6 +18,7 @@ struct model_options {
   std::string decode;
   std::string weight_dtype;
   bool as_json = false;
+  report_option report;
 
   void add_to(CLI::App& command);
 };

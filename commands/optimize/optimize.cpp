@@ -10,6 +10,7 @@
 #include "commands/optimize/advise.hpp"
 #include "commands/optimize/analyze.hpp"
 #include "commands/optimize/calibrate.hpp"
+#include "commands/optimize/compare.hpp"
 #include "commands/optimize/cost.hpp"
 #include "commands/optimize/curve.hpp"
 #include "commands/optimize/model.hpp"
@@ -24,14 +25,6 @@ namespace {
 constexpr std::uint32_t most_top = 1'000'000;
 constexpr std::uint32_t most_seed = 4'294'967'295;
 constexpr std::uint64_t most_token_bytes = std::uint64_t{1} << 32;
-constexpr double most_warm_up = 90;  // percent: something must be left to count
-
-/// "10%" as "10".
-std::string percent_number(std::string text) {
-  if (!text.ends_with('%')) throw CLI::ValidationError(text + " is no share; right is a number with %, as in 10%");
-  text.pop_back();
-  return text;
-}
 
 void add_curve(CLI::App& family) {
   auto* command = family.add_subcommand("curve", "Hits of each capacity, and the capacities for shares of them");
@@ -48,11 +41,7 @@ void add_curve(CLI::App& family) {
   command->add_option(
       "--quota", options->quota,
       "Blocks of each instance, which has an LRU of its own then: NAME=BLOCKS,NAME+NAME=BLOCKS; with + they share one");
-  command->add_option("--ttl", options->ttl, "Time after which blocks go though there is room, as in 10m");
-  command
-      ->add_option("--ttl-from", options->ttl_from,
-                   "The event from which --ttl counts: use, the last one, or insertion")
-      ->check(CLI::IsMember({"use", "insertion"}));
+  options->counting.add_to(*command);
   command->add_option(
       "--water-levels", options->water_levels,
       "HIGH:LOW[:BATCH], as in 97%:94%: when a request leaves more than HIGH of a capacity full, blocks "
@@ -66,11 +55,6 @@ void add_curve(CLI::App& family) {
   command->add_option("--sample-seed", options->sample.seed, "Another number draws another sample; without it 1")
       ->check(CLI::Range(0U, most_seed));
   command->add_flag("--by-instance", options->by_instance, "Also curves of each instance with a cache of its own");
-  command
-      ->add_option("--warm-up", options->warm_up,
-                   "Share of the requests, the first ones, that fill the cache and are left out of the sums, as in 10%")
-      ->transform(percent_number)
-      ->check(CLI::Range(0.0, most_warm_up));
   command->add_flag("--json", options->as_json, "One object");
   options->report.add_to(*command);
   command->footer("belady goes from head to tail and tblru in an order of its own, whatever --order says.");
@@ -154,6 +138,7 @@ void add_optimize(CLI::App& app) {
   add_plan(*family);
   add_rank(*family);
   add_advise(*family);
+  optimize::add_compare(*family);
 }
 
 }  // namespace cenote

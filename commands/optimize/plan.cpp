@@ -194,10 +194,10 @@ result<std::string> range_text(const plan_options& options, std::span<const tier
   return range;
 }
 
-/// Seconds from the first request to the last one; 0 where all come at once.
-double span_of(const simulation::trace& requests, double speed) {
+/// Seconds from the first request that counts to the last one; 0 where all come at once.
+double span_of(const simulation::trace& requests, std::size_t warm_up, double speed) {
   constexpr double ms_per_s = 1e3;
-  const auto all = requests.requests();
+  const auto all = requests.requests().subspan(warm_up);
   if (all.empty() || speed <= 0) return 0;
   return static_cast<double>(all.back().time_ms - all.front().time_ms) / ms_per_s / speed;
 }
@@ -210,6 +210,7 @@ result<void> check_plan_times(std::span<const tier_choice> tiers, const simulati
   for (const tier_choice& each : tiers) {
     if (auto ok = check_policy_times(requests.has_times(), each.policy); !ok) return ok;
   }
+  if (auto ok = check_lifetime(task.goal.rules.lifetime, requests); !ok) return ok;
   return check_arrivals(requests, task.goal.speed);
 }
 
@@ -217,7 +218,9 @@ result<void> check_plan_times(std::span<const tier_choice> tiers, const simulati
 result<void> choose_sizes(const plan_options& options, std::span<const tier_choice> tiers,
                           const simulation::trace& requests, plan_task& task) {
   task.block_bytes = requests.block_tokens() * static_cast<std::uint64_t>(task.goal.cost.bytes_per_token);
-  task.span_s = span_of(requests, task.goal.speed);
+  task.warm_up = task.goal.rules.warm_requests(requests.requests().size());
+  task.tokens = simulation::asked_tokens(requests, task.warm_up);
+  task.span_s = span_of(requests, task.warm_up, task.goal.speed);
   if (!options.budget.empty()) {
     const auto budget = parse_bytes(options.budget);
     if (!budget) return std::unexpected(budget.error().in("--budget"));
@@ -257,12 +260,28 @@ result<void> choose_endurance(const plan_options& options, std::span<const tier_
   return {};
 }
 
+result<void> choose_counting(const plan_options& options, std::span<const tier_choice> tiers, plan_task& task) {
+  const auto rules = options.counting.rules();
+  if (!rules) return std::unexpected(rules.error());
+  task.goal.rules = *rules;
+  if (rules->lifetime.ms != 0 && tiers.size() > 1) {
+    return refuse("--ttl: a time to live is that of one tier; take one --tier");
+  }
+  if (options.verify.is_wanted && (rules->lifetime.ms != 0 || rules->warm_up > 0)) {
+    return refuse(
+        "--verify replays the whole trace, and blocks that live until others need their room: leave "
+        "--warm-up and --ttl out, or --verify");
+  }
+  return {};
+}
+
 result<plan_task> task_with(const plan_options& options, std::span<const tier_choice> tiers) {
   plan_task task;
   if (auto good = choose_plan_tiers(options, tiers, task); !good) return std::unexpected(good.error());
   if (auto good = choose_objectives(options, tiers, task); !good) return std::unexpected(good.error());
   if (auto good = choose_promise(options, tiers, task); !good) return std::unexpected(good.error());
   if (auto good = choose_engine(options, task); !good) return std::unexpected(good.error());
+  if (auto good = choose_counting(options, tiers, task); !good) return std::unexpected(good.error());
   if (auto good = choose_endurance(options, tiers, task); !good) return std::unexpected(good.error());
   for (const tier_choice& each : tiers) {
     // Lists that name no tier are found before a trace is read.
@@ -432,7 +451,7 @@ exit_code conclude(const plan_options& options, const read_trace& read, const pl
   const std::optional<verification> found = replayed ? *replayed : std::nullopt;
   const auto object = object_of(options, read, task, answer, found);
   if (options.report.is_given()) {
-    const auto page = plan_page(options.trace.path, read, answer, task, object);
+    const auto page = plan_page(options.trace.path, answer, task, object);
     if (auto ok = options.report.write(page); !ok) return failed_with(ok.error());
   }
   if (options.as_json) fmt::print("{}\n", object.dump());
@@ -468,6 +487,7 @@ void plan_options::add_to(CLI::App& command) {
   command.add_option("--keep-copies", keeps_copies,
                      "Of lower tiers, as in true,false; without it those of their --tier");
   add_tier_levels(command, water_levels);
+  counting.add_to(command);
   command.add_option("--budget", budget, "Bytes that all tiers together may have, as in 512GiB");
   command.add_option(
       "--endurance", endurance,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "commands/optimize/counting_options.hpp"
 #include "commands/optimize/prefill_options.hpp"
 #include "commands/optimize/report.hpp"
 #include "commands/optimize/serving_options.hpp"
@@ -26,8 +27,9 @@ struct plan_options {
   std::string keeps_copies;  ///< the same
   std::string objectives = "cost";
   std::string water_levels;  ///< by tier; empty: none
-  std::string budget;        ///< bytes of all tiers together; empty: any
-  std::string endurance;     ///< bytes that the disks of the tier nvme may be written; empty: not asked for
+  counting_options counting;
+  std::string budget;     ///< bytes of all tiers together; empty: any
+  std::string endurance;  ///< bytes that the disks of the tier nvme may be written; empty: not asked for
   serving_options serving;
   verification_options verify;
   bool refines = false;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <ranges>
 
+#include "commands/optimize/counting_options.hpp"
 #include "commands/optimize/figures_text.hpp"
 #include "commands/optimize/water_level_options.hpp"
 #include "commands/table.hpp"
@@ -48,8 +49,8 @@ std::string tiers_text(const tier_setups& tiers, std::uint64_t block_bytes) {
   return text.empty() ? "no cache" : text;
 }
 
-double hit_share(const read_trace& read, const plan_candidate& candidate) {
-  const auto tokens = static_cast<double>(read.requests.tokens());
+double hit_share(const plan_task& task, const plan_candidate& candidate) {
+  const auto tokens = static_cast<double>(task.tokens);
   return tokens > 0 ? static_cast<double>(candidate.hit_tokens) / tokens : 0;
 }
 
@@ -203,7 +204,7 @@ std::string life_text(const plan_candidate& best, const plan_task& task) {
                      approximate_bytes(static_cast<std::uint64_t>(std::min(daily, 1e18))), *years);
 }
 
-std::string no_cache_text(const read_trace& read, const plan_answer& answer, const plan_task& task) {
+std::string no_cache_text(const plan_answer& answer, const plan_task& task) {
   const plan_candidate* rival = nullptr;
   for (const plan_candidate& each : answer.outcome.simulated) {
     if (is_empty(each.tiers) || !each.replicas) continue;
@@ -213,7 +214,7 @@ std::string no_cache_text(const read_trace& read, const plan_answer& answer, con
   const std::size_t replicas = *answer.best->replicas;
   text += task.goal.level ? fmt::format("{} {} {}", count_text(replicas, "replica"), replicas == 1 ? "keeps" : "keep",
                                         task.level_text)
-                          : fmt::format("{} of the tokens hit", percent(hit_share(read, *answer.best)));
+                          : fmt::format("{} of the tokens hit", percent(hit_share(task, *answer.best)));
   if (!task.has_prices) return text + ".";
   text += fmt::format(" for {:.2f} an hour", answer.best->hourly);
   if (rival == nullptr) return text + ".";
@@ -233,7 +234,7 @@ std::string worth_text(const plan_candidate& candidate, const plan_task& task) {
                             candidate.gpu_s);
 }
 
-std::vector<std::string> row_of(const read_trace& read, const plan_candidate& candidate, const plan_task& task) {
+std::vector<std::string> row_of(const plan_candidate& candidate, const plan_task& task) {
   std::vector<std::string> row;
   for (const tier_setup& tier : candidate.tiers) row.push_back(fmt::format("{}", tier.capacity));
   row.push_back(candidate.tiers.front().policy);
@@ -241,7 +242,7 @@ std::vector<std::string> row_of(const read_trace& read, const plan_candidate& ca
     const tier_setup& lower = candidate.tiers.back();
     row.push_back(fmt::format("{}{}", name_of(lower.ingest), lower.keep_copy ? "" : ", no copy"));
   }
-  row.push_back(percent(hit_share(read, candidate)));
+  row.push_back(percent(hit_share(task, candidate)));
   row.push_back(fmt::format("{:.3f} s", candidate.gpu_s));
   row.push_back(seconds_text(candidate.ttft));
   row.push_back(candidate.replicas ? fmt::format("{}", *candidate.replicas) : "none");
@@ -249,9 +250,8 @@ std::vector<std::string> row_of(const read_trace& read, const plan_candidate& ca
   return row;
 }
 
-void print_rows(const read_trace& read, const simulation::search_outcome& outcome, std::span<const std::size_t> places,
-                const plan_task& task) {
-  fmt::print("{}", candidates_table(read, candidates_at(outcome, places, most_rows), task).text());
+void print_rows(const simulation::search_outcome& outcome, std::span<const std::size_t> places, const plan_task& task) {
+  fmt::print("{}", candidates_table(candidates_at(outcome, places, most_rows), task).text());
   if (places.size() > most_rows) fmt::print("  and {} more: --json has all of them\n", places.size() - most_rows);
 }
 
@@ -328,15 +328,15 @@ std::optional<double> nvme_life(const plan_candidate& candidate, const plan_task
   return static_cast<double>(task.endurance) / nvme_rate(candidate, task) / seconds_of_year;
 }
 
-std::string plan_sentence(const read_trace& read, const plan_answer& answer, const plan_task& task) {
-  if (is_empty(answer.best->tiers)) return no_cache_text(read, answer, task);
+std::string plan_sentence(const plan_answer& answer, const plan_task& task) {
+  if (is_empty(answer.best->tiers)) return no_cache_text(answer, task);
   const std::string tiers = tiers_text(answer.best->tiers, task.block_bytes);
   const std::string life = life_text(*answer.best, task);
   if (task.goal.level && task.goal.objectives.front() == objective::cost) {
     return fmt::format("{} {}{}.{}", tiers, saving_text(*answer.best, answer.bare, task), halved_text(answer), life);
   }
   return fmt::format("{} hit {} of the tokens (without: {}), with a ttft_p{:g} of {} (without: {}) on {}.{}", tiers,
-                     percent(hit_share(read, *answer.best)), percent(hit_share(read, answer.bare)),
+                     percent(hit_share(task, *answer.best)), percent(hit_share(task, answer.bare)),
                      task.goal.ttft_percent, seconds_text(answer.best->ttft), seconds_text(answer.bare.ttft),
                      count_text(answer.best->replicas.value_or(1), "replica"), life);
 }
@@ -362,7 +362,7 @@ table reasons_table(const plan_answer& answer, const plan_task& task) {
   return rows;
 }
 
-table candidates_table(const read_trace& read, std::span<const plan_candidate> candidates, const plan_task& task) {
+table candidates_table(std::span<const plan_candidate> candidates, const plan_task& task) {
   std::vector<std::string> heading;
   for (const tier_setup& each : candidates.front().tiers) heading.push_back(">" + shown_name(each.link.name));
   heading.emplace_back("POLICY");
@@ -371,7 +371,7 @@ table candidates_table(const read_trace& read, std::span<const plan_candidate> c
                  {">HITS", ">GPU TIME", fmt::format(">TTFT P{:g}", task.goal.ttft_percent), ">REPLICAS"});
   if (task.has_prices) heading.emplace_back(">AN HOUR");
   table rows(std::move(heading));
-  for (const plan_candidate& each : candidates) rows.add(row_of(read, each, task));
+  for (const plan_candidate& each : candidates) rows.add(row_of(each, task));
   return rows;
 }
 
@@ -404,7 +404,7 @@ ordered_json json_of_plan(const read_trace& read, const plan_answer& answer, con
       {"format", read.format},
       {"lines", read.lines},
       {"left_out", read.left_out},
-      {"tokens", read.requests.tokens()},
+      {"tokens", task.tokens},
       {"block_tokens", read.requests.block_tokens()},
       {"bytes_per_token", static_cast<std::uint64_t>(task.goal.cost.bytes_per_token)},
       {"best", answer.best ? json_of_candidate(*answer.best, task) : ordered_json(nullptr)},
@@ -425,19 +425,23 @@ ordered_json json_of_plan(const read_trace& read, const plan_answer& answer, con
     }
   }
   if (answer.best) object["why"] = reasons_json(answer.reasons, task);
+  if (task.warm_up > 0) object["warm_up"] = task.warm_up;
+  add_lifetime(object, task.goal.rules.lifetime);
   return object;
 }
 
 void print_plan(const read_trace& read, const plan_answer& answer, const plan_task& task) {
-  fmt::print("{}\n\n{}", plan_sentence(read, answer, task), toml_of(*answer.best, task.block_bytes));
+  fmt::print("{}\n\n{}", plan_sentence(answer, task), toml_of(*answer.best, task.block_bytes));
+  const std::string counting = text_of_lifetime(task.goal.rules.lifetime) + text_of_warm_up(task.warm_up, task.tokens);
+  if (!counting.empty()) fmt::print("\n{}", counting);
   fmt::print("\n{}{}", reasons_table(answer, task).text(), payback_text(answer, task));
   if (!answer.outcome.front.empty()) {
     fmt::print("\nNothing beats these in all objectives; capacities in blocks:\n");
-    print_rows(read, answer.outcome, answer.outcome.front, task);
+    print_rows(answer.outcome, answer.outcome.front, task);
   }
   fmt::print("\nTried, the best first, in blocks of {}; {} more fell by their bound:\n",
              approximate_bytes(task.block_bytes), answer.outcome.fallen);
-  print_rows(read, answer.outcome, answer.outcome.ranked, task);
+  print_rows(answer.outcome, answer.outcome.ranked, task);
   if (read.left_out > 0) fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
 }
 

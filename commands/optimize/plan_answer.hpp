@@ -26,6 +26,8 @@ struct plan_task {
   bool has_prices = false;
   std::uint64_t endurance = 0;  ///< bytes that the disks of the tier nvme may be written; 0: not given
   double span_s = 0;            ///< from the first request to the last one, as fast as they come; 0: no times
+  std::size_t warm_up = 0;      ///< requests, the first ones, that are left out
+  std::uint64_t tokens = 0;     ///< of the requests that count
 };
 
 /// The plan under other conditions than those it was made for.
@@ -52,7 +54,7 @@ struct plan_answer {
 /// The answer in a sentence, the fragment, the reasons, what was tried.
 void print_plan(const read_trace& read, const plan_answer& answer, const plan_task& task);
 /// The answer in a sentence; there is a best one.
-[[nodiscard]] std::string plan_sentence(const read_trace& read, const plan_answer& answer, const plan_task& task);
+[[nodiscard]] std::string plan_sentence(const plan_answer& answer, const plan_task& task);
 /// The best one under other conditions, beside no cache.
 [[nodiscard]] table reasons_table(const plan_answer& answer, const plan_task& task);
 /// The bytes of so many blocks, or the largest number.
@@ -64,8 +66,7 @@ void print_plan(const read_trace& read, const plan_answer& answer, const plan_ta
                                                                     std::span<const std::size_t> places,
                                                                     std::size_t limit);
 /// A row for each, of which there is one at least.
-[[nodiscard]] table candidates_table(const read_trace& read, std::span<const simulation::plan_candidate> candidates,
-                                     const plan_task& task);
+[[nodiscard]] table candidates_table(std::span<const simulation::plan_candidate> candidates, const plan_task& task);
 /// A sentence on a service level that nothing keeps.
 [[nodiscard]] std::string unkept_text(const plan_answer& answer, const plan_task& task);
 /// The smallest water mark of a node.

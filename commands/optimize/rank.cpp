@@ -8,12 +8,15 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "commands/common.hpp"
+#include "commands/optimize/memory_page.hpp"
 #include "commands/optimize/refusal.hpp"
+#include "commands/optimize/serving_options.hpp"
 #include "commands/optimize/watched_work.hpp"
 #include "commands/table.hpp"
 #include "core/text.hpp"
@@ -42,12 +45,14 @@ struct ranked_service {
   double hours = 0;           ///< from the first request to the last
   std::vector<gain_point> points;
   std::vector<gain_point> hull;
+  std::vector<gain_point> worth;  ///< what the budget goes by: the hull, or with prices that of the money saved
 };
 
 struct rank_task {
   simulation::cost_model cost;
   simulation::tier_link link;
   double budget = std::numeric_limits<double>::infinity();
+  std::optional<simulation::price_list> prices;
 };
 
 /// A service that is there twice would get its share of the budget twice.
@@ -58,6 +63,21 @@ result<void> check_distinct(const std::vector<std::string>& paths) {
     if (files.insert(std::filesystem::weakly_canonical(path, none)).second) continue;
     return refuse(fmt::format("{} is there twice; each service has a trace of its own", path));
   }
+  return {};
+}
+
+/// Both prices are needed: without one of them either all memory pays, or none.
+result<void> choose_prices(const rank_options& options, std::span<const tier_choice> tiers, rank_task& task) {
+  if (options.prices.empty()) return {};
+  auto prices = parse_prices_of(options.prices, tiers);
+  if (!prices) return std::unexpected(prices.error());
+  if (prices->replica_hour <= 0 || prices->tiers.empty()) {
+    return refuse(
+        fmt::format("--price: an hour of a replica and of the tier are weighed against each other; right is "
+                    "replica=98/h,{}=0.004/GiB/h",
+                    tiers.front().link.name));
+  }
+  task.prices = std::move(*prices);
   return {};
 }
 
@@ -73,7 +93,8 @@ result<rank_task> rank_with(const rank_options& options) {
   }
   const auto cost = options.engine.cost();
   if (!cost) return std::unexpected(cost.error());
-  rank_task task{.cost = *cost, .link = tiers->front().link};
+  rank_task task{.cost = *cost, .link = tiers->front().link, .prices = {}};
+  if (auto good = choose_prices(options, *tiers, task); !good) return std::unexpected(good.error());
   if (options.budget.empty()) return task;
   const auto budget = parse_bytes(options.budget);
   if (!budget) return std::unexpected(budget.error().in("--budget"));
@@ -116,6 +137,23 @@ result<std::vector<ranked_service>> read_services(const rank_options& options) {
   return services;
 }
 
+/// Money an hour that `bytes` of the tier cost.
+double memory_hourly(double bytes, const rank_task& task) {
+  const simulation::tier_size size{task.link.name, bytes};
+  return task.prices->hourly(0, std::span(&size, 1));
+}
+
+/// Money an hour that memory saves: that of replicas, of which each serves for 3,600 seconds an hour, less its own.
+std::vector<gain_point> money_hull(const ranked_service& service, const rank_task& task) {
+  constexpr double hour_s = 3'600;
+  std::vector<gain_point> points;
+  points.reserve(service.points.size());
+  for (const gain_point& each : service.points) {
+    points.push_back({each.bytes, each.gain / hour_s * task.prices->replica_hour - memory_hourly(each.bytes, task)});
+  }
+  return simulation::concave_hull(points);
+}
+
 /// Serves all traces at all capacities.
 result<void> measure_services(std::vector<ranked_service>& services, const rank_task& task) {
   std::vector<std::pair<std::size_t, std::size_t>> work;
@@ -147,6 +185,7 @@ result<void> measure_services(std::vector<ranked_service>& services, const rank_
           {service.capacities[i] * block_bytes, (service.gpu_s[0] - service.gpu_s[i + 1]) / service.hours});
     }
     service.hull = simulation::concave_hull(service.points);
+    service.worth = task.prices ? money_hull(service, task) : service.hull;
   }
   return {};
 }
@@ -175,9 +214,22 @@ ordered_json json_of_points(std::span<const gain_point> points) {
   return list;
 }
 
+/// GPU seconds an hour that a service saves with its part.
+double saved_seconds(const ranked_service& service, double bytes) {
+  return simulation::gain_with(service.hull, bytes);
+}
+
+double saved_seconds(std::span<const ranked_service> services, const budget_split& split) {
+  double sum = 0;
+  for (std::size_t i = 0; i < services.size(); ++i) sum += saved_seconds(services[i], split.bytes[i]);
+  return sum;
+}
+
 ordered_json json_of_rank(std::span<const ranked_service> services, const budget_split& split,
-                          std::span<const std::size_t> order) {
-  ordered_json object{{"order", ordered_json::array()}, {"gain", split.gain}, {"services", ordered_json::array()}};
+                          std::span<const std::size_t> order, const rank_task& task) {
+  ordered_json object{
+      {"order", ordered_json::array()}, {"gain", saved_seconds(services, split)}, {"services", ordered_json::array()}};
+  if (task.prices) object["saved_hour"] = split.gain;
   for (const std::size_t each : order) object["order"].push_back(services[each].path);
   for (std::size_t i = 0; i < services.size(); ++i) {
     const ranked_service& service = services[i];
@@ -186,32 +238,52 @@ ordered_json json_of_rank(std::span<const ranked_service> services, const budget
                                   {"gpu_s", service.gpu_s.front()},
                                   {"gain_per_gib", first_gain(service)},
                                   {"bytes", split.bytes[i]},
-                                  {"gain", simulation::gain_with(service.hull, split.bytes[i])},
+                                  {"gain", saved_seconds(service, split.bytes[i])},
                                   {"points", json_of_points(service.points)},
                                   {"hull", json_of_points(service.hull)}});
+    if (!task.prices) continue;
+    object["services"].back()["saved_hour"] = simulation::gain_with(service.worth, split.bytes[i]);
+    object["services"].back()["memory_hour"] = memory_hourly(split.bytes[i], task);
   }
   return object;
 }
 
-void print_rank(std::span<const ranked_service> services, const budget_split& split,
-                std::span<const std::size_t> order) {
-  const ranked_service& best = services[order.front()];
-  if (best.hull.size() < 2) {
-    fmt::print("No memory saves anything for any of them.\n");
-    return;
+/// The first service, and what its memory is worth.
+std::string rank_sentence(const ranked_service& best, const rank_task& task) {
+  if (best.worth.size() < 2) {
+    return task.prices ? "No memory saves more money than it costs for any of them."
+                       : "No memory saves anything for any of them.";
   }
-  fmt::print("{} first: each GiB of its first {} saves {:.3f} GPU seconds an hour.\n\n", printable(best.path),
-             approximate_bytes(static_cast<std::uint64_t>(best.hull[1].bytes)), first_gain(best));
-  table rows({"SERVICE", ">SAVED BY A GiB", ">GETS", ">SAVES", ">OF AT MOST", ">GPU TIME NOW"});
+  const gain_point& first = best.worth[1];
+  const std::string bytes = approximate_bytes(static_cast<std::uint64_t>(first.bytes));
+  const double gain = first.gain / first.bytes * static_cast<double>(GiB);
+  return task.prices ? fmt::format("{} first: each GiB of its first {} saves {:.4f} an hour more than it costs.",
+                                   printable(best.path), bytes, gain)
+                     : fmt::format("{} first: each GiB of its first {} saves {:.3f} GPU seconds an hour.",
+                                   printable(best.path), bytes, gain);
+}
+
+std::string text_of_rank(std::span<const ranked_service> services, const budget_split& split,
+                         std::span<const std::size_t> order, const rank_task& task) {
+  const ranked_service& best = services[order.front()];
+  const std::string sentence = rank_sentence(best, task) + "\n";
+  if (best.worth.size() < 2) return sentence;
+  table rows(
+      {"SERVICE", ">SAVED BY A GiB", ">GETS", ">SAVES", ">OF AT MOST", ">GPU TIME NOW", task.prices ? ">MONEY" : ""});
   for (const std::size_t i : order) {
     const ranked_service& service = services[i];
-    rows.add({service.path, fmt::format("{:.3f} s/h", first_gain(service)),
-              approximate_bytes(static_cast<std::uint64_t>(split.bytes[i])),
-              fmt::format("{:.3f} s/h", simulation::gain_with(service.hull, split.bytes[i])),
-              fmt::format("{:.3f} s/h", service.hull.back().gain),
-              fmt::format("{:.3f} s/h", service.gpu_s.front() / service.hours)});
+    std::vector<std::string> row{service.path,
+                                 fmt::format("{:.3f} s/h", first_gain(service)),
+                                 approximate_bytes(static_cast<std::uint64_t>(split.bytes[i])),
+                                 fmt::format("{:.3f} s/h", saved_seconds(service, split.bytes[i])),
+                                 fmt::format("{:.3f} s/h", service.hull.back().gain),
+                                 fmt::format("{:.3f} s/h", service.gpu_s.front() / service.hours)};
+    if (task.prices) row.push_back(fmt::format("{:.4f}/h", simulation::gain_with(service.worth, split.bytes[i])));
+    rows.add(std::move(row));
   }
-  fmt::print("{}\nall together save {:.3f} GPU seconds an hour\n", rows.text(), split.gain);
+  const std::string money = task.prices ? fmt::format(", and {:.4f} of money an hour", split.gain) : "";
+  return fmt::format("{}\n{}\nall together save {:.3f} GPU seconds an hour{}\n", sentence, rows.text(),
+                     saved_seconds(services, split), money);
 }
 
 }  // namespace
@@ -223,24 +295,35 @@ void rank_options::add_to(CLI::App& command) {
   tiers.add_to(command);
   command.add_option("--budget", budget,
                      "Bytes for all services together, as in 512GiB; without it as much as they can use");
+  command.add_option("--price", prices,
+                     "Of an hour, as in replica=98/h,dram=0.004/GiB/h: the money that is saved decides");
   command.add_flag("--json", as_json, "One object");
+  report.add_to(command);
 }
 
 exit_code run_rank(const rank_options& options) {
   const auto task = rank_with(options);
   if (!task) return failed_with(task.error());
+  for (const std::string& path : options.paths) {
+    if (auto good = options.report.check(path); !good) return failed_with(good.error());
+  }
   auto services = read_services(options);
   if (!services) return failed_with(services.error());
   if (auto good = measure_services(*services, *task); !good) return failed_with(good.error());
-  std::vector<std::vector<gain_point>> hulls;
-  for (const ranked_service& each : *services) hulls.push_back(each.hull);
-  const budget_split split = simulation::split_budget(hulls, task->budget);
-  const auto order = order_of(simulation::split_budget(hulls, std::numeric_limits<double>::infinity()), hulls.size());
+  std::vector<std::vector<gain_point>> worths;
+  worths.reserve(services->size());
+  for (const ranked_service& each : *services) worths.push_back(each.worth);
+  const budget_split split = simulation::split_budget(worths, task->budget);
+  const auto order = order_of(simulation::split_budget(worths, std::numeric_limits<double>::infinity()), worths.size());
+  const ordered_json object = json_of_rank(*services, split, order, *task);
+  const std::string text = text_of_rank(*services, split, order, *task);
+  if (options.report.is_given()) {
+    if (auto good = options.report.write(rank_page(object, text)); !good) return failed_with(good.error());
+  }
   if (options.as_json) {
-    fmt::print("{}\n",
-               json_of_rank(*services, split, order).dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    fmt::print("{}\n", object.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
   } else {
-    print_rank(*services, split, order);
+    fmt::print("{}", text);
   }
   return exit_code::orderly;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "commands/optimize/prefill_options.hpp"
+#include "commands/optimize/report.hpp"
 #include "commands/optimize/tier_options.hpp"
 #include "commands/optimize/trace_options.hpp"
 #include "keeper/exit_code.hpp"
@@ -17,7 +18,9 @@ struct rank_options {
   prefill_options engine;
   tier_options tiers;
   std::string budget;  ///< bytes of all services together; empty: as much as they can use
+  std::string prices;  ///< of a replica and of the tier; empty: GPU seconds decide
   bool as_json = false;
+  report_option report;
 
   void add_to(CLI::App& command);
 };

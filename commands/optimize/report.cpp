@@ -22,7 +22,8 @@ void report_option::add_to(CLI::App& command) {
 result<void> report_option::check(const std::string& trace) const {
   std::error_code unknown;
   if (is_given() && std::filesystem::equivalent(path, trace, unknown)) {
-    return refuse(fmt::format("--report {}: that is the trace; a new file is right, as in report.html", path));
+    return refuse(
+        fmt::format("--report {}: that is what the command reads; a new file is right, as in report.html", path));
   }
   if (auto good = replay::check_writable(path); !good) return refuse("--report: " + good.error().message());
   return {};

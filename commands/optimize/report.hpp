@@ -23,7 +23,7 @@ struct report_sentence {
 
 struct report_page {
   std::string_view command;     ///< "curve"
-  std::string trace;            ///< its file
+  std::string trace;            ///< what the answer is about: its file, a model, a socket
   report_sentence sentence;     ///< text, not HTML
   std::string body;             ///< HTML
   nlohmann::ordered_json data;  ///< what --json prints
@@ -37,7 +37,8 @@ struct report_option {
 
   void add_to(CLI::App& command);
   [[nodiscard]] bool is_given() const noexcept { return !path.empty(); }
-  /// Before the work: refused is a file that cannot be written, or is the trace (invalid_argument).
+  /// Before the work: refused is a file that cannot be written, or is `trace`, which the command
+  /// reads (invalid_argument).
   [[nodiscard]] result<void> check(const std::string& trace) const;
   /// Whole or not at all, where it is given. Errors: system.
   [[nodiscard]] result<void> write(const report_page& report) const;

@@ -74,23 +74,12 @@ class hit_curve {
 
   /// The smallest capacity with so much of what an endless cache hits, if that is estimated.
   [[nodiscard]] std::optional<sampled_point> with_share(double share) const {
-    const double wanted = share * endless_hits();
-    auto low = static_cast<std::uint32_t>(std::min<std::uint64_t>(least(), ~std::uint32_t{0}));
-    std::uint32_t high = std::max(low, whole(sample_.endless().misses));
-    const auto has = [&](std::uint32_t capacity) {
-      const auto found = sample_.estimate(capacity);
-      return found && (1 - found->miss_ratio) * static_cast<double>(read_.blocks) >= wanted - 0.5;
-    };
-    if (low > 0 && has(low)) return std::nullopt;
-    while (low < high) {
-      const std::uint32_t middle = low + (high - low) / 2;
-      if (has(middle)) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
-    }
-    return point(low);
+    if (read_.blocks == 0) return point(0);
+    const double wanted = (share * endless_hits() - 0.5) / static_cast<double>(read_.blocks);  // whole blocks
+    const std::uint64_t floor = least();
+    const auto found =
+        sample_.smallest_with(wanted, floor, std::max<std::uint64_t>(floor, whole(sample_.endless().misses)));
+    return found ? point(static_cast<std::uint32_t>(found->capacity)) : std::nullopt;
   }
 
  private:

@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::uint64_t most_replicas = 1'000'000;
 
-result<simulation::price_list> prices_of(const std::string& text, std::span<const tier_choice> tiers) {
+}  // namespace
+
+result<simulation::price_list> parse_prices_of(const std::string& text, std::span<const tier_choice> tiers) {
   auto prices = simulation::parse_prices(text);
   if (!prices) return std::unexpected(prices.error().in("--price"));
   for (const auto& each : prices->tiers) {
@@ -25,8 +27,6 @@ result<simulation::price_list> prices_of(const std::string& text, std::span<cons
   }
   return prices;
 }
-
-}  // namespace
 
 void serving_options::add_to(CLI::App& command) {
   command.add_option("--replicas", replicas, "Engines, each with one prefill at a time; without it and --slo one")
@@ -52,7 +52,7 @@ result<serving_terms> serving_options::terms(std::span<const tier_choice> tiers)
     terms.level = std::move(*level);
   }
   if (prices.empty()) return terms;
-  auto list = prices_of(prices, tiers);
+  auto list = parse_prices_of(prices, tiers);
   if (!list) return std::unexpected(list.error());
   terms.prices = std::move(*list);
   return terms;

@@ -25,6 +25,10 @@ struct serving_terms {
   std::optional<simulation::price_list> prices;
 };
 
+/// Prices of a replica and of some of `tiers`, the value of --price. Errors: invalid_argument.
+[[nodiscard]] result<simulation::price_list> parse_prices_of(const std::string& text,
+                                                             std::span<const tier_choice> tiers);
+
 struct serving_options {
   std::uint64_t replicas = 0;  ///< 0: not given
   std::string speed = "1x";

@@ -185,21 +185,6 @@ std::string bytes_over_time(const std::vector<compared_run>& runs) {
   return figure_of(plot);
 }
 
-/// Files of the same name are told apart by their paths, the same file twice by a number.
-void tell_apart(std::vector<compared_run>& runs, const std::vector<std::string>& paths) {
-  const auto is_taken = [&](std::size_t i, const std::string& name) {
-    return std::ranges::count(runs, name, &compared_run::name) - (runs[i].name == name ? 1 : 0) > 0;
-  };
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    std::string name = is_taken(i, runs[i].name) ? paths[i] : runs[i].name;
-    const std::string first = name;
-    for (int n = 2; std::ranges::find(names, name) != names.end(); ++n) name = fmt::format("{} ({})", first, n);
-    names.push_back(std::move(name));
-  }
-  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = std::move(names[i]);
-}
-
 exit_code compare(const std::vector<std::string>& paths, const std::string& report) {
   std::vector<compared_run> runs;
   for (const auto& path : paths) {
@@ -207,7 +192,7 @@ exit_code compare(const std::vector<std::string>& paths, const std::string& repo
     if (!run) return failed_with(run.error());
     runs.push_back(std::move(*run));
   }
-  tell_apart(runs, paths);
+  distinguish(runs, paths);
   const auto rows = compared_rows(runs);
   table text(rows.front());
   for (std::size_t i = 1; i < rows.size(); ++i) text.add(rows[i]);
@@ -229,6 +214,20 @@ result<compared_run> read_outcome(const std::string& path) {
                 path + " is no outcome of a replay: right is what `cenote replay --json` printed");
   }
   return run;
+}
+
+void distinguish(std::vector<compared_run>& runs, const std::vector<std::string>& paths) {
+  const auto is_taken = [&](std::size_t i, const std::string& name) {
+    return std::ranges::count(runs, name, &compared_run::name) - (runs[i].name == name ? 1 : 0) > 0;
+  };
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::string name = is_taken(i, runs[i].name) ? paths[i] : runs[i].name;
+    const std::string first = name;
+    for (int n = 2; std::ranges::find(names, name) != names.end(); ++n) name = fmt::format("{} ({})", first, n);
+    names.push_back(std::move(name));
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = std::move(names[i]);
 }
 
 std::vector<std::vector<std::string>> compared_rows(const std::vector<compared_run>& runs) {

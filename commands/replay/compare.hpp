@@ -22,6 +22,9 @@ struct compared_run {
 /// Reads one outcome. Errors: it cannot be read (system), or is none (malformed).
 [[nodiscard]] result<compared_run> read_outcome(const std::string& path);
 
+/// Gives files of the same name their paths as names, and the same file twice a number. `paths` are those of `runs`.
+void distinguish(std::vector<compared_run>& runs, const std::vector<std::string>& paths);
+
 /// A row for each figure, a column for each run.
 [[nodiscard]] std::vector<std::vector<std::string>> compared_rows(const std::vector<compared_run>& runs);
 

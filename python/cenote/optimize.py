@@ -158,7 +158,10 @@ def plan(trace: _Item, *, timeout: float | None = None, **options: Option) -> An
 
 
 def rank(*traces: _Item, timeout: float | None = None, **options: Option) -> Answer:
-    """The services that gain most from each GiB, and their parts of one budget of bytes. Knows no prices."""
+    """The services that gain most from each GiB, and their parts of one budget of bytes.
+
+    With `price`, of a replica and of the tier, the money that is saved decides.
+    """
     return _run("rank", traces, timeout, options)
 
 

@@ -22,7 +22,7 @@ instance_parts::instance_parts(const trace& whole, std::span<const std::uint32_t
 }
 
 std::size_t instance_parts::count_within(std::size_t place, std::size_t count) const {
-  const auto requests = std::span(order_).subspan(begins_[place], begins_[place + 1] - begins_[place]);
+  const auto requests = places(place);
   return static_cast<std::size_t>(std::ranges::lower_bound(requests, count) - requests.begin());
 }
 

@@ -21,6 +21,10 @@ class instance_parts {
   [[nodiscard]] const std::vector<std::uint32_t>& instances() const noexcept { return instances_; }
   /// The requests of instances()[place], in their order, with their times.
   [[nodiscard]] trace part(std::size_t place) const;
+  /// The places of these requests in the whole.
+  [[nodiscard]] std::span<const std::size_t> places(std::size_t place) const {
+    return std::span(order_).subspan(begins_[place], begins_[place + 1] - begins_[place]);
+  }
   /// Its requests among the first `count` of the whole.
   [[nodiscard]] std::size_t count_within(std::size_t place, std::size_t count) const;
 

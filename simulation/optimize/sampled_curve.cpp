@@ -187,6 +187,25 @@ std::optional<sampled_curve::point> sampled_curve::estimate(std::uint64_t capaci
                .error = (sum.error + shift + sum.rounding) / blocks_};
 }
 
+std::optional<sampled_curve::point> sampled_curve::smallest_with(double hit_ratio, std::uint64_t floor,
+                                                                 std::uint64_t ceiling) const {
+  std::uint64_t low = std::max(floor, least());
+  std::uint64_t high = std::min(ceiling, settings_.largest);
+  const auto hits_enough = [&](std::uint64_t capacity) {
+    return 1 - misses_.misses_beyond(static_cast<double>(capacity)) / blocks_ >= hit_ratio;
+  };
+  if (blocks_ <= 0 || low > high || !hits_enough(high) || (low > 0 && hits_enough(low))) return std::nullopt;
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    if (hits_enough(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return estimate(low);
+}
+
 std::uint64_t sampled_curve::least() const noexcept {
   if (threshold_ == all_places) return 0;
   if (threshold_ == 0) return ~std::uint64_t{0};

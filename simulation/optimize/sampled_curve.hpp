@@ -63,6 +63,9 @@ class sampled_curve {
   /// Nothing where C · R < 500 (with R = 1, where nothing is estimated, each capacity is given), above `largest`, and
   /// before the first block.
   [[nodiscard]] std::optional<point> estimate(std::uint64_t capacity) const;
+  /// The smallest capacity from `floor` to `ceiling` that hits at least that share of all blocks that were asked for.
+  /// Nothing where none of them does, or where a smaller one, of which nothing is known, may do so, too.
+  [[nodiscard]] std::optional<point> smallest_with(double hit_ratio, std::uint64_t floor, std::uint64_t ceiling) const;
   [[nodiscard]] std::uint64_t least() const noexcept;
   [[nodiscard]] std::uint64_t largest() const noexcept { return settings_.largest; }
   [[nodiscard]] double rate() const noexcept;

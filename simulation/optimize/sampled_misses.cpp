@@ -72,9 +72,8 @@ void sampled_misses::scale(double factor) noexcept {
 sampled_misses::sum sampled_misses::sum_beyond(double capacity) const noexcept {
   sum all;
   const std::size_t first = bin_of(capacity);
-  for (std::size_t i = first + 1; i < totals_.size(); ++i) all.misses += totals_[i];
   const double beyond = fine::share_beyond(first, capacity);
-  all.misses += totals_[first] * beyond;
+  all.misses = misses_beyond(capacity);
   all.rounding = totals_[first] * std::sqrt(beyond * (1 - beyond));
 
   std::array<double, group_count> sums{};
@@ -89,6 +88,13 @@ sampled_misses::sum sampled_misses::sum_beyond(double capacity) const noexcept {
   for (const double each : sums) squares += (each - mean) * (each - mean);
   all.error = std::sqrt(squares * group_count / (group_count - 1));
   return all;
+}
+
+double sampled_misses::misses_beyond(double capacity) const noexcept {
+  const std::size_t first = bin_of(capacity);
+  double misses = 0;
+  for (std::size_t i = first + 1; i < totals_.size(); ++i) misses += totals_[i];
+  return misses + totals_[first] * fine::share_beyond(first, capacity);
 }
 
 std::size_t sampled_misses::bytes() const noexcept {

@@ -37,6 +37,8 @@ class sampled_misses {
   /// Multiplies all that was added.
   void scale(double factor) noexcept;
   [[nodiscard]] sum sum_beyond(double capacity) const noexcept;
+  /// The misses of sum_beyond() alone, at a tenth of its price.
+  [[nodiscard]] double misses_beyond(double capacity) const noexcept;
   [[nodiscard]] std::size_t bytes() const noexcept;
 
  private:

@@ -159,11 +159,15 @@ result<std::vector<tier_setups>> setups_in(const search_space& space, std::size_
 result<plan_search> plan_search::make(const trace& requests, const search_goal& goal,
                                       std::span<const tier_link> links) {
   plan_search made(requests, goal);
-  if (goal.order == replay_order::reverse) made.curve_ = interval_curve::measure(requests);
+  // With a time to live a larger capacity may hit less, and the curve is none of a tier's.
+  if (goal.order == replay_order::reverse && goal.rules.lifetime.ms == 0) {
+    made.curve_ = interval_curve::measure(requests);
+  }
   cost_model ideal = goal.cost;
   ideal.gate = load_gate::shut;
   const tier_setup endless{.link = best_link(links, goal.cost.overlap), .capacity = std::max(1U, requests.distinct())};
-  auto served = serve_trace(requests, std::span(&endless, 1), goal.order, ideal, goal.speed);
+  auto served =
+      serve_trace(requests, std::span(&endless, 1), goal.order, ideal, goal.speed, {.warm_up = goal.rules.warm_up});
   if (!served) return std::unexpected(served.error());
   for (queue_request& each : served->requests) each.service *= slack;
   made.endless_tokens_ = served->hit_tokens;
@@ -177,7 +181,7 @@ result<plan_search> plan_search::make(const trace& requests, const search_goal& 
 }
 
 result<std::vector<plan_candidate>> plan_search::candidates_with(const tier_setups& tiers) const {
-  const auto served = serve_trace(*requests_, tiers, goal_->order, goal_->cost, goal_->speed);
+  const auto served = serve_trace(*requests_, tiers, goal_->order, goal_->cost, goal_->speed, goal_->rules);
   if (!served) return std::unexpected(served.error());
   const auto fewest = goal_->level ? fewest_replicas(served->requests, *goal_->level) : goal_->replicas;
   std::vector<plan_candidate> all{candidate_with(tiers, *served, fewest)};

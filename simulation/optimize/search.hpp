@@ -54,6 +54,7 @@ struct search_goal {
   replay_order order = replay_order::reverse;
   cost_model cost;
   double speed = 1;
+  serving_rules rules;
 };
 
 struct plan_candidate {

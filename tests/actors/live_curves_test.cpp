@@ -1,6 +1,7 @@
 #include "actors/live_curves.hpp"
 
 #include "core/key_sample.hpp"
+#include "core/units.hpp"
 #include "tests/actors/actor_fixture.hpp"
 
 using namespace cenote;
@@ -101,6 +102,49 @@ BOOST_AUTO_TEST_CASE(of_a_large_capacity_points_from_about_a_quarter_to_four_tim
   BOOST_TEST(status.points.front().capacity < 14'000U);
   BOOST_TEST(status.points.back().capacity == 160'000U);
   for (const auto& each : status.points) BOOST_TEST(each.miss_ratio > 1 - 4 * each.error);
+}
+
+BOOST_AUTO_TEST_CASE(a_curve_has_the_smallest_capacities_for_shares_of_the_hits_within_reach) {
+  live_curve curve(1'024);
+  for (std::uint64_t i = 0; i < 8; ++i) ask_in_turn(curve, 100, 10);  // all of it hits, or nothing
+  for (std::uint64_t i = 0; i < 2; ++i) ask_in_turn(curve, 1'000, 10);
+  const auto status = status_of(curve, 1'024);
+  BOOST_REQUIRE(status.shares.size() == 7U);
+  BOOST_TEST(status.shares[0].share == 0.6);
+  BOOST_TEST(status.shares[6].share == 0.995);
+  for (std::size_t i = 1; i < status.shares.size(); ++i) {
+    BOOST_TEST(status.shares[i].capacity >= status.shares[i - 1].capacity);
+  }
+  BOOST_TEST(status.shares[6].capacity <= 1'001U);
+  BOOST_TEST(status.shares[6].capacity >= 990U);
+}
+
+BOOST_AUTO_TEST_CASE(more_of_a_tier_gains_what_the_curve_has_behind_it) {
+  live_curve curve(1'024);
+  ask_in_turn(curve, 1'000, 20);
+  blocks::curve_status status;
+  status.block_bytes = GiB / 100;
+  status.capacity = 900;  // a GiB is 100 blocks: then everything is there
+  curve.describe(status);
+  BOOST_REQUIRE(status.gains.size() == 1U);
+  BOOST_TEST(status.gains[0].tier == "dram");
+  BOOST_TEST(status.gains[0].hit_ratio > 0.9);
+  BOOST_TEST(status.gains[0].hit_ratio <= 1.0);
+
+  status = {};
+  status.block_bytes = GiB / 100;
+  status.capacity = 400;
+  curve.describe(status, 5 * GiB);
+  BOOST_REQUIRE(status.gains.size() == 2U);
+  BOOST_TEST(status.gains[0].hit_ratio < 0.01);
+  BOOST_TEST(status.gains[1].tier == "nvme");
+  BOOST_TEST(status.gains[1].hit_ratio > 0.9);
+
+  status = {};
+  status.block_bytes = GiB / 100;
+  status.capacity = 400;
+  curve.describe(status, 500 * GiB);  // beyond what is known
+  BOOST_TEST(status.gains.size() == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(without_room_or_requests_there_are_no_points) {

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import StartNode
 from node import BINARY, Node, node_environment, run_cenote
+from test_replay_report import embedded
 
 BLOCK_TOKENS = 512
 REQUESTS = 2_500
@@ -82,8 +83,25 @@ def test_the_curve_of_a_running_node_is_that_of_the_requests_that_it_served(star
     first, second = advised["points"][:2]
     more = (second["capacity"] - first["capacity"]) * advised["block_bytes"] / 2**30
     assert first["gain_per_gib"] == pytest.approx((second["hit_ratio"] - first["hit_ratio"]) / more)
+    assert advised["capacity_for"] == group["capacity_for"]
+    assert [each["share"] for each in advised["capacity_for"]][-3:] == [0.95, 0.99, 0.995]
+    reachable = 1 - points[max(points)]["miss_ratio"]
+    for each in advised["capacity_for"]:
+        hits = 1 - exact_misses(trace, [each["capacity"]])[each["capacity"]]
+        assert hits == pytest.approx(each["share"] * reachable, abs=0.02)
+    (gain,) = advised["gains"]
+    assert (gain, gain["tier"]) == (group["gains"][0], "dram")
+    assert gain["gain_per_gib"] > 3 * gain["error"]
     text = run_cenote("optimize", "advise", "--socket", node.socket)
     assert text.returncode == 0
+    assert "99.50 %" in text.stdout
+    assert "a GiB more of dram" in text.stdout
+    page = trace.parent / "advise.html"
+    reported = answer("optimize", "advise", "--json", "--report", page, "--socket", node.socket)
+    assert embedded(page) == reported
+    assert "Hit ratio by capacity" in page.read_text()
+    refused = run_cenote("optimize", "advise", "--watch", "--report", page, "--socket", node.socket)
+    assert (refused.returncode, refused.stdout) == (2, "")
     assert f"{REQUESTS} requests" in text.stdout
     assert "1.00" in text.stdout
     assert "4.00" in text.stdout

@@ -111,6 +111,65 @@ def test_a_service_level_gives_the_fewest_replicas_and_a_price_the_money() -> No
     assert point["ttft_p50"] > 0
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_warm_up_fills_the_tier_and_counts_nowhere(replicas: int) -> None:
+    trace = TRACES / "mooncake.jsonl"
+    answer = cost(trace, *DRAM, "--capacities", "60", "--replicas", str(replicas), "--speed", "8x", "--warm-up", "25%")
+    assert answer["warm_up"] == 10
+    assert answer["tokens"] == sum(request.tokens for request in lru_model.of_mooncake(trace, SIZE)[10:])
+    check_point(answer["points"][0], served(trace, 60, overlap=False, speed=8)[10:], replicas)
+    check_point(answer["without"], served(trace, 0, overlap=False, speed=8)[10:], replicas)
+
+
+@pytest.mark.parametrize("more", [(), ("--ttl-from", "insertion")])
+def test_blocks_with_a_time_to_live_hit_what_a_curve_has(more: tuple[str, ...]) -> None:
+    trace = TRACES / "mooncake.jsonl"
+    ttl = ("--ttl", "3s", *more)
+    curve = answer_of("curve", trace, "--block-tokens", str(SIZE), "--capacities", "60,200", *ttl)
+    answer = cost(trace, *DRAM, "--no-gate", "--capacities", "60,200", *ttl)
+    hits = [point["hit_tokens"] for point in curve["curves"][0]["points"]]
+    assert [point["hit_tokens"] for point in answer["points"]] == hits
+    assert (answer["ttl_ms"], answer["ttl_from"]) == (3000, more[1] if more else "use")
+
+
+def test_instances_with_quotas_share_the_replicas_alone() -> None:
+    trace = TRACES / "tair-schema.jsonl"
+    quotas = ("--quota", "rag=60,chat+code=100")
+    answer = answer_of("cost", trace, *ENGINE, *DRAM, *quotas, "--replicas", "2", "--warm-up", "20%")
+    curve = answer_of("curve", trace, *quotas, "--warm-up", "20%")
+    [point] = answer["points"]
+    assert point["capacity"] == 160
+    assert point["hit_tokens"] == curve["curves"][0]["points"][0]["hit_tokens"] > 0
+    own = {each["instance"]: each["curves"][0]["points"][0] for each in curve["by_instance"]}
+    assert {each["instance"]: each["hit_tokens"] for each in answer["by_instance"]} == {
+        name: each["hit_tokens"] for name, each in own.items()
+    }
+    assert sum(each["gpu_s"] for each in answer["by_instance"]) == pytest.approx(point["gpu_s"])
+    text = run_cenote("optimize", "cost", trace, *ENGINE, *DRAM, *quotas).stdout
+    assert "chat+code" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "reason"),
+    [
+        ("cost", ("--quota", "chat=5"), "instance `rag` has none"),
+        ("cost", ("--quota", "rag=1,chat=1,code=1", "--capacities", "5"), "goes without --capacities"),
+        ("cost", ("--quota", "rag=1,chat=1,code=1", "--merge-instances"), "--merge-instances"),
+        ("cost", ("--tier", "nvme:2ms:3GB/s:9", "--ttl", "1s"), "a time to live is that of one tier"),
+        ("cost", ("--ttl-from", "use"), "--ttl-from"),
+        ("cost", ("--warm-up", "91%"), "--warm-up"),
+        ("plan", ("--objective", "hits", *NVME, "--ttl", "1s"), "a time to live is that of one tier"),
+        ("plan", ("--objective", "hits", "--ttl", "1s", "--verify"), "--verify"),
+        ("plan", ("--objective", "hits", "--warm-up", "10%", "--verify"), "--verify"),
+        ("plan", ("--objective", "hits", "--quota", "chat=5"), "--quota"),
+    ],
+)
+def test_rules_that_mean_nothing_together_are_refused(command: str, options: tuple[str, ...], reason: str) -> None:
+    ended = run_cenote("optimize", command, TRACES / "tair-schema.jsonl", *ENGINE, *DRAM, *options)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert reason in ended.stderr
+
+
 def test_without_the_gate_loads_that_lose_are_made() -> None:
     trace = TRACES / "mooncake.jsonl"
     slow = ("--tier", "dram:1s:20GB/s", "--capacities", "200")

@@ -405,3 +405,32 @@ def test_the_contracts_plan_comes_out(name: str) -> None:
     )
     assert [named(each) for each in answer["candidates"]] == [pytest.approx(each) for each in wanted["candidates"]]
     assert named(answer["best"]) == pytest.approx(wanted["best"])
+
+
+def test_rank_divides_by_the_money_that_is_saved() -> None:
+    other = TRACES / "tair-schema.jsonl"
+
+    def rank(*arguments: str) -> dict[str, Any]:
+        ended = run_cenote("optimize", "rank", TRACE, other, *ENGINE, *DRAM, *arguments, "--json")
+        assert ended.returncode == 0, ended.stderr
+        answer: dict[str, Any] = json.loads(ended.stdout)
+        return answer
+
+    seconds = rank()
+    replica, dram = 2.0, 0.05
+    answer = rank("--price", f"replica={replica}/h,dram={dram}/GiB/h")
+    for each in answer["services"]:
+        best = max(gain / 3600 * replica - size / 2**30 * dram for size, gain in [*each["points"], [0, 0]])
+        assert each["saved_hour"] == pytest.approx(best)
+        assert each["memory_hour"] == pytest.approx(each["bytes"] / 2**30 * dram)
+    assert answer["saved_hour"] == pytest.approx(sum(each["saved_hour"] for each in answer["services"]))
+    assert answer["gain"] <= seconds["gain"]
+    free = rank("--price", f"replica={replica}/h,dram=0/GiB/h")
+    assert [each["bytes"] for each in free["services"]] == [each["bytes"] for each in seconds["services"]]
+    dear = rank("--price", "replica=2/h,dram=9999/GiB/h")
+    assert [each["bytes"] for each in dear["services"]] == [0, 0]
+    text = run_cenote("optimize", "rank", TRACE, other, *ENGINE, *DRAM, "--price", "replica=2/h,dram=9999/GiB/h").stdout
+    assert text == "No memory saves more money than it costs for any of them.\n"
+    half = run_cenote("optimize", "rank", TRACE, *ENGINE, *DRAM, "--price", "replica=2/h")
+    assert half.returncode == 2
+    assert "--price" in half.stderr

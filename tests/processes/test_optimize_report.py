@@ -165,6 +165,7 @@ def test_the_page_of_cost_has_the_numbers_of_its_object(tmp_path: Path) -> None:
     check_drawn(
         page,
         tmp_path,
+        "Hits of the tiers, one on top of the other, by capacity",
         "Time to first token by capacity",
         "Replicas by capacity",
         "Money an hour by capacity",
@@ -217,3 +218,134 @@ def test_the_page_of_analyze_has_the_numbers_of_its_object(tmp_path: Path) -> No
         "Time since a block's last use",
         "Uses of a block",
     )
+
+
+def test_the_page_of_cost_has_tiers_on_top_of_each_other(tmp_path: Path) -> None:
+    page = tmp_path / "cost.html"
+    tiers = ("--tier", "dram:0.5ms:20GB/s:20", "--tier", "nvme:2ms:3GB/s")
+    answer = reported("cost", MOONCAKE, page, *SERVED, *tiers, "--capacities", "20,40")
+    cells = check_page(page).cells
+    for point in answer["points"]:
+        hits = point["tier_tokens"]
+        assert share((hits["dram"] + hits["nvme"]) / answer["tokens"]) in cells
+    check_drawn(
+        page,
+        tmp_path,
+        "Hits of the tiers, one on top of the other, by capacity",
+        "Time to first token by capacity",
+        "Replicas by capacity",
+        "Seconds of GPU by capacity",
+    )
+
+
+def test_the_page_of_cost_has_quotas(tmp_path: Path) -> None:
+    answer = reported("cost", SCHEMA, tmp_path / "cost.html", *SERVED, *DRAM, "--quota", "chat=60,code=150,rag=20")
+    cells = check_page(tmp_path / "cost.html").cells
+    for each in answer["by_instance"]:
+        start = cells.index(each["instance"])
+        assert cells[start + 1 : start + 3] == [str(each["capacity"]), str(each["hit_tokens"])]
+
+
+def test_the_pages_of_an_engine_have_its_times(tmp_path: Path) -> None:
+    page = tmp_path / "model.html"
+    answer = reported("model", Path("llama-3-8b"), page, "--gpu", "h100", "--gpus", "1", *DRAM)
+    assert str(answer["bytes_per_token"]) in check_page(page).cells
+    check_drawn(page, tmp_path, "Time to compute and to load tokens")
+
+    measured = tmp_path / "measured.csv"
+    measured.write_text("input,cached,ttft\n500,0,68ms\n1000,0,131ms\n4000,0,544ms\n8000,4000,608ms\n")
+    page = tmp_path / "calibrate.html"
+    reported("calibrate", measured, page, "--model", "llama-3-8b")
+    cells = check_page(page).cells
+    start = next(i for i in range(len(cells)) if cells[i : i + 3] == ["4000", "0", "544.00 ms"])
+    assert cells[start + 4].endswith(" %")
+    check_drawn(page, tmp_path, "Measured and computed times to first token")
+
+
+def test_a_model_without_a_rate_has_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "model.html"
+    ended = run_cenote("optimize", "model", "--bytes-per-token", "9", "--json", "--report", page)
+    assert ended.returncode == 0, ended.stderr
+    assert embedded(page) == json.loads(ended.stdout)
+    check_page(page)
+
+
+def test_the_page_of_rank_has_all_services(tmp_path: Path) -> None:
+    page = tmp_path / "rank.html"
+    answer = reported(
+        "rank", MOONCAKE, page, str(SCHEMA), "--model", "llama-3-8b", "--gpu", "h100", "--gpus", "1", *DRAM
+    )
+    cells = check_page(page).cells
+    for each in answer["services"]:
+        assert f"{each['gain']:.3f} s/h" in cells
+    check_drawn(page, tmp_path, "GPU seconds an hour that memory saves")
+
+
+def test_a_page_over_what_a_command_reads_is_refused(tmp_path: Path) -> None:
+    measured = tmp_path / "measured.csv"
+    measured.write_text("input,cached,ttft\n")
+    for words in (("calibrate", measured), ("compare", measured, measured), ("rank", measured, *DRAM, *SERVED)):
+        ended = run_cenote("optimize", *words, "--report", measured)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert "--report" in ended.stderr
+    assert measured.read_text() == "input,cached,ttft\n"
+
+
+def saved(path: Path, *arguments: str | Path) -> Path:
+    ended = run_cenote("optimize", *arguments, "--json")
+    assert ended.returncode == 0, ended.stderr
+    path.write_text(ended.stdout)
+    return path
+
+
+def test_runs_are_compared_point_by_point(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    block = ("--block-tokens", str(SIZE))
+    one = saved(tmp_path / "run.json", "curve", MOONCAKE, *block, "--capacities", "20,40")
+    other = saved(tmp_path / "other/run.json", "curve", MOONCAKE, *block, "--capacities", "40", "--policies", "lru,arc")
+    page = tmp_path / "page.html"
+    ended = run_cenote("optimize", "compare", one, other, "--report", page)
+    assert ended.returncode == 0, ended.stderr
+    lines = [re.split(r"  +", line.strip()) for line in ended.stdout.splitlines() if "hits with" in line]
+    answers = [json.loads(path.read_text()) for path in (one, other)]
+    ratios = {
+        (i, curve["policy"], point["capacity"]): share(point["hit_ratio"])
+        for i, answer in enumerate(answers)
+        for curve in answer["curves"]
+        for point in curve["points"]
+    }
+    assert lines == [
+        ["arc hits with 40 blocks", "-", ratios[1, "arc", 40]],
+        ["lru hits with 20 blocks", ratios[0, "lru", 20], "-"],
+        ["lru hits with 40 blocks", ratios[0, "lru", 40], ratios[1, "lru", 40]],
+    ]
+    check_page(page)
+    assert list(embedded(page).values()) == answers
+    check_drawn(page, tmp_path, "Hit ratio by capacity")
+
+
+@pytest.mark.parametrize(("command", "options"), [("cost", ("20,40", "40,80")), ("plan", ("40", "80"))])
+def test_costs_and_plans_are_compared(command: str, options: tuple[str, str], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    files = [
+        saved(tmp_path / f"{i}.json", command, MOONCAKE, *SERVED, *MONEY, *DRAM, "--capacities", blocks)
+        for i, blocks in enumerate(options)
+    ]
+    ended = run_cenote("optimize", "compare", *files, "--report", page)
+    assert ended.returncode == 0, ended.stderr
+    assert "ttft_p90" in ended.stdout
+    for path in files:
+        assert f"{json.loads(path.read_text())['without']['hit_tokens']}" in ended.stdout
+    check_page(page)
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    cost = saved(tmp_path / "cost.json", "cost", MOONCAKE, *SERVED, *DRAM)
+    curve = saved(tmp_path / "curve.json", "curve", MOONCAKE)
+    mixed = run_cenote("optimize", "compare", cost, curve)
+    assert (mixed.returncode, mixed.stdout) == (1, "")
+    assert "is an answer of cost, and" in mixed.stderr
+    none = tmp_path / "none.json"
+    none.write_text("[]")
+    assert run_cenote("optimize", "compare", cost, none).returncode == 1
+    assert run_cenote("optimize", "compare", cost).returncode == 2

@@ -97,12 +97,21 @@ CASES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "cost without a bound": (("cost", MOONCAKE, *ENGINE, *DRAM), set()),
     "cost of two tiers": (("cost", MOONCAKE, *ENGINE, "--tier", "dram:0.5ms:20GB/s:100", *NVME, *UNMET), set()),
     "cost --water-levels": (("cost", MOONCAKE, *COST, "--water-levels", "dram=97%:94%"), set()),
+    "cost --warm-up and --ttl": (
+        ("cost", BAILIAN, *COST, "--warm-up", "10%", "--ttl", "10s"),
+        {"warm_up", "ttl_ms", "ttl_from"},
+    ),
+    "cost --quota": (("cost", TAIR, *ENGINE, *DRAM, "--quota", "rag=60,chat=60,code=40"), {"by_instance"}),
     "calibrate": (("calibrate", "measured.csv", "--model", "llama-3-8b", "--gpu", "h100", "--gpus", "8"), set()),
     "calibrate without a model": (("calibrate", "measured.csv"), set()),
     "plan": (("plan", MOONCAKE, *COST), {"why"}),
     "plan of two tiers": (("plan", MOONCAKE, *ENGINE, *SLO, *DRAM, *NVME, *PRICES, "--capacities", "0,100"), {"why"}),
     "plan --objective": (("plan", MOONCAKE, *COST, "--objective", "cost,ttft"), {"why", "pareto"}),
     "plan --water-levels": (("plan", MOONCAKE, *COST, "--water-levels", "dram=97%:94%"), {"why"}),
+    "plan --warm-up and --ttl": (
+        ("plan", BAILIAN, *COST, "--warm-up", "10%", "--ttl", "10s"),
+        {"why", "warm_up", "ttl_ms", "ttl_from"},
+    ),
     "plan --endurance": (
         ("plan", MOONCAKE, *ENGINE, *SLO, *DRAM, *NVME, *PRICES, "--capacities", "0,100", "--endurance", "7PB"),
         {"why"},
@@ -114,6 +123,7 @@ CASES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     "rank": (("rank", MOONCAKE, TAIR, *ENGINE, *DRAM), set()),
     "rank --budget": (("rank", MOONCAKE, TAIR, *ENGINE, *DRAM, "--budget", "64MiB"), set()),
+    "rank --price": (("rank", MOONCAKE, TAIR, *ENGINE, *DRAM, *PRICE), {"saved_hour"}),
     "info": (("info", TAIR_LOG), set()),
     "info of a file": (("info", "t.ctrace"), set()),
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,19 @@ struct curve_point {
   double error = 0;            ///< standard error of the ratio
 };
 
+/// The smallest capacity with a share of the hits that are within reach.
+struct curve_share {
+  double share = 0;            ///< of the hits of the largest capacity that is known
+  std::uint64_t capacity = 0;  ///< blocks
+};
+
+/// The hits that more of a tier would bring.
+struct curve_gain {
+  std::string tier;
+  double hit_ratio = 0;  ///< more, of all blocks that were asked for, by a GiB
+  double error = 0;      ///< standard error of it
+};
+
 /// Of an instance whose requests are watched.
 struct curve_status {
   std::uint32_t instance = 0;  ///< its number
@@ -48,6 +62,8 @@ struct curve_status {
   std::uint64_t capacity = 0;     ///< blocks that the pool has room for now
   std::uint64_t block_bytes = 0;  ///< that a block takes
   std::vector<curve_point> points;
+  std::vector<curve_share> shares{};  ///< those of which a capacity is known
+  std::vector<curve_gain> gains{};    ///< of the tiers of which one is known, the nearest first
 };
 
 /// Instances of a store that are watched, at most.

@@ -124,6 +124,28 @@ trace few_prefixes(std::uint64_t seed) {
 
 BOOST_AUTO_TEST_SUITE(sampled_curves)
 
+BOOST_AUTO_TEST_CASE(the_smallest_capacity_with_a_share_of_hits_is_the_first_of_all_that_has_it) {
+  sampled_curve curve({.largest = 600});
+  std::mt19937_64 lot(7);
+  for (int i = 0; i < 400; ++i) {
+    const std::uint64_t first = lot() % 80 * 10;
+    std::vector<std::uint64_t> chain;
+    chain.reserve(10);
+    for (std::uint64_t j = 0; j < 10; ++j) chain.push_back(mixed_bits(first + j));
+    curve.add(chain);
+  }
+  const double most = 1 - curve.estimate(600)->miss_ratio;
+  for (const double share : {0.1, 0.5, 0.9, 1.0}) {
+    std::uint64_t expected = 1;
+    while (1 - curve.estimate(expected)->miss_ratio < share * most) ++expected;
+    const auto found = curve.smallest_with(share * most, 0, 600);
+    BOOST_REQUIRE(found.has_value());
+    BOOST_TEST(found->capacity == expected);
+    BOOST_TEST(!curve.smallest_with(share * most, expected + 1, 600).has_value());
+  }
+  BOOST_TEST(!curve.smallest_with(most + 0.01, 0, 600).has_value());
+}
+
 BOOST_AUTO_TEST_CASE(where_all_blocks_fit_misses_are_exact_at_each_capacity) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const trace requests = few_prefixes(seed);

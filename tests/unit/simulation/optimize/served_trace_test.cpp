@@ -52,6 +52,53 @@ BOOST_AUTO_TEST_CASE(each_request_takes_its_load_and_what_is_left_to_compute) {
   BOOST_TEST(served->requests[2].arrival == 2.0);
 }
 
+BOOST_AUTO_TEST_CASE(the_first_requests_fill_the_tiers_and_count_nowhere) {
+  const auto served = serve_trace(small_trace(), std::array{tier_setup{.link = fast_link, .capacity = 4}},
+                                  replay_order::reverse, plain, 2, {.warm_up = 0.5});
+  BOOST_REQUIRE(served);
+  BOOST_TEST(services_in(*served) == (std::vector{0.7, 1.7}), boost::test_tools::per_element());
+  BOOST_TEST(served->hit_tokens == 4'000U);
+  BOOST_TEST(served->requests[0].arrival == 2.0);
+  BOOST_TEST(served->written == std::vector<std::uint64_t>{0}, boost::test_tools::per_element());
+  BOOST_TEST(asked_tokens(small_trace(), 2) == 5'000U);
+  const auto bare = serve_trace(small_trace(), {}, replay_order::reverse, plain, 2, {.warm_up = 0.5});
+  BOOST_TEST(services_in(*bare) == (std::vector{2.0, 3.0}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(blocks_whose_time_is_over_are_no_hits) {
+  const serving_rules rules{.lifetime = {.ms = 3'500}};
+  const std::array tiers{tier_setup{.link = fast_link, .capacity = 4}, tier_setup{.link = slow_link, .capacity = 4}};
+  const auto served = serve_trace(small_trace(), std::span(tiers).first(1), replay_order::reverse, plain, 2, rules);
+  BOOST_REQUIRE(served);
+  BOOST_TEST(services_in(*served) == (std::vector{2.0, 2.5, 0.7, 3.0}), boost::test_tools::per_element());
+  BOOST_TEST(!serve_trace(small_trace(), tiers, replay_order::reverse, plain, 2, rules).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(parts_have_tiers_of_their_own_and_replicas_together) {
+  trace requests(1'000);
+  const std::vector<std::uint64_t> a{1, 2};
+  const std::vector<std::uint64_t> b{3, 4};
+  requests.add({.time_ms = 0, .tokens = 2'000, .instance = 0}, a);
+  requests.add({.time_ms = 1'000, .tokens = 2'000, .instance = 1}, b);
+  requests.add({.time_ms = 2'000, .tokens = 2'000, .instance = 0}, a);
+  requests.add({.time_ms = 3'000, .tokens = 2'000, .instance = 1}, b);
+  const instance_parts parts(requests);
+  const std::array<std::uint32_t, 2> blocks{0, 2};
+  std::vector<served_trace> services;
+  const auto served =
+      serve_parts(requests, parts, blocks, {.link = fast_link}, replay_order::reverse, plain, 1, {}, &services);
+  BOOST_REQUIRE(served);
+  BOOST_TEST(services_in(*served) == (std::vector{2.0, 2.0, 2.0, 0.7}), boost::test_tools::per_element());
+  BOOST_TEST(served->requests[3].arrival == 3.0);
+  BOOST_TEST(served->hit_tokens == 2'000U);
+  BOOST_REQUIRE(services.size() == 2U);
+  BOOST_TEST(services[0].hit_tokens == 0U);
+  BOOST_TEST(services[1].hit_tokens == 2'000U);
+  const auto warm =
+      serve_parts(requests, parts, blocks, {.link = fast_link}, replay_order::reverse, plain, 1, {.warm_up = 0.75});
+  BOOST_TEST(services_in(*warm) == std::vector{0.7}, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(what_comes_into_each_tier_is_counted) {
   const tier_setup absent{.link = fast_link};
   const tier_setup upper{.link = fast_link, .capacity = 2};
