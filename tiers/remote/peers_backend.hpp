@@ -151,7 +151,8 @@ class peers_backend final : public backend, public cluster::pool_half {
     peer::link_id at = 0;        ///< 0: no node
     peer::link_id sends_on = 0;  ///< that has the bytes of a put
     stage now = stage::queued;
-    std::uint64_t cleared = 0;  ///< put: the last clear that was carried out here when it began
+    std::uint64_t cleared = 0;     ///< put: the last clear that was carried out here when it began
+    std::uint64_t own_clears = 0;  ///< put: how often this node had cleared all of its blocks by then
     std::uint64_t landed = 0;
     std::unique_ptr<running_checksum> sum{};  ///< of what landed
     steady_time begun{};
@@ -243,6 +244,8 @@ class peers_backend final : public backend, public cluster::pool_half {
   void publish_awaited();
   void count_orders();
   [[nodiscard]] bool is_departed(const std::string& name) const;
+  [[nodiscard]] bool is_excused(const std::string& name) const;
+  [[nodiscard]] bool is_present(const std::string& name) const;
   void release_departed(std::set<std::string>& nodes);
   void begin_write_off(const std::string& name);
   void send_write_offs(const node& receiver, std::uint64_t request);
