@@ -192,7 +192,8 @@ void peers_backend::members_changed() {
     if (!is_new) continue;
     at->second = node{.name = each.name, .link = each.link};
     plan_offers();
-    if (!pool_.departures.record().nodes.empty()) send_write_offs(at->second, 0);
+    const auto& departures = pool_.departures.record();
+    if (!departures.nodes.empty() || !departures.closed.empty()) send_write_offs(at->second, 0);
     clear_returned(at->second, pool_.now());
     removals_.hasten(pool_.now());
     breakers_.erase(each.name);  // what it did on an earlier link says nothing about this one
@@ -236,6 +237,7 @@ void peers_backend::note_members() {
 /// A node that nothing is known of may be one whose write-off gave way to others.
 void peers_backend::note_member(const std::string& name) {
   const bool is_new = !book_.nodes().contains(name);
+  if (is_excused(name)) await_returned(name);
   book_.note_here(name);
   if (is_new && pool_.departures.is_incomplete() && !pool_.departures.has(name)) begin_write_off(name);
 }
@@ -1112,9 +1114,21 @@ void peers_backend::take_write_off(const std::string& name) {
 }
 
 void peers_backend::send_write_offs(const node& receiver, std::uint64_t request) {
-  const auto& nodes = pool_.departures.record().nodes;
+  const auto& [nodes, closed, is_incomplete] = pool_.departures.record();
   pool_.send(receiver.link, frame_type::write_off, request,
-             peer::encode(peer::write_off_notice{{nodes.begin(), nodes.end()}}));
+             peer::encode(peer::write_off_notice{{nodes.begin(), nodes.end()}, {closed.begin(), closed.end()}}));
+}
+
+/// It has cleared its blocks for this write-off, and may have others now: it stands in the book again.
+void peers_backend::take_return(const std::string& name) {
+  if (!is_excused(name)) return;
+  await_returned(name);
+  book_.note_away(name);
+}
+
+/// Rounds that began while it was excused are not over without it.
+void peers_backend::await_returned(const std::string& name) {
+  for (const auto& [number, each] : removals_.rounds()) removals_.find(number)->order.nodes.insert(name);
 }
 
 /// One that was written off and is here has to clear its blocks before any of them is used.
@@ -1134,6 +1148,7 @@ void peers_backend::take_cleared(node& returned, std::span<const std::byte> body
   if (!answer || !answer->why.empty()) return;  // it is asked again
   pool_.departures.close(returned.name, returned.clear_number);
   book_.note_here(returned.name);
+  for (const auto& [link, each] : nodes_) send_write_offs(each, 0);  // ahead of what is confirmed to them from now on
   count_orders();
   note_event("a node that was written off is back, and has cleared its blocks", "node", returned.name);
 }

@@ -101,6 +101,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void closed(peer::link_id which) override;
   [[nodiscard]] result<std::uint64_t> write_off(const std::string& name) override;
   void take_write_off(const std::string& name) override;
+  void take_return(const std::string& name) override;
   void flush() override;
   void advance(steady_time now) override;
 
@@ -240,6 +241,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void note_event(const std::string& event, const std::string& field, const std::string& value) const;
   void note_members();
   void note_member(const std::string& name);
+  void await_returned(const std::string& name);
   void drop_excess_nodes();
   void publish_awaited();
   void count_orders();

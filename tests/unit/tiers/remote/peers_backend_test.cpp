@@ -827,6 +827,21 @@ BOOST_AUTO_TEST_CASE(a_removal_waits_for_a_node_that_was_met_since_its_write_off
   BOOST_TEST(all.pool.counters.unconfirmed == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_removal_waits_for_a_node_that_has_come_back_to_another_one) {
+  world all;
+  all.lose_b();
+  BOOST_REQUIRE(all.pool.write_off("b"));
+  second_node third(all);
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [](const result<std::uint64_t>&) {});
+  const frame asked = third.next(frame_type::forget);
+  all.pool.learn_return(all.pool.departures.number_of("b"));
+  third.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{0, {}}));
+  BOOST_TEST(all.pool.counters.unconfirmed == 1U);  // also of one that had begun
+  all.backend.drop(identity_of(all.spec), {all.name(2).key()}, [](const result<std::uint64_t>&) {});
+  third.say(frame_type::forgot, third.next(frame_type::forget).request, peer::encode(peer::forget_answer{0, {}}));
+  BOOST_TEST(all.pool.counters.unconfirmed == 2U);
+}
+
 BOOST_AUTO_TEST_CASE(a_put_that_began_before_this_node_cleared_itself_is_not_offered_after_that) {
   world all;
   all.put(1);

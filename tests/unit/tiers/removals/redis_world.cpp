@@ -509,7 +509,6 @@ void redis_world::flush(worker& home) {
     });
   }
   for (const remote::late_removal& each : home.tier.take_late()) {
-    if (!options_.rules.removes_late) continue;
     call(home, [this, each, begun = wire_.now()](worker& node) {
       node.servers.drop(
           each.identity, {each.key}, [](const auto&) {}, begun, wire_.now());

@@ -36,7 +36,6 @@ struct redis_rules {
   bool keeps_book = true;           ///< removals that wait outlive the worker
   bool names_arrival = true;        ///< what is put later has the time at which it came
   bool makes_stamps = true;         ///< a removal leaves a stamp, which a put that comes later has to know
-  bool removes_late = true;         ///< a put that may have come behind a removal of its key is followed by another one
 };
 
 struct redis_world_options {

@@ -196,10 +196,6 @@ BOOST_AUTO_TEST_CASE(a_removal_has_to_leave_a_stamp_for_puts_that_come_later) {
   need<redis_world>(&redis_rules::makes_stamps, "the stamp of a removal");
 }
 
-BOOST_AUTO_TEST_CASE(a_put_to_a_server_that_may_have_come_behind_a_removal_has_to_be_followed_by_another_one) {
-  need<redis_world>(&redis_rules::removes_late, "the removal behind a put");
-}
-
 BOOST_AUTO_TEST_CASE(removals_that_a_server_has_not_confirmed_have_to_outlive_their_worker) {
   need<redis_world>(&redis_rules::keeps_book, "the book", 130);
 }
