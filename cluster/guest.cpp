@@ -925,6 +925,7 @@ void guest::learn_write_offs(peer::link_id sender, std::uint64_t request, std::s
       pool_.learn_write_off(name, number);
     }
   }
+  for (const std::uint64_t number : notice->closed) pool_.learn_return(number);
 }
 
 /// This node is the one that was not to come back. Removals were done without it, so that each of its blocks may be one

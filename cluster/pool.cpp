@@ -210,6 +210,12 @@ void pool::learn_write_off(const std::string& node, std::uint64_t number) {
   if (departures.learn(node, number) && asker_ != nullptr) asker_->take_write_off(node);
 }
 
+void pool::learn_return(std::uint64_t number) {
+  const auto& nodes = departures.record().nodes;
+  const auto known = std::ranges::find(nodes, number, [](const auto& each) { return each.second; });
+  if (known != nodes.end() && asker_ != nullptr) asker_->take_return(known->first);
+}
+
 void pool::remove_hosted(instance_identity identity, const std::vector<block_key>& keys,
                          std::function<void(std::string)> then) {
   if (guest_ != nullptr) return guest_->remove_hosted(identity, keys, std::move(then));

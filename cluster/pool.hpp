@@ -93,6 +93,8 @@ class pool_half {
   }
   /// Another node knows of a write-off that this one did not know.
   virtual void take_write_off(const std::string& /*node*/) {}
+  /// A node that is written off here has come back, to another node.
+  virtual void take_return(const std::string& /*node*/) {}
   /// The same of keys. As pool::remove_hosted().
   virtual void remove_hosted(instance_identity /*identity*/, const std::vector<block_key>& /*keys*/,
                              std::function<void(std::string)> then) {
@@ -193,6 +195,8 @@ class pool {
   /// As pool_half::write_off().
   [[nodiscard]] result<std::uint64_t> write_off(const std::string& node);
   void learn_write_off(const std::string& node, std::uint64_t number);
+  /// The write-off with this number is over at another node.
+  void learn_return(std::uint64_t number);
 
   static constexpr std::size_t most_cleared = 4096;  ///< instances of whose clears is known
 

@@ -192,7 +192,8 @@ void peers_backend::members_changed() {
     if (!is_new) continue;
     at->second = node{.name = each.name, .link = each.link};
     plan_offers();
-    if (!pool_.departures.record().nodes.empty()) send_write_offs(at->second, 0);
+    const auto& departures = pool_.departures.record();
+    if (!departures.nodes.empty() || !departures.closed.empty()) send_write_offs(at->second, 0);
     clear_returned(at->second, pool_.now());
     removals_.hasten(pool_.now());
     breakers_.erase(each.name);  // what it did on an earlier link says nothing about this one
@@ -226,7 +227,9 @@ void peers_backend::note_members() {
     note_member(each.name);
   }
   known.insert(now.silent.begin(), now.silent.end());
-  for (const std::string& name : known) pool_.departures.has(name) ? book_.forget_node(name) : book_.note_away(name);
+  for (const std::string& name : known) {
+    if (!is_excused(name)) book_.note_away(name);
+  }
   for (const std::string& each : now.drained) book_.note_settled(each);
   drop_excess_nodes();
 }
@@ -234,6 +237,7 @@ void peers_backend::note_members() {
 /// A node that nothing is known of may be one whose write-off gave way to others.
 void peers_backend::note_member(const std::string& name) {
   const bool is_new = !book_.nodes().contains(name);
+  if (is_excused(name)) await_returned(name);
   book_.note_here(name);
   if (is_new && pool_.departures.is_incomplete() && !pool_.departures.has(name)) begin_write_off(name);
 }
@@ -447,6 +451,7 @@ void peers_backend::begin_put(item what, steady_time now) {
   moving& made = begun->second;
   made.of = homes_of(what.name.identity, what.name.key());
   made.cleared = pool_.carried_out(what.name.identity);
+  made.own_clears = pool_.counters.own_clears;
   made.what = std::move(what);
   made.begun = now;
   deadlines_.emplace_back(now + options_.timeout, token);
@@ -542,6 +547,11 @@ void peers_backend::pump_queue(node& at, bool up) {
       continue;
     }
     moving& what = found->second;
+    if (!up && what.own_clears != pool_.counters.own_clears) {  // nodes trust this one again, and the block is older
+      queue.pop(0);
+      end(found, item_result::refused);
+      continue;
+    }
     binding& of = bound(at, what.what.name.identity);
     if (of.is_refused) {
       queue.pop(0);
@@ -1038,7 +1048,18 @@ void peers_backend::note_event(const std::string& event, const std::string& fiel
 
 /// It is not here, and no removal waits for it.
 bool peers_backend::is_departed(const std::string& name) const {
-  return !is_linked(name) && (pool_.departures.has(name) || book_.is_settled(name));
+  return !is_linked(name) && (is_excused(name) || book_.is_settled(name));
+}
+
+/// It was written off and has not been here since. One that has may have cleared its blocks, without a word of that
+/// coming back, and have others now: it does not clear those for the same write-off.
+bool peers_backend::is_excused(const std::string& name) const {
+  return pool_.departures.has(name) && !book_.nodes().contains(name);
+}
+
+bool peers_backend::is_present(const std::string& name) const {
+  const auto& others = pool_.members().others;
+  return std::ranges::find(others, name, &cluster::pool_member::name) != others.end();
 }
 
 /// A node that was drained and left without a confirmation may have what was removed, on its disk for instance: it
@@ -1046,7 +1067,7 @@ bool peers_backend::is_departed(const std::string& name) const {
 void peers_backend::release_departed(std::set<std::string>& nodes) {
   std::erase_if(nodes, [&](const std::string& name) {
     if (!is_departed(name)) return false;
-    if (!pool_.departures.has(name)) begin_write_off(name);
+    if (!is_excused(name)) begin_write_off(name);
     return true;
   });
 }
@@ -1054,8 +1075,7 @@ void peers_backend::release_departed(std::set<std::string>& nodes) {
 /// From here on its name stands among the write-offs; it is kept twice only while it is here.
 void peers_backend::begin_write_off(const std::string& name) {
   pool_.departures.begin(name, calendar_ns());
-  if (const auto known = book_.nodes().find(name); known != book_.nodes().end() && known->second.departure != 0)
-    book_.forget_node(name);
+  if (!is_present(name)) book_.forget_node(name);
   removals_.hasten_save(pool_.now());  // the operator is answered when it is in the file
   note_event("a node is written off: no removal waits for it", "node", name);
   for (const auto& [link, each] : nodes_) send_write_offs(each, 0);
@@ -1069,14 +1089,13 @@ result<std::uint64_t> peers_backend::write_off(const std::string& name) {
   const auto waiting = static_cast<std::uint64_t>(
       std::ranges::count_if(book_.orders(), [&](const auto& each) { return each.second.nodes.contains(name); }));
   if (name == members.self) return fail(error_code::invalid_argument, "`" + name + "` is this node itself");
-  if (std::ranges::find(members.others, name, &cluster::pool_member::name) != members.others.end())
-    return fail(error_code::invalid_argument, "node `" + name + "` is live: stop it first");
+  if (is_present(name)) return fail(error_code::invalid_argument, "node `" + name + "` is live: stop it first");
   const bool is_known = book_.nodes().contains(name) || is_in(members.silent) || is_in(members.stopped);
   if (waiting == 0 && !is_known && !pool_.departures.has(name)) {
     return fail(error_code::invalid_argument,
                 "no node `" + name + "` is known here; `cenote status` lists those that removals wait for");
   }
-  if (!pool_.departures.has(name)) begin_write_off(name);
+  begin_write_off(name);  // once more, perhaps: another node may have met it since
   removals_.hasten(pool_.now());
   repeat_removals(pool_.now());
   count_orders();
@@ -1086,6 +1105,7 @@ result<std::uint64_t> peers_backend::write_off(const std::string& name) {
 /// A node that is here ends what is under way with it by the end of its link, and clears its blocks on the next one.
 void peers_backend::take_write_off(const std::string& name) {
   note_event("another node has written a node off: no removal waits for it", "node", name);
+  if (!is_present(name)) book_.forget_node(name);
   count_orders();
   const auto found = std::ranges::find_if(nodes_, [&](const auto& each) { return each.second.name == name; });
   if (found != nodes_.end()) return pool_.close(found->first, "the node was written off, and has blocks");
@@ -1094,9 +1114,21 @@ void peers_backend::take_write_off(const std::string& name) {
 }
 
 void peers_backend::send_write_offs(const node& receiver, std::uint64_t request) {
-  const auto& nodes = pool_.departures.record().nodes;
+  const auto& [nodes, closed, is_incomplete] = pool_.departures.record();
   pool_.send(receiver.link, frame_type::write_off, request,
-             peer::encode(peer::write_off_notice{{nodes.begin(), nodes.end()}}));
+             peer::encode(peer::write_off_notice{{nodes.begin(), nodes.end()}, {closed.begin(), closed.end()}}));
+}
+
+/// It has cleared its blocks for this write-off, and may have others now: it stands in the book again.
+void peers_backend::take_return(const std::string& name) {
+  if (!is_excused(name)) return;
+  await_returned(name);
+  book_.note_away(name);
+}
+
+/// Rounds that began while it was excused are not over without it.
+void peers_backend::await_returned(const std::string& name) {
+  for (const auto& [number, each] : removals_.rounds()) removals_.find(number)->order.nodes.insert(name);
 }
 
 /// One that was written off and is here has to clear its blocks before any of them is used.
@@ -1116,6 +1148,7 @@ void peers_backend::take_cleared(node& returned, std::span<const std::byte> body
   if (!answer || !answer->why.empty()) return;  // it is asked again
   pool_.departures.close(returned.name, returned.clear_number);
   book_.note_here(returned.name);
+  for (const auto& [link, each] : nodes_) send_write_offs(each, 0);  // ahead of what is confirmed to them from now on
   count_orders();
   note_event("a node that was written off is back, and has cleared its blocks", "node", returned.name);
 }

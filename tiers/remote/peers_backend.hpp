@@ -101,6 +101,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void closed(peer::link_id which) override;
   [[nodiscard]] result<std::uint64_t> write_off(const std::string& name) override;
   void take_write_off(const std::string& name) override;
+  void take_return(const std::string& name) override;
   void flush() override;
   void advance(steady_time now) override;
 
@@ -151,7 +152,8 @@ class peers_backend final : public backend, public cluster::pool_half {
     peer::link_id at = 0;        ///< 0: no node
     peer::link_id sends_on = 0;  ///< that has the bytes of a put
     stage now = stage::queued;
-    std::uint64_t cleared = 0;  ///< put: the last clear that was carried out here when it began
+    std::uint64_t cleared = 0;     ///< put: the last clear that was carried out here when it began
+    std::uint64_t own_clears = 0;  ///< put: how often this node had cleared all of its blocks by then
     std::uint64_t landed = 0;
     std::unique_ptr<running_checksum> sum{};  ///< of what landed
     steady_time begun{};
@@ -239,10 +241,13 @@ class peers_backend final : public backend, public cluster::pool_half {
   void note_event(const std::string& event, const std::string& field, const std::string& value) const;
   void note_members();
   void note_member(const std::string& name);
+  void await_returned(const std::string& name);
   void drop_excess_nodes();
   void publish_awaited();
   void count_orders();
   [[nodiscard]] bool is_departed(const std::string& name) const;
+  [[nodiscard]] bool is_excused(const std::string& name) const;
+  [[nodiscard]] bool is_present(const std::string& name) const;
   void release_departed(std::set<std::string>& nodes);
   void begin_write_off(const std::string& name);
   void send_write_offs(const node& receiver, std::uint64_t request);

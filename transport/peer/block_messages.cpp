@@ -146,6 +146,8 @@ std::vector<std::byte> encode(const write_off_notice& notice) {
     writer.put_text(name);
     writer.put(number);
   }
+  if (!notice.closed.empty()) writer.put(static_cast<std::uint32_t>(notice.closed.size()));
+  for (const std::uint64_t number : notice.closed) writer.put(number);
   return std::move(writer).take();
 }
 
@@ -292,6 +294,9 @@ result<write_off_notice> decode_write_off_notice(std::span<const std::byte> body
     std::string name = get_name(reader, is_good);
     notice.nodes.emplace_back(std::move(name), reader.get<std::uint64_t>());
   }
+  const auto closed = is_good && reader.remaining() >= sizeof(std::uint32_t) ? reader.get<std::uint32_t>() : 0;
+  is_good = is_good && closed <= reader.remaining() / sizeof(std::uint64_t);
+  for (std::uint32_t i = 0; is_good && i < closed; ++i) notice.closed.push_back(reader.get<std::uint64_t>());
   return checked(std::move(notice), reader, is_good, "list of nodes that are written off");
 }
 

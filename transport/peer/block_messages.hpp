@@ -93,6 +93,7 @@ struct forget_request {
 /// clears its blocks and answers as a `forget`.
 struct write_off_notice {
   std::vector<std::pair<std::string, std::uint64_t>> nodes{};
+  std::vector<std::uint64_t> closed{};  ///< numbers of those that are over: their nodes came back
 };
 struct forget_answer {
   std::uint64_t removed = 0;

@@ -40,7 +40,7 @@ std::vector<sample> samples() {
       {encode(elsewhere_answer{"n2", {3, 4}}), reader(decode_elsewhere_answer)},
       {encode(forget_request{1_identity, 2, {{3, 4}, {5, 6}}}), reader(decode_forget_request)},
       {encode(forget_answer{1, "why"}), reader(decode_forget_answer)},
-      {encode(write_off_notice{{{"b", 5}, {"c", 6}}}), reader(decode_write_off_notice)},
+      {encode(write_off_notice{{{"b", 5}, {"c", 6}}, {}}), reader(decode_write_off_notice)},
   };
 }
 
@@ -97,6 +97,10 @@ BOOST_AUTO_TEST_CASE(what_is_encoded_is_read_again) {
   const auto forgot = decode_forget_answer(encode(forget_answer{5, ""}));
   BOOST_REQUIRE(forgot);
   BOOST_TEST(forgot->removed == 5U);
+  const auto notice = decode_write_off_notice(encode(write_off_notice{{{"b", 5}}, {3, 4}}));
+  BOOST_REQUIRE(notice);
+  BOOST_TEST((notice->nodes.front() == std::pair(std::string("b"), std::uint64_t{5})));
+  BOOST_TEST((notice->closed == std::vector<std::uint64_t>{3, 4}));
 }
 
 BOOST_AUTO_TEST_CASE(a_body_that_was_cut_is_refused_and_one_that_grew_is_not) {

@@ -706,7 +706,7 @@ BOOST_AUTO_TEST_CASE(a_group_that_is_kept_here_from_now_on_is_served_no_more_unt
 
 BOOST_AUTO_TEST_CASE(a_node_that_was_written_off_clears_all_of_its_blocks_once_and_confirms_it_to_each_that_asks) {
   guest_world all;
-  const auto order = peer::encode(peer::write_off_notice{{{"a", 5}, {"z", 6}}});
+  const auto order = peer::encode(peer::write_off_notice{{{"a", 5}, {"z", 6}}, {}});
   all.hear(frame_type::write_off, order);
   all.hear(frame_type::write_off, order);
   BOOST_REQUIRE_EQUAL(all.room.node_clears.size(), 1U);

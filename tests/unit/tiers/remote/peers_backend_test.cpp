@@ -806,6 +806,53 @@ BOOST_AUTO_TEST_CASE(a_removal_waits_for_a_node_that_is_back_from_a_write_off) {
   BOOST_TEST(all.pool.counters.unconfirmed == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_removal_waits_for_a_node_that_was_met_since_its_write_off_and_went_unheard) {
+  world all;
+  all.lose_b();
+  BOOST_REQUIRE(all.pool.write_off("b"));
+  all.regain_b();
+  (void)all.next(frame_type::write_off);  // it may clear its blocks, and have others before it removes this one
+  all.lose_b();
+  std::optional<result<std::uint64_t>> removed;
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { removed = how; });
+  all.run(250ms);
+  BOOST_REQUIRE(removed);
+  BOOST_TEST(!removed->has_value());
+  BOOST_TEST(all.pool.counters.unconfirmed == 1U);
+
+  const auto number = all.pool.departures.number_of("b");
+  BOOST_TEST(all.pool.write_off("b").value() == 1U);
+  all.run(5ms);
+  BOOST_TEST(all.pool.departures.number_of("b") > number);  // it clears its blocks once more
+  BOOST_TEST(all.pool.counters.unconfirmed == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_waits_for_a_node_that_has_come_back_to_another_one) {
+  world all;
+  all.lose_b();
+  BOOST_REQUIRE(all.pool.write_off("b"));
+  second_node third(all);
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [](const result<std::uint64_t>&) {});
+  const frame asked = third.next(frame_type::forget);
+  all.pool.learn_return(all.pool.departures.number_of("b"));
+  third.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{0, {}}));
+  BOOST_TEST(all.pool.counters.unconfirmed == 1U);  // also of one that had begun
+  all.backend.drop(identity_of(all.spec), {all.name(2).key()}, [](const result<std::uint64_t>&) {});
+  third.say(frame_type::forgot, third.next(frame_type::forget).request, peer::encode(peer::forget_answer{0, {}}));
+  BOOST_TEST(all.pool.counters.unconfirmed == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_put_that_began_before_this_node_cleared_itself_is_not_offered_after_that) {
+  world all;
+  all.put(1);
+  ++all.pool.counters.own_clears;
+  all.accept_bind();
+  all.run(0ms);
+  BOOST_TEST((all.was_put.at(1) == item_result::refused));
+  all.put(2);
+  BOOST_TEST(world::tokens_in(all.next(frame_type::offer)).size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_node_that_is_unknown_or_live_or_this_one_is_not_written_off) {
   world all;
   for (const auto& [name, reason] : std::map<std::string, std::string>{

@@ -50,6 +50,11 @@ std::optional<value_place> place_in(const std::string& key) {
   return value_place{key.substr(before + 1, last - before - 1), key.substr(last + 1)};
 }
 
+/// Of a removal, not of a look.
+bool makes_stamp(const redis_words& words) {
+  return words[0] == "EVAL" && words[3].ends_with(":removals") && words[1].contains("'DEL'");
+}
+
 std::array<std::uint64_t, 2> words_in(std::string_view bytes) {
   std::array<std::uint64_t, 2> words{};
   std::memcpy(words.data(), bytes.data(), sizeof words);
@@ -200,6 +205,7 @@ std::string redis_world::server::run(connection& client, const redis_words& word
   if (is_left) return ":0\r\n";
   if (words[0] == "INFO") return remote::bulk("# Server\r\nrun_id:" + std::to_string(run_) + "\r\nuptime:1\r\n");
   if (words[0] == "DEL") (void)replica_.answer(words);
+  if (makes_stamp(words) && !world_.options_.rules.makes_stamps) return remote::bulk(values_.values[words[3]]);
   const std::string before = words[0] == "EVAL" ? epoch() : "";
   const std::string reply = values_.answer(words);
   if (words[0] == "EVAL" && before != epoch()) world_.show(client.node + " makes the epoch " + epoch());

@@ -35,6 +35,7 @@ struct redis_rules {
   bool follows_puts = true;         ///< a deletion goes behind a put of its key that may still land
   bool keeps_book = true;           ///< removals that wait outlive the worker
   bool names_arrival = true;        ///< what is put later has the time at which it came
+  bool makes_stamps = true;         ///< a removal leaves a stamp, which a put that comes later has to know
 };
 
 struct redis_world_options {

@@ -83,13 +83,14 @@ BOOST_AUTO_TEST_CASE(what_is_removed_stays_removed_on_all_nodes) {
   BOOST_TEST(seed == 0U, "seed " << seed << ": " << why);
   BOOST_TEST_MESSAGE(all.done << " done, " << all.pending << " pending, " << all.fetched << " moved, " << all.repeated
                               << " repeated, " << all.restarts << " restarts, " << all.absences << " absences, "
-                              << all.hits << " found in peace");
+                              << all.write_offs << " written off, " << all.hits << " found in peace");
   BOOST_TEST(all.done > world_count());
   BOOST_TEST(all.pending > world_count());
   BOOST_TEST(all.fetched > world_count());
   BOOST_TEST(all.repeated > world_count());
   BOOST_TEST(all.hits > world_count() / 4);
   BOOST_TEST(all.absences > world_count() / 10);
+  BOOST_TEST(all.write_offs > world_count() / 20);
 }
 
 BOOST_AUTO_TEST_CASE(fetches_have_to_name_the_last_clear) {
@@ -109,7 +110,39 @@ BOOST_AUTO_TEST_CASE(a_removal_that_waits_has_to_go_to_all_nodes_again) {
 }
 
 BOOST_AUTO_TEST_CASE(a_node_that_may_have_blocks_has_to_be_known_however_long_it_stays_away) {
-  need<removal_world>(&removal_rules::keeps_names, "the names of nodes that are away");
+  need<removal_world>(&removal_rules::keeps_names, "the names of nodes that are away", 10);
+}
+
+BOOST_AUTO_TEST_CASE(a_put_that_may_have_come_behind_a_removal_has_to_be_followed_by_another_one) {
+  need<removal_world>(&removal_rules::removes_late, "the removal behind a put");
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_has_to_end_blocks_that_are_on_their_way_to_a_node) {
+  need<removal_world>(&removal_rules::revokes_deliveries, "the end of deliveries", 100);
+}
+
+BOOST_AUTO_TEST_CASE(offers_have_to_name_the_last_clear) {
+  need<removal_world>(&removal_rules::offers_name_clears, "the number in offers", 10);
+}
+
+BOOST_AUTO_TEST_CASE(keys_have_to_be_kept_from_use_for_a_while_after_their_removal) {
+  need<removal_world>(&removal_rules::keeps_lag, "the lag behind a removal", 40);
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_was_written_off_has_to_clear_its_blocks_when_it_is_back) {
+  need<removal_world>(&removal_rules::clears_returned, "the clear of a node that was written off");
+}
+
+BOOST_AUTO_TEST_CASE(no_node_may_use_a_node_that_was_written_off_before_that_one_has_cleared_its_blocks) {
+  need<removal_world>(&removal_rules::awaits_clears, "the wait for that clear", 50);
+}
+
+BOOST_AUTO_TEST_CASE(puts_that_began_before_a_node_cleared_itself_have_to_end) {
+  need<removal_world>(&removal_rules::ends_older_puts, "the end of older puts", 2440);
+}
+
+BOOST_AUTO_TEST_CASE(all_nodes_have_to_know_that_a_node_is_written_off) {
+  need<removal_world>(&removal_rules::spreads_write_offs, "the word to all nodes", 40);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
@@ -157,6 +190,10 @@ BOOST_AUTO_TEST_CASE(a_removal_behind_a_look_that_was_over_has_to_be_sent_again)
 
 BOOST_AUTO_TEST_CASE(a_put_that_was_given_up_has_to_be_followed_by_a_deletion) {
   need<redis_world>(&redis_rules::follows_puts, "the deletion behind a put");
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_has_to_leave_a_stamp_for_puts_that_come_later) {
+  need<redis_world>(&redis_rules::makes_stamps, "the stamp of a removal");
 }
 
 BOOST_AUTO_TEST_CASE(removals_that_a_server_has_not_confirmed_have_to_outlive_their_worker) {

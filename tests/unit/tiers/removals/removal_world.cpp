@@ -40,8 +40,11 @@ bool is_answer(frame_type type) {
 
 blocks::store_options store_options_of_test() {
   auto options = blocks::testing::options_of(std::uint64_t{1} << 20U);
-  options.edges.push_back(
-      {.ingest = ingest::all, .write_window = 16 * block_bytes, .read_window = 16 * block_bytes, .hinted = false});
+  options.edges.push_back({.ingest = ingest::all,
+                           .write_window = 16 * block_bytes,
+                           .read_window = 16 * block_bytes,
+                           .hinted = false,
+                           .late_offers = blocks::late_offers::lacking});
   return options;
 }
 
@@ -64,7 +67,7 @@ std::string temporary_folder() {
 removal_figures& removal_figures::operator+=(const removal_figures& other) {
   done += other.done, pending += other.pending, fetched += other.fetched;
   repeated += other.repeated, restarts += other.restarts, hits += other.hits;
-  absences += other.absences;
+  absences += other.absences, write_offs += other.write_offs;
   return *this;
 }
 
@@ -109,8 +112,7 @@ class removal_world::room final : public cluster::guest_room {
            then<std::vector<memory::completion>> done) override;
   void find_slabs(std::uint32_t instance, std::vector<std::uint32_t> target,
                   then<std::vector<memory::slab_place>> done) override;
-  /// No node is written off here.
-  void clear_node(then<result<std::uint64_t>> done) override { done(cenote::fail(error_code::unsupported, "")); }
+  void clear_node(then<result<std::uint64_t>> done) override;
 
  private:
   removal_world& world_;
@@ -127,6 +129,7 @@ struct removal_world::machine {
   std::unique_ptr<blocks::testing::client> engine;
   fake_wire::time_point busy_until{};  ///< its block tier has much to do
   bool is_away = false;                ///< it does not start before it comes back
+  bool is_written_off = false;         ///< until peace: it may have what was removed, for itself alone
   std::unique_ptr<worker> now;         ///< null: there is none
 };
 
@@ -173,7 +176,9 @@ removal_world::worker::worker(removal_world& world, machine& host_machine, remot
           [&world] { return world.wire_.now(); }),
       sessions(world, *this),
       guest(pool, sessions,
-            {.window = 2 * block_bytes, .removal_lag = cluster::guest_options::lag_of(world.peers_.timeout)}),
+            {.window = 2 * block_bytes,
+             .removal_lag = world.options_.rules.keeps_lag ? cluster::guest_options::lag_of(world.peers_.timeout)
+                                                           : std::chrono::milliseconds(0)}),
       backend(pool, world.peers_,
               {.put =
                    [&world, this](const std::vector<remote::item_outcome>& all) {
@@ -197,6 +202,7 @@ removal_world::worker::worker(removal_world& world, machine& host_machine, remot
                        const bool stands = outcome.has_value();
                        world.post(node, node.remote_to_blocks, [&world, stands](worker& same) {
                          same.host.memory->tier->set_standing(0, stands);
+                         if (stands && world.catches_up_) (void)same.host.memory->tier->begin_catching_up(0);
                          world.flush_blocks(same);
                        });
                      });
@@ -281,10 +287,36 @@ void removal_world::room::find_slabs(std::uint32_t instance, std::vector<std::ui
               });
 }
 
+/// As actors/dram_tier does it, where a disk takes its time.
+void removal_world::room::clear_node(then<result<std::uint64_t>> done) {
+  const auto time = world_.wire_.now() + std::chrono::milliseconds(world_.fates_() % 2000);
+  world_.wire_.at(
+      time,
+      [this, &host_machine = owner_.host, life = owner_.life, done = std::move(done)] {
+        if (!host_machine.now || host_machine.now->life != life) return;
+        world_.post(owner_, owner_.guest_to_blocks, [this, done](worker& node) { world_.clear_all(node, done); });
+      },
+      owner_.host.name);
+}
+
+void removal_world::clear_all(worker& home, const std::function<void(result<std::uint64_t>)>& done) {
+  show(home.host.name + " clears itself");
+  if (!options_.rules.clears_returned) return run_on_network(home, [done](worker&) { done(0); });
+  flush_blocks(home);
+  const std::uint64_t count = home.host.memory->tier->clear_all(home.host.memory->now);
+  const auto finish = [this, &home, done, count](const std::string& reason) {
+    run_on_network(home, [this, done, count, reason](worker& node) {
+      done(reason.empty() ? result<std::uint64_t>(count) : cenote::fail(error_code::internal, reason));
+      if (!options_.rules.ends_older_puts) node.pool.counters.own_clears = 0;
+    });
+  };
+  forget(home, {{.instance = home.host.instance, .all = true, .keys = {}}}, true, finish);
+}
+
 // ---------------------------------------------------------------------------------------------- the world
 
 removal_world::removal_world(std::uint64_t seed, removal_options options)
-    : wire_(seed), options_(options), start_(wire_.now()), folder_(temporary_folder()) {
+    : wire_(seed), fates_(~seed), options_(options), start_(wire_.now()), folder_(temporary_folder()) {
   spec_ = blocks::testing::spec_of("model", block_bytes);
   peers_ = {.timeout = patience,
             .settle = wire_.chance() < 0.5 ? std::chrono::milliseconds(1000) : std::chrono::milliseconds(60'000),
@@ -445,7 +477,40 @@ void removal_world::hear(worker& home, peer::link_id link, const std::vector<std
       if (answer && answer->why.empty()) node.confirmed.insert(asked->second);
       node.requests.erase(asked);
     }
+    if (type == frame_type::forget && !options_.rules.revokes_deliveries) {
+      if (const auto removal = peer::decode_forget_request(body); removal && removal->cleared == 0)
+        return remove_stored(node, link, request, *removal);
+    }
     node.pool.heard(link, type, request, body);
+  });
+}
+
+/// As the guest does it, but that blocks on their way here are left alone.
+void removal_world::remove_stored(worker& home, peer::link_id link, std::uint64_t request,
+                                  const peer::forget_request& removal) {
+  home.pool.removals.begin(removal.identity, removal.keys, wire_.now());
+  const auto answer = [this, link, request, removal](worker& node, const std::string& reason) {
+    const auto end = wire_.now() + cluster::guest_options::lag_of(peers_.timeout);
+    node.pool.removals.end(removal.identity, removal.keys, end, wire_.now());
+    node.pool.send(link, frame_type::forgot, request, peer::encode(peer::forget_answer{0, reason}));
+  };
+  post(home, home.guest_to_blocks, [this, answer, keys = removal.keys](worker& node) {
+    blocks::batch batch;
+    batch.session = node.host.engine->number;
+    batch.is_guest = true;
+    for (const block_key& each : keys) {
+      auto& entry = batch.entries.emplace_back(node.host.engine->entry_of(memory::operation::remove, full_key{}));
+      std::memcpy(entry.key, &each, sizeof each);
+      entry.key_size = sizeof each;
+      entry.flags |= memory::submission::flag_reduced;
+    }
+    batch.entries.back().flags |= memory::submission::flag_last;
+    while (node.host.memory->tier->run(batch, node.host.memory->now) == blocks::progress::more) {
+    }
+    forget(node, std::move(batch.removals), true, [this, &node, answer](const std::string& reason) {
+      run_on_network(node, [answer, reason](worker& same) { answer(same, reason); });
+    });
+    batch.removing.reset();
   });
 }
 
@@ -504,11 +569,13 @@ void removal_world::send(worker& home, peer::link_id link, std::vector<std::byte
   const auto read = peer::decode_frame(frame);
   const frame_type type = read->type;
   const bool is_question = type == frame_type::fetch || type == frame_type::fetch_here;
-  if (is_question && !options_.rules.names_clears) {
+  const bool is_offer = type == frame_type::offer;
+  if ((is_question && !options_.rules.names_clears) || (is_offer && !options_.rules.offers_name_clears)) {
     auto asked = peer::decode_block_request(read->body);
     asked->cleared.reset();
     frame = peer::encode_frame(type, read->request, home.members->self().born, peer::encode(*asked));
   }
+  if (type == frame_type::write_off && is_left_out(home, link, *read)) return;
   if (type == frame_type::forget && !options_.rules.repeats_to_all) {
     const auto asked = peer::decode_forget_request(read->body);
     std::string name = home.members->name_on(link) + " " + std::to_string(asked->cleared);
@@ -535,6 +602,16 @@ void removal_world::send(worker& home, peer::link_id link, std::vector<std::byte
       home.host.name);
 }
 
+/// Of a write-off: it goes to the node itself alone, or counts as over at once.
+bool removal_world::is_left_out(worker& home, peer::link_id link, const peer::frame_view& notice) {
+  if (!options_.rules.awaits_clears && notice.request != 0) {
+    run_on_network(home, [link, request = notice.request](worker& node) {
+      node.pool.heard(link, frame_type::forgot, request, peer::encode(peer::forget_answer{}));
+    });
+  }
+  return !options_.rules.spreads_write_offs && notice.request == 0;
+}
+
 void removal_world::pass_on(worker& home, peer::link_id link, const std::vector<std::byte>& frame) {
   const bool is_lost = !is_peace_ && is_answer(peer::decode_frame(frame)->type) && wire_.chance() < 0.02;
   if (!is_lost) home.network->send(link, frame);
@@ -553,6 +630,9 @@ void removal_world::connect_tier(worker& home) {
 /// Decisions go to the remote tier in their order.
 void removal_world::flush_blocks(worker& home) {
   (void)home.host.memory->pump();
+  while (home.host.memory->tier->hand_on(home.host.memory->now)) {
+  }
+  (void)home.host.memory->tier->end_handing_on(false);
   if (auto down = home.host.memory->tier->take_demotions(0); !down.empty()) {
     post(home, home.blocks_to_remote, [this, down = std::move(down)](worker& node) {
       node.tier.put(down, {.steady = wire_.now(), .boot = {}});
@@ -575,7 +655,7 @@ void removal_world::flush_remote(worker& home) {
       home.backend.put(std::move(each.items));
   }
   for (const remote::late_removal& each : home.tier.take_late()) {
-    home.backend.drop(each.identity, {each.key}, [](const result<std::uint64_t>&) {});
+    if (options_.rules.removes_late) home.backend.drop(each.identity, {each.key}, [](const result<std::uint64_t>&) {});
   }
   auto outcomes = home.tier.take_outcomes();
   if (outcomes.empty()) return;
@@ -734,6 +814,10 @@ void removal_world::fault() {
     wire_.at(wire_.now() + std::chrono::milliseconds(wire_.number(longest_absence / 1ms)), [this, &one] {
       if (!one.now && !one.is_away) come_back(one);
     });
+    if (fates_() % 8 != 0) return;
+    wire_.at(wire_.now() + std::chrono::milliseconds(fates_() % 4000), [this, &one] {
+      if (!one.now && !is_peace_) write_off(one);
+    });
   } else if (draw < 0.5) {
     const auto time = std::chrono::milliseconds(wire_.number(wire_.chance() < 0.3 ? longest_absence / 1ms : 1500));
     show(one.name + " stands still for " + std::to_string(time / 1ms) + " ms");
@@ -755,8 +839,12 @@ void removal_world::fault() {
 /// as later workers. Then it comes back with all that it had.
 void removal_world::stay_away() {
   machine& absent = any();
+  const bool is_written_off = fates_() % 2 == 0;
   ++figures_.absences;
   wire_.heal();
+  if (absent.now && is_written_off) {
+    for (std::uint64_t key = 0; key < keys; ++key) put(*absent.now, key);
+  }
   if (absent.now && wire_.chance() < 0.5) {
     show(absent.name + " leaves");
     absent.now->members->leave(wire_.now());
@@ -776,10 +864,52 @@ void removal_world::stay_away() {
   const auto end = wire_.now() + exile_ends_after;
   for (auto time = wire_.now() + 1s; time < end; time += std::chrono::milliseconds(wire_.number(200)))
     wire_.at(time, [this] { work(any()); });
+  if (is_written_off) wire_.at(wire_.now() + std::chrono::milliseconds(fates_() % 3000), [&] { write_off(absent); });
   wire_.run_until(end);
   absent.is_away = false;
   if (wire_.chance() < 0.5) absent.started_ms += 1 + wire_.number(100'000), absent.workers = 0;
+  catches_up_ = is_written_off && fates_() % 2 == 0;
   come_back(absent);
+  if (is_written_off) work_with_returned();
+}
+
+/// An operator's word, at some node that is there; then some of what there was is removed.
+void removal_world::write_off(machine& absent) {
+  machine* const home = any_present();
+  if (home == nullptr) return;
+  run_on_network(*home->now, [this, &absent](worker& node) {
+    const auto written = node.pool.write_off(absent.name);
+    show(node.host.name + (written ? " writes off " : " cannot write off ") + absent.name);
+    if (!written) return;
+    absent.is_written_off = true;
+    ++figures_.write_offs;
+  });
+  for (std::uint64_t key = 0; key < keys; ++key) {
+    wire_.at(wire_.now() + std::chrono::milliseconds(fates_() % 2000), [this, key] {
+      machine* const remover = any_present();
+      if (remover != nullptr && fates_() % 2 == 0) remove(*remover->now, {key});
+    });
+  }
+}
+
+/// Null: there is none.
+removal_world::machine* removal_world::any_present() {
+  std::vector<machine*> present;
+  for (const auto& each : machines_) {
+    if (each->now) present.push_back(each.get());
+  }
+  return present.empty() ? nullptr : present[fates_() % present.size()];
+}
+
+/// The others want blocks again, while the one that was written off clears its own.
+void removal_world::work_with_returned() {
+  const auto end = wire_.now() + 4s;
+  for (auto time = wire_.now(); time < end; time += std::chrono::milliseconds(fates_() % 100)) {
+    wire_.at(time, [this] {
+      if (machine* const reader = any_present()) get(*reader->now, fates_() % keys);
+    });
+  }
+  wire_.run_until(end);
 }
 
 void removal_world::come_back(machine& target) {
@@ -824,7 +954,8 @@ void removal_world::check(machine& target) {
       continue;
     }
     const copy& home = copies_.at(*found);
-    if (home.is_gone) fail(target.name + " finds " + std::to_string(*found) + ", which is removed");
+    if (home.is_gone && !target.is_written_off)
+      fail(target.name + " finds " + std::to_string(*found) + ", which is removed");
     if (options_.shows && last_look_[{target.name, key}] != *found)
       show(target.name + " has " + std::to_string(key) + " as " + std::to_string(*found));
     last_look_[{target.name, key}] = *found;
@@ -844,6 +975,7 @@ void removal_world::check_peace() {
     if (!each.is_answered) continue;  // its worker has died
     for (const std::uint64_t one : each.copies) copies_.at(one).is_gone = true;
   }
+  for (const auto& each : machines_) each->is_written_off = false;
   check_all();
   for (const auto& each : machines_) {
     if (!each->now) return fail(each->name + " was not started again");
@@ -858,6 +990,7 @@ void removal_world::check_peace() {
     for (std::uint64_t key = 0; key < keys; ++key) figures_.hits += find(*each, key) ? 1 : 0;
     if (counters.unconfirmed != 0)
       fail(each->name + " waits for " + std::to_string(counters.unconfirmed) + " removals in peace");
+    if (counters.write_offs != 0) fail(each->name + " waits for the clear of a node in peace");
   }
 }
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <set>
 #include <string>
 #include <string_view>
@@ -38,6 +39,14 @@ struct removal_rules {
   bool keeps_book = true;          ///< removals that wait outlive the worker
   bool repeats_to_all = true;      ///< a removal that waits goes to all nodes again, not only to the missing ones
   bool keeps_names = true;         ///< a node that may have blocks is known however long it stays away
+  bool removes_late = true;        ///< a put that may have come behind a removal of its key is followed by another one
+  bool revokes_deliveries = true;  ///< a removal ends what is on its way to a node and is not stored there yet
+  bool offers_name_clears = true;  ///< offers name the last clear before them
+  bool keeps_lag = true;           ///< what was removed is neither served nor taken for a while after that
+  bool clears_returned = true;     ///< a node that was written off and comes back clears its blocks
+  bool awaits_clears = true;       ///< … before any node uses one of them
+  bool ends_older_puts = true;     ///< … and offers no node what it began to put before
+  bool spreads_write_offs = true;  ///< all nodes know of a write-off
 };
 
 struct removal_options {
@@ -48,13 +57,13 @@ struct removal_options {
 /// Events of one world, so that a test can see that the worlds are no idle ones.
 struct removal_figures {
   std::uint64_t done = 0, pending = 0;  ///< removals and clears, by their answer
-  std::uint64_t fetched = 0, repeated = 0, restarts = 0, hits = 0, absences = 0;
+  std::uint64_t fetched = 0, repeated = 0, restarts = 0, hits = 0, absences = 0, write_offs = 0;
 
   removal_figures& operator+=(const removal_figures& other);
 };
 
 /// Two to four nodes that put, get, remove and clear, ten seconds of faults, in some worlds the absence of a node that
-/// lasts until membership has forgotten it, then peace:
+/// lasts until membership has forgotten it or until an operator has written it off, then peace:
 /// - a removal that was answered as done: no node finds the block any more, unless it was stored anew;
 /// - one that was answered as pending: the node that asked does not, and in peace no node does;
 /// - in peace no removal waits.
@@ -103,6 +112,7 @@ class removal_world {
   using action = std::function<void(worker&)>;
 
   [[nodiscard]] machine& any() { return *machines_[wire_.number(machines_.size())]; }
+  [[nodiscard]] machine* any_present();
   void add_machine(const std::string& name);
   void start(machine& target);
   void kill(machine& target, bool is_closing_links);
@@ -111,12 +121,15 @@ class removal_world {
 
   // Links and members.
   [[nodiscard]] peer::network_events events_of(worker& home);
+  void remove_stored(worker& home, peer::link_id link, std::uint64_t request, const peer::forget_request& removal);
   void carry_out(worker& home);
   void tell_pool(worker& home);
   void set_alarm(worker& home);
   void hear(worker& home, peer::link_id link, const std::vector<std::byte>& frame);
   void send(worker& home, peer::link_id link, std::vector<std::byte> frame);
   void pass_on(worker& home, peer::link_id link, const std::vector<std::byte>& frame);
+
+  [[nodiscard]] bool is_left_out(worker& home, peer::link_id link, const peer::frame_view& notice);
 
   // The block tier and the remote tier.
   void connect_tier(worker& home);
@@ -125,6 +138,7 @@ class removal_world {
   void forget(worker& home, std::vector<blocks::removal> removals, bool is_on_its_way,
               std::function<void(const std::string&)> finish);
   void end_part(worker& home, std::uint64_t number, const std::string& reason);
+  void clear_all(worker& home, const std::function<void(result<std::uint64_t>)>& done);
   void tick(worker& home);
 
   // The engine.
@@ -135,6 +149,8 @@ class removal_world {
   void take_answer(std::size_t number, const std::string& reason);
   void fault();
   void stay_away();
+  void write_off(machine& absent);
+  void work_with_returned();
   void come_back(machine& target);
 
   void check(machine& target);
@@ -145,6 +161,7 @@ class removal_world {
   void show(const std::string& message);
 
   fake_wire wire_;
+  std::mt19937_64 fates_;  ///< of what does not befall each world: its draws change no other world
   removal_options options_;
   fake_wire::time_point start_;
   remote::peers_options peers_;
@@ -157,6 +174,7 @@ class removal_world {
   std::optional<std::string> failure_;
   removal_figures figures_;
   bool is_peace_ = false;
+  bool catches_up_ = false;     ///< nodes offer once more what they have when another one is there again
   bool is_long_after_ = false;  ///< membership has forgotten the node that is away
 };
 
