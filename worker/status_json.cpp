@@ -133,7 +133,7 @@ void put_curves(json& all, const blocks::store_status& dram) {
       points.push_back({{"capacity", point.capacity}, {"miss_ratio", point.miss_ratio}, {"error", point.error}});
     }
     json shares = json::array();
-    for (const blocks::curve_share& share : each.curve->shares) {
+    for (const blocks::share_point& share : each.curve->shares) {
       shares.push_back({{"share", share.share}, {"capacity", share.capacity}});
     }
     json gains = json::array();

@@ -121,15 +121,15 @@ def test_a_warm_up_fills_the_tier_and_counts_nowhere(replicas: int) -> None:
     check_point(answer["without"], served(trace, 0, overlap=False, speed=8)[10:], replicas)
 
 
-@pytest.mark.parametrize("more", [(), ("--ttl-from", "insertion")])
-def test_blocks_with_a_time_to_live_hit_what_a_curve_has(more: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("start", [(), ("--ttl-from", "insertion")])
+def test_blocks_with_a_time_to_live_hit_what_a_curve_has(start: tuple[str, ...]) -> None:
     trace = TRACES / "mooncake.jsonl"
-    ttl = ("--ttl", "3s", *more)
+    ttl = ("--ttl", "3s", *start)
     curve = answer_of("curve", trace, "--block-tokens", str(SIZE), "--capacities", "60,200", *ttl)
     answer = cost(trace, *DRAM, "--no-gate", "--capacities", "60,200", *ttl)
     hits = [point["hit_tokens"] for point in curve["curves"][0]["points"]]
     assert [point["hit_tokens"] for point in answer["points"]] == hits
-    assert (answer["ttl_ms"], answer["ttl_from"]) == (3000, more[1] if more else "use")
+    assert (answer["ttl_ms"], answer["ttl_from"]) == (3000, start[1] if start else "use")
 
 
 def test_instances_with_quotas_share_the_replicas_alone() -> None:

@@ -43,7 +43,7 @@ struct curve_point {
 };
 
 /// The smallest capacity with a share of the hits that are within reach.
-struct curve_share {
+struct share_point {
   double share = 0;            ///< of the hits of the largest capacity that is known
   std::uint64_t capacity = 0;  ///< blocks
 };
@@ -62,7 +62,7 @@ struct curve_status {
   std::uint64_t capacity = 0;     ///< blocks that the pool has room for now
   std::uint64_t block_bytes = 0;  ///< that a block takes
   std::vector<curve_point> points;
-  std::vector<curve_share> shares{};  ///< those of which a capacity is known
+  std::vector<share_point> shares{};  ///< those of which a capacity is known
   std::vector<curve_gain> gains{};    ///< of the tiers of which one is known, the nearest first
 };
 
