@@ -142,7 +142,7 @@ struct removal_world::worker {
   std::shared_ptr<chaotic_links> links;
   std::optional<cluster::membership> members;
   std::set<peer::link_id> carrying{};
-  std::uint64_t alarm = 0;
+  std::uint64_t alarm = 0, followed = 0;  ///< revision of the members that the pool knows
   cluster::pool pool;
   room sessions;
   cluster::guest guest;
@@ -305,9 +305,8 @@ void removal_world::clear_all(worker& home, const std::function<void(result<std:
   flush_blocks(home);
   const std::uint64_t count = home.host.memory->tier->clear_all(home.host.memory->now);
   const auto finish = [this, &home, done, count](const std::string& reason) {
-    run_on_network(home, [this, done, count, reason](worker& node) {
+    run_on_network(home, [done, count, reason](worker&) {
       done(reason.empty() ? result<std::uint64_t>(count) : cenote::fail(error_code::internal, reason));
-      if (!options_.rules.ends_older_puts) node.pool.counters.own_clears = 0;
     });
   };
   forget(home, {{.instance = home.host.instance, .all = true, .keys = {}}}, true, finish);
@@ -528,7 +527,8 @@ void removal_world::carry_out(worker& home) {
       home.network->await_blocks(wait->which, wait->proof);
     }
   }
-  if (!home.members->take_news().empty()) tell_pool(home);
+  (void)home.members->take_news();
+  if (std::exchange(home.followed, home.members->revision()) != home.members->revision()) tell_pool(home);
   set_alarm(home);
 }
 
@@ -655,7 +655,7 @@ void removal_world::flush_remote(worker& home) {
       home.backend.put(std::move(each.items));
   }
   for (const remote::late_removal& each : home.tier.take_late()) {
-    if (options_.rules.removes_late) home.backend.drop(each.identity, {each.key}, [](const result<std::uint64_t>&) {});
+    home.backend.drop(each.identity, {each.key}, [](const result<std::uint64_t>&) {});
   }
   auto outcomes = home.tier.take_outcomes();
   if (outcomes.empty()) return;

@@ -39,13 +39,11 @@ struct removal_rules {
   bool keeps_book = true;          ///< removals that wait outlive the worker
   bool repeats_to_all = true;      ///< a removal that waits goes to all nodes again, not only to the missing ones
   bool keeps_names = true;         ///< a node that may have blocks is known however long it stays away
-  bool removes_late = true;        ///< a put that may have come behind a removal of its key is followed by another one
   bool revokes_deliveries = true;  ///< a removal ends what is on its way to a node and is not stored there yet
   bool offers_name_clears = true;  ///< offers name the last clear before them
   bool keeps_lag = true;           ///< what was removed is neither served nor taken for a while after that
   bool clears_returned = true;     ///< a node that was written off and comes back clears its blocks
   bool awaits_clears = true;       ///< … before any node uses one of them
-  bool ends_older_puts = true;     ///< … and offers no node what it began to put before
   bool spreads_write_offs = true;  ///< all nodes know of a write-off
 };
 
