@@ -82,7 +82,7 @@ std::string in_backticks(std::string_view text) {
 
 /// Where status has what families show that no table has a row of.
 using place = std::pair<std::string_view, std::string_view>;
-constexpr std::array<place, 8> node_places{{
+constexpr std::array<place, 9> node_places{{
     {"cenote_build_info", "node.version"},
     {"cenote_dram_batch_seconds", "dram.batches"},
     {"cenote_instance_curve_gain_ratio", "optimize.groups[].gains"},

@@ -36,7 +36,8 @@ result<double> private_manager::open(journal_opener open_journal) {
   close();
   const stopwatch time;
   writer_ = std::make_unique<manager_writer>(writer_options{.open_journal = std::move(open_journal), .name = "bench"});
-  parts_.emplace(face_parts{.writer = *writer_, .access = access_, .counts = counts_, .settings = settings_});
+  parts_.emplace(
+      face_parts{.writer = *writer_, .access = access_, .counts = counts_, .log = log_, .settings = settings_});
   desk_ = std::make_unique<call_desk>(*parts_);
   reads_ = std::make_unique<meta_calls>(*writer_, settings_.limits, settings_.choice, counts_, nullptr);
   while (!desk_->is_healthy()) {

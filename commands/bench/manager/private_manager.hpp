@@ -81,6 +81,7 @@ class private_manager {
   std::int64_t version_ = 1;  ///< of the group
   manager::call_settings settings_;
   manager::call_counts counts_;
+  manager::call_log log_;
   manager::access_desk access_{manager::access_settings{}};
   std::unique_ptr<manager::manager_writer> writer_;
   std::optional<manager::face_parts> parts_;

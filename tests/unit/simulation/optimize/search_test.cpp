@@ -177,6 +177,23 @@ BOOST_AUTO_TEST_CASE(a_search_finds_what_trying_everything_finds) {
   BOOST_TEST(fallen > 1'000U);
 }
 
+BOOST_AUTO_TEST_CASE(a_search_with_a_warm_up_and_a_time_to_live_finds_what_trying_everything_finds) {
+  std::size_t fallen = 0;
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    random_case one = case_with(seed);
+    if (seed % 3 != 0) one.goal.rules.warm_up = 0.1 * static_cast<double>(1 + seed % 9);
+    if (seed % 3 != 1 && one.space.tiers.size() == 1) {
+      one.goal.rules.lifetime.ms = 1 + seed * 7 % 2'000;
+      if (seed % 2 == 0) one.goal.rules.lifetime.start = lifetime_start::insertion;
+    }
+    if (seed % 5 == 0) one.goal.objectives = {objective::hits};
+    BOOST_TEST_CONTEXT("seed " << seed) {
+      fallen += check_best(one);
+    }
+  }
+  BOOST_TEST(fallen > 100U);
+}
+
 BOOST_AUTO_TEST_CASE(other_objectives_find_their_best_as_well) {
   std::size_t fallen = 0;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
