@@ -202,7 +202,10 @@ caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
   tell_planner(current_sender());
   if (state == blocks::progress::finished) {
     flush_outbox();
-    if (work->removals.empty()) return work;
+    if (work->removals.empty()) {
+      end_removals(*work, {});
+      return work;
+    }
   }
   auto promise = make_response_promise<batch_ptr>();
   if (state == blocks::progress::finished) {
@@ -263,7 +266,7 @@ void dram_tier::carry_on(waiting_batch batch) {
 /// The batch is carried out: answered at once, or when what it removed is gone below, too.
 void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
   if (work->removals.empty() || !is_heard()) {
-    if (!work->removals.empty()) end_removals(*work, {});
+    end_removals(*work, {});
     work->removing.reset();
     return promise.deliver(std::move(work));
   }
@@ -285,6 +288,7 @@ void dram_tier::end_removals(blocks::batch& work, const outcome& answer) {
 
 /// To removals and clears of clients and operators.
 void dram_tier::note_answers(const outcome& answer, std::uint64_t requests) {
+  if (requests == 0) return;
   const error_code code = has_failed(answer) ? answer.code : error_code::ok;
   const auto line = tally_.note(code, answer.message, requests, std::chrono::steady_clock::now());
   if (line) log_warn(logger(log_name()), *line);
@@ -594,8 +598,11 @@ caf::result<outcome> dram_tier::corrupt() {
   std::vector<blocks::removal> removals;
   answer.value = store_->corrupt_all(removals);
   log_warn(logger("dram"), "every block was altered, as an operator asked", {{"blocks", answer.value}});
+  if (removals.empty() || !is_heard()) return answer;
   auto promise = make_response_promise<outcome>();
-  forget_below(std::move(removals), answer, promise_guard<outcome>(promise));
+  auto kept = std::make_shared<promise_guard<outcome>>(promise);
+  ask_to_forget(std::move(removals),
+                [kept, answer](const outcome& forgot) { kept->deliver(has_failed(forgot) ? forgot : answer); });
   return promise;
 }
 
@@ -679,7 +686,7 @@ caf::result<outcome> dram_tier::forget_named(const std::string& id) {
 /// Of a clear, whose answer is counted when it is an operator's or a client's.
 void dram_tier::forget_below(std::vector<blocks::removal> removals, const outcome& answer,
                              promise_guard<outcome> promise, hearers scope) {
-  const bool is_counted = !removals.empty() && scope == hearers::all;
+  const bool is_counted = scope == hearers::all;
   if (removals.empty() || !is_heard()) {
     if (is_counted) note_answers({}, 1);
     return promise.deliver(answer);
@@ -742,7 +749,7 @@ caf::result<outcome> dram_tier::take_removed(const std::vector<blocks::removal>&
     return outcome{error_code::ok, {}, cleared};
   }
   auto promise = make_response_promise<outcome>();
-  clears_.push_back({std::move(left), {}, cleared, promise_guard<outcome>(promise)});
+  clears_.push_back({std::move(left), {}, cleared, promise_guard<outcome>(promise), hearers::on_machine});
   ask_for_turn();
   return promise;
 }

@@ -918,14 +918,19 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
 void guest::learn_write_offs(peer::link_id sender, std::uint64_t request, std::span<const std::byte> body) {
   const auto notice = peer::decode_write_off_notice(body);
   if (!notice) return misbehaves(sender, notice.error().message());
+  const std::string& self = pool_.members().self;
+  const auto own = std::ranges::find(notice->nodes, self, &std::pair<std::string, std::uint64_t>::first);
+  for (const std::uint64_t number : notice->closed) {
+    // Of its own write-off, this node believes its own book alone.
+    if (own == notice->nodes.end() || own->second != number) pool_.learn_return(number);
+  }
   for (const auto& [name, number] : notice->nodes) {
-    if (name == pool_.members().self) {
+    if (name == self) {
       clear_node(sender, request, number);
     } else {
       pool_.learn_write_off(name, number);
     }
   }
-  for (const std::uint64_t number : notice->closed) pool_.learn_return(number);
 }
 
 /// This node is the one that was not to come back. Removals were done without it, so that each of its blocks may be one

@@ -211,6 +211,8 @@ void pool::learn_write_off(const std::string& node, std::uint64_t number) {
 }
 
 void pool::learn_return(std::uint64_t number) {
+  if (departures.is_closed(number)) return;
+  departures.close_elsewhere(number);
   const auto& nodes = departures.record().nodes;
   const auto known = std::ranges::find(nodes, number, [](const auto& each) { return each.second; });
   if (known != nodes.end() && asker_ != nullptr) asker_->take_return(known->first);

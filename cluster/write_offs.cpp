@@ -38,6 +38,10 @@ void write_offs::make_room() {
 
 void write_offs::close(const std::string& name, std::uint64_t number) {
   if (number_of(name) == number) record_.nodes.erase(name);
+  close_elsewhere(number);
+}
+
+void write_offs::close_elsewhere(std::uint64_t number) {
   if (!is_closed(number)) record_.closed.push_back(number);
   if (record_.closed.size() > most_numbers) record_.closed.pop_front();
   ++changes_;

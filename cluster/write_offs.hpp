@@ -34,6 +34,9 @@ class write_offs {
   bool learn(const std::string& name, std::uint64_t number);
   /// The node has cleared its blocks for that number; a later write-off of it stays.
   void close(const std::string& name, std::uint64_t number);
+  /// Another node has that confirmation of the node. The number is not learned any more; where it is
+  /// known, it stays until the node has confirmed it here, too.
+  void close_elsewhere(std::uint64_t number);
   /// This node has cleared its blocks for it, or another node has.
   [[nodiscard]] bool is_closed(std::uint64_t number) const noexcept;
 

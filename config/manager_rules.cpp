@@ -93,10 +93,10 @@ std::optional<manager_fault> fault_of(const manager_section& manager) {
   if (!manager.tls_client_ca.empty() && manager.tls_cert.empty()) {
     return manager_fault{"manager.tls_client_ca", "needs manager.tls_cert and manager.tls_key"};
   }
-  if (const auto fault = reach_fault(manager)) return fault;
-  if (const auto fault = advertise_fault(manager.advertise)) return fault;
-  if (const auto fault = store_fault(manager)) return fault;
-  if (const auto fault = plugin_fault(manager.plugins)) return fault;
+  if (auto fault = reach_fault(manager)) return fault;
+  if (auto fault = advertise_fault(manager.advertise)) return fault;
+  if (auto fault = store_fault(manager)) return fault;
+  if (auto fault = plugin_fault(manager.plugins)) return fault;
   const bool has_port = manager.meta_rpc_port != 0 || manager.meta_http_port != 0 || manager.admin_rpc_port != 0 ||
                         manager.admin_http_port != 0;
   if (!has_port) return manager_fault{"manager.meta_http_port", "all ports are 0: nothing could be asked"};

@@ -23,6 +23,7 @@
 #include "commands/replay/input.hpp"
 #include "commands/replay/page.hpp"
 #include "commands/table.hpp"
+#include "core/text.hpp"
 
 namespace cenote::optimize {
 
@@ -285,7 +286,8 @@ std::string page_of(std::string_view command, const compared_runs& runs,
 result<compared_run> read_answer(const std::string& path) {
   const auto text = read_packed_file(path);
   if (!text) return std::unexpected(text.error());
-  compared_run run{.name = std::filesystem::path(path).stem().string(), .outcome = json::parse(*text, nullptr, false)};
+  compared_run run{.name = printable(std::filesystem::path(path).stem().string()),
+                   .outcome = json::parse(*text, nullptr, false)};
   if (!command_of(run.outcome)) {
     return fail(error_code::malformed,
                 path + " is no answer of curve, cost or plan: right is what `cenote optimize … --json` printed");

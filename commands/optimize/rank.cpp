@@ -266,7 +266,7 @@ std::string rank_sentence(const ranked_service& best, const rank_task& task) {
 std::string text_of_rank(std::span<const ranked_service> services, const budget_split& split,
                          std::span<const std::size_t> order, const rank_task& task) {
   const ranked_service& best = services[order.front()];
-  const std::string sentence = rank_sentence(best, task) + "\n";
+  std::string sentence = rank_sentence(best, task) + "\n";
   if (best.worth.size() < 2) return sentence;
   table rows(
       {"SERVICE", ">SAVED BY A GiB", ">GETS", ">SAVES", ">OF AT MOST", ">GPU TIME NOW", task.prices ? ">MONEY" : ""});

@@ -5,6 +5,7 @@
 
 #include "core/shared_bound.hpp"
 #include "memory/store_point.hpp"
+#include "tiers/blocks/session_lookups.hpp"
 
 namespace cenote::blocks {
 
@@ -72,6 +73,10 @@ std::vector<account*> accounts::all_accounts() const {
 }
 
 void accounts::move_account(instance& instance, account& to) {
+  const memory::lookup_counts lookups = lookups_of(instance);
+  for (account* each = instance.payer; each != nullptr; each = each->parent)
+    add_hits(each->past_hits, uncredited(lookups, instance), instance.spec.tokens_per_block);
+  instance.credited_lookups = lookups;
   account& from = *std::exchange(instance.payer, &to);
   for (const auto& group : instance.pools) {
     std::uint64_t blocks = 0;

@@ -82,7 +82,7 @@ struct figure_table<blocks::store_counters> {
        "Removals and clears answered with `removal_pending`: done here, and not confirmed by everyone in time.",
        &all::removals_pending},
       {"counters.removals_failed", "cenote_dram_removals_failed_total", counter, "removals",
-       "Removals and clears answered with another error.", &all::removals_failed},
+       "Removals and clears that were carried out here, and answered with another error.", &all::removals_failed},
       {"counters.demoted", "cenote_dram_demoted_total", counter, "blocks", "Blocks that the tier below took.",
        &all::demoted},
       {"counters.demotions_dropped", "cenote_dram_demotions_dropped_total", counter, "blocks",

@@ -185,7 +185,7 @@ void instance_table::erase(instance_number number) {
   const auto found = state_.instances.find(number);
   const instance& gone = *found->second;
   for (account* each = gone.payer; each != nullptr; each = each->parent)
-    add_hits(each->past_hits, gone.past_lookups, gone.spec.tokens_per_block);
+    add_hits(each->past_hits, uncredited(gone.past_lookups, gone), gone.spec.tokens_per_block);
   std::erase(unbound_, number);
   std::erase_if(state_.by_id, [&](const auto& each) { return each.second == &gone; });
   given_up_.push_back(number);

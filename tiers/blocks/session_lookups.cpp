@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "tiers/blocks/structures.hpp"
+
 namespace cenote::blocks {
 
 using memory::lookup_counts;
@@ -18,6 +20,21 @@ static_assert(sizeof(lookup_counts) == std::size(all_counts) * sizeof(std::uint6
 
 void add_lookups(lookup_counts& sum, const lookup_counts& part) noexcept {
   for (const auto count : all_counts) sum.*count = std::min(most_lookups, sum.*count + part.*count);
+}
+
+lookup_counts lookups_of(const instance& instance) noexcept {
+  lookup_counts sum = instance.past_lookups;
+  for (session* const each : instance.sessions) {
+    each->lookups.look(each->memory.header().lookups.load());
+    add_lookups(sum, each->lookups.counts());
+  }
+  return sum;
+}
+
+lookup_counts uncredited(const lookup_counts& lookups, const instance& instance) noexcept {
+  lookup_counts rest = lookups;
+  for (const auto count : all_counts) rest.*count -= std::min(rest.*count, instance.credited_lookups.*count);
+  return rest;
 }
 
 void add_hits(group_hits& sum, const lookup_counts& part, std::uint32_t tokens_per_block) noexcept {

@@ -6,11 +6,18 @@
 
 namespace cenote::blocks {
 
+struct instance;
+
 /// No count goes beyond: the largest up to which a metric, a double, has each number.
 inline constexpr std::uint64_t most_lookups = std::uint64_t{1} << 53;
 
 /// Adds, up to most_lookups. Both are at most that.
 void add_lookups(memory::lookup_counts& sum, const memory::lookup_counts& part) noexcept;
+/// Of all sessions of an instance, those that are over among them. Keeps what it sees with the sessions, so that no
+/// later look has less.
+[[nodiscard]] memory::lookup_counts lookups_of(const instance& instance) noexcept;
+/// … of those, what its group has not been credited with yet.
+[[nodiscard]] memory::lookup_counts uncredited(const memory::lookup_counts& lookups, const instance& instance) noexcept;
 /// Adds to a group's counts those of one of its instances.
 void add_hits(group_hits& sum, const memory::lookup_counts& part, std::uint32_t tokens_per_block) noexcept;
 /// Tokens of so many keys, up to most_lookups.

@@ -118,6 +118,7 @@ std::uint64_t answer_removals(batch& finished, error_code outcome) {
     const bool removes = each.op == memory::operation::remove || each.op == memory::operation::clear;
     if (removes && (removing.empty() || removing.back() != each.request)) removing.push_back(each.request);
   }
+  if (removing.empty()) return 0;
   std::ranges::sort(removing);
   std::uint64_t count = 0;
   for (memory::completion& each : finished.completions) {

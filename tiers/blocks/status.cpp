@@ -26,16 +26,6 @@ std::uint64_t pins_of(const session& session) noexcept {
   return pins;
 }
 
-/// Keeps what it sees with the sessions, so that no later look has less.
-memory::lookup_counts look_at_lookups(const instance& instance) noexcept {
-  memory::lookup_counts sum = instance.past_lookups;
-  for (session* const each : instance.sessions) {
-    each->lookups.look(each->memory.header().lookups.load());
-    add_lookups(sum, each->lookups.counts());
-  }
-  return sum;
-}
-
 void put_lookups(instance_status& status, const memory::lookup_counts& lookups,
                  std::uint32_t tokens_per_block) noexcept {
   static_cast<memory::lookup_counts&>(status) = lookups;
@@ -88,10 +78,11 @@ store_status status_of(const parts& parts, boot_time now) {
       one.idle = age_of(since, now);
       if (const auto limit = parts.idle.idle_limit(*each)) one.given_up = *limit - std::min(*limit, *one.idle);
     }
-    const memory::lookup_counts lookups = look_at_lookups(*each);
+    const memory::lookup_counts lookups = lookups_of(*each);
     put_lookups(one, lookups, each->spec.tokens_per_block);
     for (const account* payer = each->payer; payer != nullptr; payer = payer->parent)
-      add_hits(hits.try_emplace(payer, payer->past_hits).first->second, lookups, each->spec.tokens_per_block);
+      add_hits(hits.try_emplace(payer, payer->past_hits).first->second, uncredited(lookups, *each),
+               each->spec.tokens_per_block);
     for (const session* attached : each->sessions) one.pinned += pins[attached->number] = pins_of(*attached);
     one.chosen = each->pools.front()->policy->choosing();
     if (const pool& first = *each->pools.front(); is_watched(first, parts.all.options.watch)) {

@@ -130,8 +130,9 @@ struct instance {
   std::unordered_map<block_key, std::uint32_t, block_key_hash> loading;    ///< key -> record
   boot_time claimed_until{};                                               ///< somebody is about to attach
   bool makes_way = false;                                                  ///< for others, before its time
-  boot_time checks_from{};               ///< see sum_checks: until then none of its copies is checked
-  memory::lookup_counts past_lookups{};  ///< of sessions that are over
+  boot_time checks_from{};                   ///< see sum_checks: until then none of its copies is checked
+  memory::lookup_counts past_lookups{};      ///< of sessions that are over
+  memory::lookup_counts credited_lookups{};  ///< of all, what an earlier payer has in its past hits
 
   /// No block is anything but free, and no slab is on its way.
   [[nodiscard]] bool is_blank() const noexcept {

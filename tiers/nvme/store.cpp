@@ -104,6 +104,7 @@ void store::find_unused_instances() {
 void store::evict_smallest_instances() {
   constexpr std::size_t at_once = 256;  // one look at all entries for that many
   auto idle = idle_instances();
+  if (idle.empty()) return;
   const auto few = static_cast<std::ptrdiff_t>(std::min(at_once, idle.size()));
   std::ranges::partial_sort(idle, idle.begin() + few, {}, [&](std::uint16_t each) { return instances_[each].blocks; });
   std::vector<bool> leaves(instances_.size());

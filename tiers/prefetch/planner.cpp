@@ -895,10 +895,10 @@ std::vector<planner::prefetch_job*> planner::loading_order(const source& tier, t
   }
   const bool is_shared = std::ranges::any_of(all, [&](const auto* job) { return job->instance != all[0]->instance; });
   if (!is_shared) return all;
-  std::map<std::uint32_t, load_turns::turn> last_turns;  // of each instance: one holder pays for all of its jobs
+  std::map<std::uint32_t, load_turns::turn> last_turns;  // of each instance: the latest of those that pay for its jobs
   for (const prefetch_job* const each : all) {
-    if (each->session == 0 && last_turns.contains(each->instance)) continue;
-    last_turns.insert_or_assign(each->instance, tier.turns.last(holder_of(*each), each->instance));
+    load_turns::turn& turn = last_turns[each->instance];
+    if (each->session != 0) turn = std::max(turn, tier.turns.last(holder_of(*each), each->instance));
   }
   std::ranges::stable_sort(all, {}, [&](const prefetch_job* job) { return last_turns.at(job->instance); });
   return all;

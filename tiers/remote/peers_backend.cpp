@@ -1114,9 +1114,12 @@ void peers_backend::take_write_off(const std::string& name) {
 }
 
 void peers_backend::send_write_offs(const node& receiver, std::uint64_t request) {
-  const auto& [nodes, closed, is_incomplete] = pool_.departures.record();
-  pool_.send(receiver.link, frame_type::write_off, request,
-             peer::encode(peer::write_off_notice{{nodes.begin(), nodes.end()}, {closed.begin(), closed.end()}}));
+  const auto& record = pool_.departures.record();
+  peer::write_off_notice notice{.nodes = {}, .closed = {record.closed.begin(), record.closed.end()}};
+  for (const auto& each : record.nodes) {
+    if (each.first == receiver.name || !pool_.departures.is_closed(each.second)) notice.nodes.emplace_back(each);
+  }
+  pool_.send(receiver.link, frame_type::write_off, request, peer::encode(notice));
 }
 
 /// It has cleared its blocks for this write-off, and may have others now: it stands in the book again.

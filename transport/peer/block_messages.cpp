@@ -295,7 +295,7 @@ result<write_off_notice> decode_write_off_notice(std::span<const std::byte> body
     notice.nodes.emplace_back(std::move(name), reader.get<std::uint64_t>());
   }
   const auto closed = is_good && reader.remaining() >= sizeof(std::uint32_t) ? reader.get<std::uint32_t>() : 0;
-  is_good = is_good && closed <= reader.remaining() / sizeof(std::uint64_t);
+  is_good = is_good && closed <= most_members && closed <= reader.remaining() / sizeof(std::uint64_t);
   for (std::uint32_t i = 0; is_good && i < closed; ++i) notice.closed.push_back(reader.get<std::uint64_t>());
   return checked(std::move(notice), reader, is_good, "list of nodes that are written off");
 }

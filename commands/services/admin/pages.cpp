@@ -27,9 +27,10 @@ struct given_part {
 
 given_part part_of(const wire::admin::StorageConfig& storage) {
   const auto* const parts = wire::admin::StorageConfig::descriptor()->FindOneofByName("storage_spec");
-  const auto* const field = storage.GetReflection()->GetOneofFieldDescriptor(storage, parts);
+  const auto* const reflection = wire::admin::StorageConfig::GetReflection();
+  const auto* const field = reflection->GetOneofFieldDescriptor(storage, parts);
   if (field == nullptr) return {};
-  return {&storage.GetReflection()->GetMessage(storage, field), manager::find_kind_of_part(field->name())};
+  return {&reflection->GetMessage(storage, field), manager::find_kind_of_part(field->name())};
 }
 
 /// The type of the part that has the place, or the one that was given.

@@ -23,10 +23,6 @@ std::unexpected<rpc_refusal> refuse_group(const std::string& name) {
   return refuse(answer_code::not_found, "there is no instance group " + name);
 }
 
-std::unexpected<rpc_refusal> refuse_instance(const std::string& id) {
-  return refuse(answer_code::instance_not_exist, "there is no instance " + id);
-}
-
 answer_writer unsupported(std::string_view name, std::string_view reason) {
   return refusal_answer<admin::CommonResponse>(
       {.code = answer_code::unsupported, .message = std::string(name) + " is not built: " + std::string(reason)});

@@ -22,6 +22,10 @@ void append_message(const google::protobuf::Message& message, answer_form form, 
   }
 }
 
+std::unexpected<rpc_refusal> refuse_instance(const std::string& id) {
+  return refuse(answer_code::instance_not_exist, "there is no instance " + id);
+}
+
 void append_refusal(const rpc_refusal& reason, answer_form form, std::string& out) {
   append_header(form, static_cast<std::uint16_t>(reason.code), reason.message, new_request_id(), out);
   append_end(form, out);

@@ -53,6 +53,8 @@ struct body_fault {
 
 /// Appends an answer that is a header alone, as every response begins with one.
 void append_refusal(const rpc_refusal& reason, answer_form form, std::string& out);
+/// An instance that there is not.
+[[nodiscard]] std::unexpected<rpc_refusal> refuse_instance(const std::string& id);
 
 /// The name by which logs and clients refer to one request: 16 digits.
 [[nodiscard]] std::string new_request_id();

@@ -18,10 +18,6 @@ namespace {
 
 namespace meta = proto::meta;
 
-std::unexpected<rpc_refusal> refuse_instance(const std::string& id) {
-  return refuse(answer_code::instance_not_exist, "there is no instance " + id);
-}
-
 /// The position of each storage in an order that is drawn by weights: the n-th of the random exponential times with
 /// these rates (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
 std::minstd_rand& dice() {

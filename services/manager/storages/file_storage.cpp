@@ -72,7 +72,8 @@ result<> punch(int folder, const std::string& name, const removal_item& item) {
   return errno == EOPNOTSUPP || errno == ENOSYS ? result<>() : fail_errno("fallocate", name);
 }
 
-/// Whether a file has all bytes of a block. Holes are none, where the file system shows them.
+/// Whether a file has bytes in the range of a block, and reaches to its end. A block that was punched has none, but for
+/// the parts of a file system's blocks at its edges, and where the file system shows no holes.
 result<bool> has_bytes(int file, const removal_item& item) {
   struct stat status {};
   if (::fstat(file, &status) != 0) return fail_errno("fstat", item.place);

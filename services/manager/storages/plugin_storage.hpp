@@ -37,9 +37,8 @@ struct plugin_options {
 };
 
 /// Asks with a line of JSON, {"id":1,"op":"probe"|"remove"|"exist","storage":{…},"uris":[…]}, and takes one as the
-/// answer,
-/// {"id":1,"results":[…]} or {"id":1,"error":"…"}. A plug-in whose answer is anything else, or comes too late, is
-/// ended: what it was asked is not known, and so has failed. It is started again with the next call, behind a pause
+/// answer, {"id":1,"results":[…]} or {"id":1,"error":"…"}. A plug-in whose answer is anything else, or comes too late,
+/// is ended: what it was asked is not known, and so has failed. It is started again with the next call, behind a pause
 /// that doubles from failure to failure, and during which calls fail.
 class plugin_storage final : public storage_backend {
  public:

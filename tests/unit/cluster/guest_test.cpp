@@ -726,6 +726,15 @@ BOOST_AUTO_TEST_CASE(a_node_that_was_written_off_clears_all_of_its_blocks_once_a
   BOOST_TEST(!all.pool.departures.has("a"));
 }
 
+BOOST_AUTO_TEST_CASE(ends_of_write_offs_are_believed_ahead_of_their_numbers_but_not_that_of_this_node) {
+  guest_world all;
+  all.hear(frame_type::write_off, peer::encode(peer::write_off_notice{{{"a", 5}, {"z", 6}}, {5, 6, 7}}));
+  BOOST_TEST(!all.pool.departures.has("z"));
+  BOOST_TEST(all.pool.departures.is_closed(6));
+  BOOST_TEST(all.pool.departures.is_closed(7));  // also one that was not known here
+  BOOST_TEST(all.room.node_clears.size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_node_that_was_written_off_stores_nothing_here_before_it_has_cleared_its_blocks) {
   guest_world all;
   const std::uint32_t handle = all.bind();

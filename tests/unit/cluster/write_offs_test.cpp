@@ -32,6 +32,18 @@ BOOST_AUTO_TEST_CASE(what_another_node_knows_counts_once_and_not_after_its_end) 
   BOOST_TEST(all.learn("b", 6));
 }
 
+BOOST_AUTO_TEST_CASE(an_end_that_another_node_tells_keeps_the_number_from_being_learned_and_ends_nothing_here) {
+  write_offs all;
+  all.close_elsewhere(5);
+  BOOST_TEST(!all.learn("b", 5));
+  BOOST_TEST(!all.has("b"));
+  BOOST_TEST(all.learn("b", 6));
+  all.close_elsewhere(6);
+  BOOST_TEST(all.number_of("b") == 6U);  // until it has confirmed its clear here
+  all.close("b", 6);
+  BOOST_TEST(!all.has("b"));
+}
+
 BOOST_AUTO_TEST_CASE(the_end_of_an_earlier_write_off_ends_no_later_one) {
   write_offs all;
   BOOST_TEST(all.learn("b", 5));

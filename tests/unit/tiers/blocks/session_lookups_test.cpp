@@ -163,6 +163,18 @@ BOOST_AUTO_TEST_CASE(a_group_has_the_lookups_of_its_instances_those_that_are_gon
   is_counted();
 }
 
+BOOST_AUTO_TEST_CASE(lookups_stay_with_the_group_that_paid_when_they_were_made) {
+  a.memory.header().lookups.add_match(10, 6);
+  account other;
+  accounts::move_account(one, other);
+  a.memory.header().lookups.add_match(5, 1);
+  const store_status all = status_of(of, now);
+  BOOST_TEST(all.accounts.front().lookups == 10U);
+  BOOST_TEST(all.accounts.front().hits == 6U);
+  BOOST_TEST(all.instances.front().match_keys == 15U);
+  BOOST_TEST(uncredited(lookups_of(one), one).match_keys == 5U);
+}
+
 BOOST_AUTO_TEST_CASE(a_client_that_lies_falsifies_its_own_instance_alone) {
   instance& other = add("two");
   session& honest = attach(other);
