@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/unique_fd.hpp"
+
 namespace cenote::manager {
 
 namespace {
@@ -42,22 +44,32 @@ bool is_absent(int error_number) noexcept {
   return error_number == ENOENT || error_number == ENOTDIR;
 }
 
-/// The folders on the way to a file, the root first.
-struct opened_folders {
+result<unique_fd> open_root(const std::string& path) {
+  unique_fd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return fail_errno("open", path);
+  return root;
+}
+
+/// A path in a storage, and the folders on its way, the root first.
+struct opened_place {
+  std::vector<std::string> names{};
   std::vector<unique_fd> folders{};
   bool is_absent = false;
 };
 
-result<opened_folders> open_folders(unique_fd root, const std::vector<std::string>& names) {
-  opened_folders opened;
-  opened.folders.push_back(std::move(root));
-  for (std::size_t i = 0; i + 1 < names.size(); ++i) {
-    unique_fd next(::openat(opened.folders.back().get(), names[i].c_str(), folder_flags));
+result<opened_place> open_place(const std::string& root_path, const std::string& place) {
+  opened_place opened{.names = names_of(place)};
+  if (opened.names.empty()) return fail(error_code::invalid_argument, "a path leads out of the storage: " + place);
+  auto root = open_root(root_path);
+  if (!root) return std::unexpected(root.error());
+  opened.folders.push_back(std::move(*root));
+  for (std::size_t i = 0; i + 1 < opened.names.size(); ++i) {
+    unique_fd next(::openat(opened.folders.back().get(), opened.names[i].c_str(), folder_flags));
     if (!next && is_absent(errno)) {
       opened.is_absent = true;
       return opened;
     }
-    if (!next) return fail_errno("openat", names[i]);
+    if (!next) return fail_errno("openat", opened.names[i]);
     opened.folders.push_back(std::move(next));
   }
   return opened;
@@ -87,9 +99,9 @@ result<bool> has_bytes(int file, const removal_item& item) {
 }
 
 /// Removes the folders that are empty now, from the `depth`-th name up.
-void remove_empty(const opened_folders& opened, const std::vector<std::string>& names, std::size_t depth) {
+void remove_empty(const opened_place& opened, std::size_t depth) {
   for (std::size_t i = depth; i > 0; --i) {
-    if (::unlinkat(opened.folders[i - 1].get(), names[i - 1].c_str(), AT_REMOVEDIR) != 0) break;
+    if (::unlinkat(opened.folders[i - 1].get(), opened.names[i - 1].c_str(), AT_REMOVEDIR) != 0) break;
   }
 }
 
@@ -162,57 +174,41 @@ result<bool> write_probe(int root, const std::string& name) {
 file_storage::file_storage(std::string root, std::string probe_name)
     : root_(std::move(root)), probe_name_(std::move(probe_name)) {}
 
-result<unique_fd> file_storage::open_root() const {
-  unique_fd root(::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!root) return fail_errno("open", root_);
-  return root;
-}
-
 result<> file_storage::remove(const removal_item& item) {
-  const auto names = names_of(item.place);
-  if (names.empty()) return fail(error_code::invalid_argument, "a path leads out of the storage: " + item.place);
-  auto root = open_root();
-  if (!root) return std::unexpected(root.error());
-  auto opened = open_folders(std::move(*root), names);
+  auto opened = open_place(root_, item.place);
   if (!opened) return std::unexpected(opened.error());
   if (opened->is_absent) return {};
   const int folder = opened->folders.back().get();
-  if (item.scope == removal_scope::part) return punch(folder, names.back(), item);
-  if (::unlinkat(folder, names.back().c_str(), 0) != 0 && !is_absent(errno)) return fail_errno("unlinkat", item.place);
-  remove_empty(*opened, names, names.size() - 1);
+  if (item.scope == removal_scope::part) return punch(folder, opened->names.back(), item);
+  if (::unlinkat(folder, opened->names.back().c_str(), 0) != 0 && !is_absent(errno))
+    return fail_errno("unlinkat", item.place);
+  remove_empty(*opened, opened->names.size() - 1);
   return {};
 }
 
 result<bool> file_storage::remove_some(const std::string& folder) {
-  const auto names = names_of(folder);
-  if (names.empty()) return fail(error_code::invalid_argument, "a path leads out of the storage: " + folder);
-  auto root = open_root();
-  if (!root) return std::unexpected(root.error());
-  auto opened = open_folders(std::move(*root), names);
+  auto opened = open_place(root_, folder);
   if (!opened) return std::unexpected(opened.error());
   if (opened->is_absent) return false;
-  unique_fd last(::openat(opened->folders.back().get(), names.back().c_str(), folder_flags));
+  unique_fd last(::openat(opened->folders.back().get(), opened->names.back().c_str(), folder_flags));
   if (!last) return is_absent(errno) ? result<bool>(false) : fail_errno("openat", folder);
   const auto has_more = remove_files(std::move(last), folder);
-  if (has_more && !*has_more) remove_empty(*opened, names, names.size());
+  if (has_more && !*has_more) remove_empty(*opened, opened->names.size());
   return has_more;
 }
 
 result<bool> file_storage::exists(const removal_item& item) const {
-  const auto names = names_of(item.place);
-  if (names.empty()) return fail(error_code::invalid_argument, "a path leads out of the storage: " + item.place);
-  auto root = open_root();
-  if (!root) return std::unexpected(root.error());
-  auto opened = open_folders(std::move(*root), names);
+  auto opened = open_place(root_, item.place);
   if (!opened) return std::unexpected(opened.error());
   if (opened->is_absent) return false;
-  const unique_fd file(::openat(opened->folders.back().get(), names.back().c_str(), reading_flags));
+  const unique_fd file(::openat(opened->folders.back().get(), opened->names.back().c_str(), reading_flags));
   if (!file) return is_absent(errno) ? result<bool>(false) : fail_errno("openat", item.place);
   return has_bytes(file.get(), item);
 }
 
 std::vector<result<bool>> file_storage::exist_together(std::span<const removal_item> items) {
   std::vector<result<bool>> found;
+  found.reserve(items.size());
   for (const removal_item& item : items) found.push_back(exists(item));
   return found;
 }
@@ -221,7 +217,7 @@ result<storage_room> file_storage::probe() {
   std::error_code made;
   std::filesystem::create_directories(root_, made);
   if (made) return fail_errno(made.value(), "mkdir", root_);
-  auto root = open_root();
+  auto root = open_root(root_);
   if (!root) return std::unexpected(root.error());
   auto has_room = write_probe(root->get(), probe_name_);
   const bool is_left = ::unlinkat(root->get(), probe_name_.c_str(), 0) != 0 && !is_absent(errno);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "core/unique_fd.hpp"
 #include "services/manager/storages/storage_backend.hpp"
 
 namespace cenote::manager {
@@ -25,7 +24,6 @@ class file_storage final : public storage_backend {
   [[nodiscard]] result<storage_room> probe() override;
 
  private:
-  [[nodiscard]] result<unique_fd> open_root() const;
   [[nodiscard]] result<bool> exists(const removal_item& item) const;
 
   std::string root_;

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string>
 
+#include "core/unique_fd.hpp"
 #include "services/manager/storages/file_storage.hpp"
 #include "tests/unit/services/manager/own_folder.hpp"
 
