@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "actors/sparse_line.hpp"
 #include "core/histogram.hpp"
 #include "memory/prefetch_outcome.hpp"
 
@@ -14,7 +15,7 @@ namespace cenote {
 /// ten seconds. Not thread-safe.
 class load_times {
  public:
-  using time_point = std::chrono::steady_clock::time_point;
+  using time_point = sparse_line::time_point;
 
   /// A slow one, when a line is due: how many were slow since the last line, this one included.
   [[nodiscard]] std::optional<std::uint64_t> note(const memory::prefetch_outcome& outcome,
@@ -23,8 +24,7 @@ class load_times {
 
  private:
   histogram times_;  ///< nanoseconds
-  std::uint64_t unlogged_ = 0;
-  std::optional<time_point> logged_;
+  sparse_line line_;
 };
 
 }  // namespace cenote

@@ -1,11 +1,11 @@
 // Answers to removals and clears, by outcome.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "actors/sparse_line.hpp"
 #include "core/error.hpp"
 #include "tiers/blocks/counters.hpp"
 
@@ -15,7 +15,7 @@ namespace cenote {
 /// for all of ten seconds one. Not thread-safe.
 class removal_tally {
  public:
-  using time_point = std::chrono::steady_clock::time_point;
+  using time_point = sparse_line::time_point;
 
   /// `requests` were answered with `code`. The text for the log, if a line is due: how many were not done since the
   /// last one, and `reason` of this one.
@@ -27,8 +27,7 @@ class removal_tally {
   std::uint64_t done_ = 0;
   std::uint64_t pending_ = 0;
   std::uint64_t failed_ = 0;
-  std::uint64_t unlogged_ = 0;
-  std::optional<time_point> logged_;
+  sparse_line line_;
 };
 
 }  // namespace cenote

@@ -43,6 +43,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
             "promise_guard",
             "pulse",
             "session_resources",
+            "sparse_line",
             "tier_numbers",
             "tier_options",
             "tier_report",
